@@ -1,0 +1,1 @@
+"""Spark finds the `sawlog` data source by this module's name."""

@@ -1,0 +1,211 @@
+"""The verbs of sawlog: open, read, write, verify, repair, formats. Every door goes through them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.damage import OnDamage, Report, check_on_damage
+from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.format import Dataset, Format, Scan, get_format, recognize
+from sawlog.format import formats as _formats
+from sawlog.options import parse_options
+from sawlog.storage import File, PathLike, Staged, Storage
+
+Filters = Sequence[tuple[str, str, Any]]
+
+
+def formats() -> dict[str, Format]:
+    """All known formats by name, those of third-party packages included."""
+    return dict(_formats())
+
+
+def open(
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    view: str = "rows",
+    columns: Sequence[str] | None = None,
+    filters: Filters | None = None,
+    on_damage: OnDamage = "fail",
+    provenance: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Open a file, a directory, a glob or a list of them as a dataset. No more than headers are read.
+
+    Args:
+        path: Local path or fsspec URL.
+        format: Name of the format; recognised from names and first bytes if not given.
+        view: Which view of the bytes; `sawlog.formats()[name].views` lists them.
+        columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view.
+        filters: `(column, op, value)` tuples, all of which must hold, as in `pyarrow.parquet.read_table`.
+        on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
+        provenance: Append `_file` and `_offset` to the view's columns.
+        storage_options: What fsspec needs to reach the path.
+        **options: The format's own options.
+
+    Raises:
+        FormatError: When the path is not recognised or holds no such files.
+        FileNotFoundError: When there is nothing at the path.
+        OptionError: For an unknown format, view or option.
+        SchemaError: For an unknown column.
+    """
+    storage = Storage(dict(storage_options or {}))
+    chosen, files = _find(path, format, view, storage)
+    if view not in chosen.views:
+        raise OptionError(f"{chosen.name} has no view {view!r}; views: {', '.join(chosen.views)}")
+    scan = Scan(
+        view=view,
+        columns=None if columns is None else tuple(columns),
+        filters=tuple(tuple(condition) for condition in filters or ()),
+        on_damage=check_on_damage(on_damage),
+        provenance=provenance,
+        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}"),
+        storage=storage,
+    )
+    return chosen.open(files, scan)
+
+
+def read(
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    view: str = "rows",
+    columns: Sequence[str] | None = None,
+    filters: Filters | None = None,
+    on_damage: OnDamage = "fail",
+    provenance: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> pa.Table:
+    """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`."""
+    dataset = open(
+        path,
+        format=format,
+        view=view,
+        columns=columns,
+        filters=filters,
+        on_damage=on_damage,
+        provenance=provenance,
+        storage_options=storage_options,
+        **options,
+    )
+    return dataset.to_table()
+
+
+def write(
+    data: Any,
+    path: PathLike,
+    *,
+    format: str,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[Staged]:
+    """Write a table, a record batch reader, or anything with `__arrow_c_stream__`. It appears whole, or not at all.
+
+    Args:
+        data: What to write.
+        path: Local path or fsspec URL of the file to make; one that exists is replaced.
+        format: Name of the format.
+        storage_options: What fsspec needs to reach the path.
+        **options: The format's own options.
+
+    Returns:
+        The files that were made.
+
+    Raises:
+        SchemaError: For anything the format cannot represent; names column and row.
+        OptionError: For an unknown format or option.
+    """
+    chosen = get_format(format)
+    reader = to_reader(data)
+    parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}")
+    writer = chosen.writer(os.fspath(path), reader.schema, parsed, Storage(dict(storage_options or {})))
+    try:
+        for batch in reader:
+            writer.write(batch)
+        return writer.publish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def verify(
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Report:
+    """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
+    dataset = open(path, format=format, on_damage="skip", storage_options=storage_options, **options)
+    return Report(dataset.format.name, list(dataset.verify()))
+
+
+def repair(
+    src: PathLike,
+    dst: PathLike,
+    *,
+    format: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Report:
+    """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
+
+    Returns:
+        Per file what was found in the source; `rows` counts what was written.
+
+    Raises:
+        OptionError: When `dst` is `src`.
+    """
+    storage = Storage(dict(storage_options or {}))
+    chosen, files = _find(src, format, "rows", storage)
+    parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    target = os.fspath(dst)
+    into_directory = storage.is_directory(src) or storage.is_directory(dst)
+    report = Report(chosen.name)
+    for file in files:
+        place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
+        if os.path.abspath(place) == os.path.abspath(file.path):
+            raise OptionError(f"{place}: repair never changes its source; name another destination")
+        report.files.append(chosen.repair(file, place, parsed, storage))
+    return report
+
+
+def to_reader(data: Any) -> pa.RecordBatchReader:
+    """Anything tabular as a stream of record batches.
+
+    Raises:
+        SchemaError: When it is not tabular.
+    """
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
+
+
+def _find(
+    path: PathLike | Sequence[PathLike], format: str | None, view: str, storage: Storage
+) -> tuple[Format, list[File]]:
+    """The format of a path, and those of its files that belong to it."""
+    where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
+    chosen = get_format(format) if format is not None else None
+    found = storage.find(path)
+    if not found:
+        raise FormatError(f"{where}: the directory holds no files")
+    if chosen is None:
+        chosen = recognize(found, storage, where)
+    files = chosen.select(found, view)
+    if not files:
+        raise FormatError(f"{where}: none of the {len(found)} files there is a {chosen.title}")
+    return chosen, files
+
+
+def _relative(file: File, root: str) -> str:
+    """Path of a file below the directory it was found in."""
+    return file.name if file.explicit else os.path.relpath(file.path, root)

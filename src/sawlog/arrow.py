@@ -1,0 +1,50 @@
+"""Arrow arrays from buffers. `pa.array` of a list or an ndarray pulls pandas in, and copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Column:
+    """A buffer of one fixed-width type that a kernel writes and an Arrow array takes over.
+
+    Memory comes from Arrow's pool, so that what consumers release is used again at once.
+
+    Attributes:
+        values: NumPy view of the whole buffer, to write into.
+    """
+
+    def __init__(self, dtype: Any, capacity: int) -> None:
+        self._dtype = np.dtype(dtype)
+        self._buffer = pa.allocate_buffer(capacity * self._dtype.itemsize)
+        self.values: NDArray[Any] = np.frombuffer(self._buffer, self._dtype)
+
+    def take(self, length: int) -> pa.Buffer:
+        """The first `length` values as an Arrow buffer, which owns the memory from then on."""
+        used = length * self._dtype.itemsize
+        if used < self._buffer.size // 2:
+            # Little was used of much: do not keep the rest alive with the batch.
+            return pa.py_buffer(self._buffer.slice(0, used).to_pybytes())
+        return self._buffer.slice(0, used)
+
+
+def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
+    """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
+    """Binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
+    buffers = [None, pa.py_buffer(ends.copy()), data.take(int(ends[-1]))]
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+
+
+def constant_string(value: str, length: int) -> pa.Array:
+    """The same string `length` times."""
+    return pa.repeat(pa.scalar(value, pa.string()), length)

@@ -1,0 +1,288 @@
+"""What a scan finds besides rows: damage, the state of the tail, and where every byte went."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+
+from sawlog.errors import DamageError, OptionError
+
+OnDamage = Literal["fail", "skip"]
+
+DAMAGE_SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("dropped", pa.int64()),
+    ]
+)
+"""Schema of every format's `damage` view: one row per damaged range."""
+
+MAX_LISTED = 1000
+"""A report lists this many damages per file and counts the rest, so that hostile files cannot fill the memory."""
+
+
+class DamageWarning(UserWarning):
+    """Damage was skipped, or an unfinished tail was left unread."""
+
+
+class TailStatus(StrEnum):
+    """How a file ends."""
+
+    CLEAN = "clean"
+    """The last record is complete and nothing follows it."""
+    TORN = "torn"
+    """The file stops inside a header or a payload: a writer died, or is still at work."""
+    OPEN = "open"
+    """The last record, or transaction, was begun and not finished."""
+    PADDING = "padding"
+    """Unused space (zeros) up to the end of the file."""
+    STALE = "stale"
+    """A recycled file: what follows was written in its former life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One range of bytes that could not be decoded.
+
+    Attributes:
+        path: The file, as it was named to sawlog.
+        offset: First damaged byte, counted from the start of the file.
+        length: Bytes in the damaged range; ranges of one scan never overlap.
+        kind: A short name from the format's own list.
+        detail: What was expected and what was found.
+        dropped: What the original system's reader would count as lost for this event, where it counts at all.
+    """
+
+    path: str
+    offset: int
+    length: int
+    kind: str
+    detail: str
+    dropped: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.kind} at byte {self.offset} ({self.length} bytes): {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a file: its status, and the range of bytes that belong to no complete record."""
+
+    status: TailStatus
+    offset: int
+    length: int
+    detail: str = ""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a record was begun here that may yet be completed by a living writer."""
+        return self.status in (TailStatus.TORN, TailStatus.OPEN)
+
+
+@dataclass(slots=True)
+class Account:
+    """Where the bytes of a file went. The five add up to what was scanned.
+
+    Attributes:
+        header: Headers and metadata of the file.
+        record: Complete, delivered records with their framing.
+        padding: Unused space that the format allows.
+        tail: An unfinished or stale end (padding at the end counts as padding).
+        damage: Damaged ranges.
+    """
+
+    header: int = 0
+    record: int = 0
+    padding: int = 0
+    tail: int = 0
+    damage: int = 0
+
+    @property
+    def total(self) -> int:
+        """All bytes accounted for."""
+        return self.header + self.record + self.padding + self.tail + self.damage
+
+    def add(self, other: Account) -> None:
+        """Add another account to this one."""
+        self.header += other.header
+        self.record += other.record
+        self.padding += other.padding
+        self.tail += other.tail
+        self.damage += other.damage
+
+
+@dataclass(slots=True)
+class Findings:
+    """The ledger of one scan. A reader tells it what it met; the policy in force decides what happens.
+
+    Attributes:
+        on_damage: `fail` raises at the first damage, `skip` records it and goes on.
+        rows: Rows decoded so far, before any filter.
+        account: Bytes so far, by use.
+        damages: The first `MAX_LISTED` damages since the last `drain`.
+        kinds: How often each kind of damage was met.
+        tail: The end of the file, once the scan reached it.
+        drained: Whether somebody takes the damages away as they come; then all are kept until taken.
+    """
+
+    on_damage: OnDamage = "fail"
+    rows: int = 0
+    account: Account = field(default_factory=Account)
+    damages: list[Damage] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    tail: Tail | None = None
+    drained: bool = False
+
+    def damage(self, damage: Damage) -> None:
+        """Take in one damage.
+
+        Raises:
+            DamageError: When the policy is `fail`.
+        """
+        if self.on_damage == "fail":
+            raise DamageError(damage)
+        self.tally(damage.kind, 1, damage.length)
+        if self.listing:
+            self.damages.append(damage)
+
+    @property
+    def listing(self) -> bool:
+        """Whether damages are still wanted one by one; otherwise `tally` will do."""
+        return self.drained or self.on_damage == "fail" or len(self.damages) < MAX_LISTED
+
+    def tally(self, kind: str, count: int, length: int) -> None:
+        """Count damages without listing them: how many of a kind, and their bytes in all."""
+        self.kinds[kind] += count
+        self.account.damage += length
+
+    def drain(self) -> list[Damage]:
+        """Take the damages listed so far away."""
+        taken, self.damages = self.damages, []
+        return taken
+
+    def warn(self, path: str) -> None:
+        """Tell the user, once per scan, what a read left out."""
+        if self.kinds:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
+            warnings.warn(
+                f"{path}: skipped {self.account.damage} damaged bytes ({kinds}); sawlog verify lists them",
+                DamageWarning,
+                stacklevel=3,
+            )
+        if self.tail is not None and self.tail.unfinished:
+            warnings.warn(
+                f"{path}: {self.tail.status} tail of {self.tail.length} bytes at byte {self.tail.offset}"
+                f" was not read: {self.tail.detail}",
+                DamageWarning,
+                stacklevel=3,
+            )
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What `verify` or `repair` found in one file."""
+
+    path: str
+    size: int
+    rows: int
+    account: Account
+    tail: Tail
+    damages: list[Damage]
+    kinds: Counter[str]
+
+    @classmethod
+    def of(cls, path: str, size: int, found: Iterable[Findings]) -> FileReport:
+        """The findings of a file's fragments, in order, as one report."""
+        report = cls(path, size, 0, Account(), Tail(TailStatus.CLEAN, size, 0), [], Counter())
+        for findings in found:
+            report.rows += findings.rows
+            report.account.add(findings.account)
+            report.damages += findings.damages
+            report.kinds += findings.kinds
+            report.tail = findings.tail or report.tail
+        report.damages.sort(key=lambda damage: damage.offset)
+        return report
+
+    @property
+    def damaged(self) -> bool:
+        """Whether any range of the file is damaged."""
+        return bool(self.kinds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "rows": self.rows,
+            "bytes": asdict(self.account),
+            "tail": asdict(self.tail),
+            "damage_count": sum(self.kinds.values()),
+            "damage_kinds": dict(sorted(self.kinds.items())),
+            "damages": [asdict(damage) for damage in self.damages],
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """What `verify` or `repair` found: one entry per file, in reading order."""
+
+    format: str
+    files: list[FileReport] = field(default_factory=list)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether any file holds damage."""
+        return any(file.damaged for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        """Rows that can be read, over all files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def account(self) -> Account:
+        """Bytes by use, over all files."""
+        total = Account()
+        for file in self.files:
+            total.add(file.account)
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "format": self.format,
+            "damaged": self.damaged,
+            "rows": self.rows,
+            "bytes": asdict(self.account),
+            "files": [file.to_dict() for file in self.files],
+        }
+
+
+def damage_batch(damages: list[Damage]) -> pa.RecordBatch:
+    """Damages as a record batch of `DAMAGE_SCHEMA`."""
+    rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
+
+
+def check_on_damage(value: str) -> OnDamage:
+    """Validate an `on_damage` policy.
+
+    Raises:
+        OptionError: For anything but `fail` and `skip`.
+    """
+    for known in get_args(OnDamage):
+        if value == known:
+            return known  # type: ignore[no-any-return]
+    raise OptionError(f"on_damage={value!r}: expected one of {', '.join(get_args(OnDamage))}")

@@ -1,0 +1,435 @@
+"""The contract between formats and doors: Format, Dataset, Fragment, Writer; and the registry of formats."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, OnDamage, damage_batch
+from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.filters import Filter, apply_filters, parse_filters
+from sawlog.storage import File, Staged, Storage
+
+ENTRY_POINT_GROUP = "sawlog.formats"
+FILE_COLUMN = "_file"
+OFFSET_COLUMN = "_offset"
+PROVENANCE = (
+    pa.field(FILE_COLUMN, pa.string(), nullable=False),
+    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+)
+"""Columns that every reader can add: the file a row came from, and its byte offset there."""
+
+TASK_BYTES = 64 << 20
+"""Input bytes per task that planning aims at."""
+
+PROBE_BYTES = 64 << 10
+"""Bytes from the start of a file that recognition may look at."""
+
+
+class Match(IntEnum):
+    """How sure a format is that a file is its own."""
+
+    NO = 0
+    NAME = 1
+    CONTENT = 2
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is wanted of a dataset. Picklable, shared by all of its fragments.
+
+    Attributes:
+        view: The view being read.
+        columns: Names to deliver, in order; `None` for all columns of the view.
+        filters: Conditions that every delivered row meets.
+        on_damage: The damage policy.
+        provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
+        options: The format's own read options.
+        storage: Where the bytes are.
+    """
+
+    view: str = "rows"
+    columns: tuple[str, ...] | None = None
+    filters: tuple[tuple[str, str, Any], ...] = ()
+    on_damage: OnDamage = "fail"
+    provenance: bool = False
+    options: Any = None
+    storage: Storage = field(default_factory=Storage)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a scan, resolved against the schema of its view."""
+
+    schema: pa.Schema
+    """What is delivered."""
+    decoded: pa.Schema
+    """What has to be decoded for it: the delivered columns and those that filters need."""
+    filters: tuple[Filter, ...]
+
+    @classmethod
+    def of(cls, view_schema: pa.Schema, scan: Scan) -> Projection:
+        """Resolve the columns and filters of a scan.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        every = pa.schema([*view_schema, *(f for f in PROVENANCE if f.name not in view_schema.names)])
+        names = scan.columns
+        if names is None:
+            names = tuple(every.names if scan.provenance else view_schema.names)
+        for name in names:
+            if name not in every.names:
+                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(every.names)}")
+        filters = parse_filters(scan.filters, every)
+        wanted = {*names, *(condition.column for condition in filters)}
+        return cls(
+            pa.schema([every.field(name) for name in names], metadata=view_schema.metadata),
+            pa.schema([f for f in every if f.name in wanted]),
+            filters,
+        )
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Filter a decoded batch and bring it to the delivered columns."""
+        if self.filters:
+            batch = apply_filters(batch, self.filters)
+        if batch.schema.names == self.schema.names:
+            return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
+        return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Fragment(ABC):
+    """A piece of a dataset that can be decoded alone. Small and picklable.
+
+    Attributes:
+        scan: What is wanted, shared by all fragments of the dataset.
+        projection: The columns of the scan.
+        path: What the fragment reads, for messages.
+        size: Input bytes, for planning.
+    """
+
+    scan: Scan
+    projection: Projection
+    path: str
+    size: int
+
+    @abstractmethod
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Decode the fragment.
+
+        Args:
+            schema: The columns to gather, of the view and of `PROVENANCE`; batches must have exactly this schema. It
+                may be empty, when only the findings are wanted: then batches may be empty too, but must still be
+                yielded at the usual pace.
+            findings: Told of every damage, of the tail, of the use of every byte, and of the rows decoded.
+
+        Yields:
+            Record batches of bounded size.
+        """
+
+    def to_batches(self, findings: Findings | None = None) -> Iterator[pa.RecordBatch]:
+        """The delivered rows. Without `findings` of the caller's own, what was left out becomes a warning.
+
+        Raises:
+            DamageError: At the first damage, if `on_damage` is `fail`; rows before it were delivered.
+        """
+        if self.scan.view == "damage":
+            yield from self._damages()
+            return
+        ledger = findings if findings is not None else Findings(self.scan.on_damage)
+        for batch in self.decode(self.projection.decoded, ledger):
+            delivered = self.projection.apply(batch)
+            if delivered.num_rows:
+                yield delivered
+        if findings is None:
+            ledger.warn(self.path)
+
+    def inspect(self) -> Findings:
+        """Scan without gathering any column; damage never raises."""
+        findings = Findings("skip")
+        for _ in self.decode(pa.schema([]), findings):
+            pass
+        return findings
+
+    def _damages(self) -> Iterator[pa.RecordBatch]:
+        findings = Findings("skip", drained=True)
+        for _ in self.decode(pa.schema([]), findings):
+            if findings.damages:
+                yield self._deliver_damages(findings)
+        if findings.damages:
+            yield self._deliver_damages(findings)
+
+    def _deliver_damages(self, findings: Findings) -> pa.RecordBatch:
+        batch = damage_batch(findings.drain())
+        for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
+            batch = batch.append_column(provenance, batch.column(source))
+        return self.projection.apply(batch.select(self.projection.decoded.names))
+
+
+class Dataset(ABC):
+    """What a path holds: a schema, and fragments. Opening reads no more than headers.
+
+    Args:
+        format: The format that opened it.
+        files: The files it is made of.
+        scan: What is wanted of it.
+    """
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self.format = format
+        self.files = list(files)
+        self.scan = scan
+        self.projection = Projection.of(DAMAGE_SCHEMA if scan.view == "damage" else self.view_schema(), scan)
+
+    @abstractmethod
+    def view_schema(self) -> pa.Schema:
+        """Schema of the whole view, without provenance."""
+
+    @abstractmethod
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        """Fragments in reading order, pruned by what filters allow.
+
+        Args:
+            task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
+        """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the delivered batches."""
+        return self.projection.schema
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the format's content that cost no more than headers, for people to read."""
+        return {}
+
+    def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
+        """Fragments in reading order; together they hold every row exactly once."""
+        return list(self.plan(task_bytes))
+
+    def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
+        """Fragments packed, in order, into tasks of about `task_bytes` of input."""
+        tasks: list[list[Fragment]] = []
+        room = 0
+        for fragment in self.plan(task_bytes):
+            if not tasks or fragment.size > room:
+                tasks.append([])
+                room = task_bytes
+            tasks[-1].append(fragment)
+            room -= fragment.size
+        return tasks
+
+    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
+        """What has been added since `positions`, for streams.
+
+        Args:
+            positions: Per file, how many bytes are committed; files that are not named are new.
+
+        Returns:
+            The fragments that follow, and the positions behind them. Positions only ever stand at the end of a
+            complete record or transaction; unfinished tails wait.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order."""
+        for fragment in self.plan(None):
+            yield from fragment.to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """The rows as a table in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def count_rows(self) -> int:
+        """How many rows `to_batches` delivers; without filters no column is gathered."""
+        if self.scan.filters or self.scan.view == "damage":
+            return sum(batch.num_rows for batch in self.to_batches())
+        total = 0
+        for fragment in self.plan(None):
+            findings = Findings(self.scan.on_damage)
+            for _ in fragment.decode(pa.schema([]), findings):
+                pass
+            findings.warn(fragment.path)
+            total += findings.rows
+        return total
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing behind them is read."""
+        batches = []
+        missing = n
+        for batch in self.to_batches():
+            batches.append(batch.slice(0, missing))
+            missing -= batches[-1].num_rows
+            if missing <= 0:
+                break
+        return pa.Table.from_batches(batches, self.schema)
+
+    def verify(self) -> Iterator[FileReport]:
+        """Check every byte: one report per file, in order."""
+        sizes = {file.path: file.size for file in self.files}
+        for path, fragments in itertools.groupby(self.plan(None), key=lambda fragment: fragment.path):
+            yield FileReport.of(path, sizes[path], [fragment.inspect() for fragment in fragments])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        where = self.files[0].path if self.files else "(no files)"
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"<Dataset {self.format.name} view={self.scan.view!r} {where}{more}>"
+
+
+class Writer(ABC):
+    """Takes record batches and makes files that the original system accepts.
+
+    Nothing is visible before `publish`. As a context manager it publishes on success and leaves nothing on failure.
+    """
+
+    storage: Storage
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of a batch.
+
+        Raises:
+            SchemaError: For anything the format cannot represent; names column and row.
+        """
+
+    @abstractmethod
+    def finish(self) -> list[Staged]:
+        """Complete all files and make them durable, still under their temporary names."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Stop, and leave nothing behind."""
+
+    def publish(self) -> list[Staged]:
+        """Complete all files and make them visible."""
+        staged = self.finish()
+        self.storage.publish(staged)
+        return staged
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.publish()
+        else:
+            self.abort()
+
+
+class Format(ABC):
+    """Knows one kind of file: recognises it, opens it as a dataset, writes and repairs it.
+
+    Third-party packages add formats through the entry point group `sawlog.formats`.
+    """
+
+    name: ClassVar[str]
+    """Short name: of the package, in Python, in Spark and on the command line."""
+    title: ClassVar[str]
+    """What people call it."""
+    suffix: ClassVar[str]
+    """Suffix of the files that it writes, with the dot."""
+    views: ClassVar[Mapping[str, str]]
+    """Views and one line on each; every format has `rows` and `damage`."""
+    read_options: ClassVar[type]
+    """Frozen dataclass of the options for reading."""
+    write_options: ClassVar[type]
+    """Frozen dataclass of the options for writing."""
+
+    @abstractmethod
+    def match(self, file: File, head: bytes) -> Match:
+        """Whether a file is of this format, judged by its name and its first `PROBE_BYTES`."""
+
+    @abstractmethod
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Those files of a directory or glob that belong to a dataset of this format, in reading order."""
+
+    @abstractmethod
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """Open files as one dataset."""
+
+    @abstractmethod
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """Begin writing to `path`.
+
+        Raises:
+            SchemaError: When the schema cannot be represented.
+        """
+
+    @abstractmethod
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+        """Write the intact content of one file to a new file at `target`; report what was and was not kept.
+
+        Args:
+            file: The damaged file; it is not changed.
+            target: The new file.
+            options: Read options.
+            storage: Where both are.
+        """
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """How sure the format is that a path, given as the list of its files, is its own."""
+        probed = (self.match(file, storage.read(file.path, 0, PROBE_BYTES)) for file in files[:8])
+        return max(probed, default=Match.NO)
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """All formats, by name, from the entry points that are installed."""
+    found: dict[str, Format] = {}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        found[point.name] = point.load()()
+    return found
+
+
+def get_format(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        OptionError: When there is none.
+    """
+    known = formats()
+    if name not in known:
+        raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
+    return known[name]
+
+
+def recognize(files: Sequence[File], storage: Storage, where: str) -> Format:
+    """The one format that knows the files best.
+
+    Raises:
+        FormatError: When no format knows them, or several know them equally well.
+    """
+    scores: dict[str, Match] = {}
+    for name, candidate in formats().items():
+        chosen = candidate.select(files, "rows") or (files if len(files) == 1 else [])
+        scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO
+    best = max(scores.values(), default=Match.NO)
+    names = [name for name, score in scores.items() if score == best]
+    if best is Match.NO:
+        head = storage.read(files[0].path, 0, 16).hex(" ") if files else "no files"
+        raise FormatError(
+            f"{where}: not recognised (first bytes: {head or 'none, the file is empty'});"
+            f" name one of {', '.join(scores)} as the format"
+        )
+    if len(names) > 1:
+        raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
+    return formats()[names[0]]

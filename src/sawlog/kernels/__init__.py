@@ -1,0 +1,1 @@
+"""Hot loops shared by the formats. Importing this package imports Numba: do it when the first batch is decoded."""

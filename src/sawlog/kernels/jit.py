@@ -1,0 +1,44 @@
+"""The one decorator for kernels, and how they are compiled.
+
+Kernels run in one of three modes, chosen by Numba's own environment variables before the first import:
+
+- compiled (default): memory primitives are raw loads, stores and CPU instructions;
+- `NUMBA_BOUNDSCHECK=1`: compiled, but every memory access is an indexed one that Numba checks;
+- `NUMBA_DISABLE_JIT=1`: plain Python.
+
+The last two exist for tests, which prove by them that no kernel leaves its arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from numba import config
+
+PLAIN = bool(config.DISABLE_JIT)
+CHECKED = PLAIN or bool(config.BOUNDSCHECK)
+
+
+def kernel(function: Any) -> Any:
+    """Compile a hot loop on its first call, with the GIL released.
+
+    Kernels allocate nothing: all arrays are the caller's. That frees them of Numba's reference counting, whose atomic
+    operations would cost more than the decoding of a small record. Machine code is cached on disk where a place is
+    writable. Checked builds are never cached: Numba's cache does not tell them from ordinary ones.
+    """
+    if CHECKED:
+        return _compiled(function, cache=False)
+    try:
+        return _compiled(function, cache=True)
+    except RuntimeError:  # no writable place for the cache
+        return _compiled(function, cache=False)
+
+
+def inlined(function: Any) -> Any:
+    """A helper that is compiled into the kernels that call it."""
+    return _compiled(function, cache=False)
+
+
+def _compiled(function: Any, *, cache: bool) -> Any:
+    return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False)(function)

@@ -1,0 +1,134 @@
+"""Loads and copies at unsigned byte positions of uint8 arrays, for use inside kernels.
+
+Callers check `end - pos < need` before each access; nothing here does in the compiled mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from sawlog.kernels.jit import CHECKED, inlined
+
+
+def _load(bits: int) -> Any:
+    """A little-endian load of `bits` bits from any byte position, as one instruction."""
+
+    @intrinsic
+    def load(typing_context: Any, array: Any, position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _pointer(context, builder, signature, arguments, 0)
+            value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+        return types.uint64(array, types.uint64), generate
+
+    return load
+
+
+def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, first: int) -> Any:
+    """Address of byte `arguments[first + 1]` of the array `arguments[first]`."""
+    array = context.make_array(signature.args[first])(context, builder, arguments[first])
+    return builder.gep(array.data, [arguments[first + 1]])
+
+
+def _store(bits: int) -> Any:
+    """A little-endian store of `bits` bits at any byte position, as one instruction."""
+
+    @intrinsic
+    def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _pointer(context, builder, signature, arguments, 0)
+            kind = ir.IntType(bits)
+            builder.store(builder.trunc(arguments[2], kind), builder.bitcast(pointer, kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.uint64, types.uint64), generate
+
+    return store
+
+
+@intrinsic
+def _copy(typing_context: Any, target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cgutils.raw_memcpy(
+            builder,
+            _pointer(context, builder, signature, arguments, 0),
+            _pointer(context, builder, signature, arguments, 2),
+            arguments[4],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, source, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, signature, arguments, 0)
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [pointer, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+def _checked_prefetch(array: Any, position: Any) -> None:
+    pass
+
+
+def _checked_u16(array: Any, position: Any) -> Any:
+    return np.uint64(array[position]) | np.uint64(array[position + np.uint64(1)]) << np.uint64(8)
+
+
+def _checked_u32(array: Any, position: Any) -> Any:
+    value = np.uint64(0)
+    for i in range(4):
+        value |= np.uint64(array[position + np.uint64(i)]) << np.uint64(8 * i)
+    return value
+
+
+def _checked_u64(array: Any, position: Any) -> Any:
+    value = np.uint64(0)
+    for i in range(8):
+        value |= np.uint64(array[position + np.uint64(i)]) << np.uint64(8 * i)
+    return value
+
+
+def _checked_store_u16(array: Any, position: Any, value: Any) -> None:
+    for i in range(2):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
+
+
+def _checked_store_u32(array: Any, position: Any, value: Any) -> None:
+    for i in range(4):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
+
+
+def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+    for i in range(length):
+        target[at + np.uint64(i)] = source[start + np.uint64(i)]
+
+
+load_u16: Any = inlined(_checked_u16) if CHECKED else _load(16)
+"""`load_u16(array, position) -> uint64`: 2 bytes, little endian."""
+load_u32: Any = inlined(_checked_u32) if CHECKED else _load(32)
+"""`load_u32(array, position) -> uint64`: 4 bytes, little endian."""
+load_u64: Any = inlined(_checked_u64) if CHECKED else _load(64)
+"""`load_u64(array, position) -> uint64`: 8 bytes, little endian."""
+store_u16: Any = inlined(_checked_store_u16) if CHECKED else _store(16)
+"""`store_u16(array, position, value)`: the low 2 bytes of a uint64, little endian."""
+store_u32: Any = inlined(_checked_store_u32) if CHECKED else _store(32)
+"""`store_u32(array, position, value)`: the low 4 bytes of a uint64, little endian."""
+copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
+"""`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
+prefetch: Any = inlined(_checked_prefetch) if CHECKED else _prefetch
+"""`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""

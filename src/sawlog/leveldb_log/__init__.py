@@ -1,0 +1,1 @@
+"""LevelDB and RocksDB logs: 32 KiB blocks of checksummed fragments."""

@@ -1,0 +1,502 @@
+"""Walking, checking and gathering fragments; and laying records out as fragments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.crc32c import crc32c
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, prefetch, store_u16, store_u32
+from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.layout import Kind, Role
+
+# Fields of the reader's state, an int64 array. Offsets are those of the file.
+POSITION = 0
+"""The next fragment to read."""
+SYNCED = 1
+"""0 until the first fragment that this reader owns; what comes before belongs to an earlier split."""
+RECORD_START = 2
+"""Header of the open record's FIRST; -1 when no record is open."""
+RECORD_LENGTH = 3
+"""Payload of the open record so far."""
+OVERSIZE = 4
+"""1 when the open record has outgrown the limit and is not kept."""
+COMMITTED = 5
+"""Bytes of complete records in `data`; the open record's bytes follow them."""
+ROWS = 6
+EVENTS = 7
+SUSPECT = 8
+"""Recycled files: where the first doubtful fragment stands; it is damage if the log goes on behind it, else the end."""
+SUSPECT_KIND = 9
+SUSPECT_ONE = 10
+SUSPECT_TWO = 11
+ZEROS = 12
+"""Start of the unused space that reaches up to the position; -1 when there is none."""
+TORN = 13
+"""1 when the end was met inside a header or payload."""
+RECORD_BYTES = 14
+PADDING_BYTES = 15
+METADATA_BYTES = 16
+STATE_SIZE = 17
+
+# What a call ended with.
+MORE = 0
+"""The window is used up."""
+FULL = 1
+"""No room for more rows, bytes or events."""
+END = 2
+"""The end of the file, or of what this reader owns."""
+
+INVALID = 3
+"""Arguments that no valid Arrow array has."""
+
+EVENT_FIELDS = 6
+"""Kind, offset, length, bytes as the reference counts them (-1: not at all), and two numbers for the message."""
+
+_BLOCK = np.uint64(layout.BLOCK_SIZE)
+_IN_BLOCK = np.uint64(layout.BLOCK_SIZE - 1)
+_HEADER = np.uint64(layout.HEADER_SIZE)
+_LENGTH = np.uint64(layout.LENGTH_OFFSET)
+_TYPE = np.uint64(layout.TYPE_OFFSET)
+_LOG_NUMBER = np.uint64(layout.LOG_NUMBER_OFFSET)
+_RECYCLABLE_TYPES = np.uint64(layout.Type.RECYCLABLE_FULL - layout.Type.FULL)
+_MASK_DELTA = np.uint64(layout.MASK_DELTA)
+_ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
+_ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
+_U32 = np.uint64(0xFFFFFFFF)
+_ZERO = np.uint64(0)
+
+_AHEAD = np.uint64(2048)
+"""How far before their use cache lines are asked for: small records leave the CPU's own prefetching behind."""
+
+_ROLE_UNKNOWN = int(Role.UNKNOWN)
+_ROLE_FULL = int(Role.FULL)
+_ROLE_FIRST = int(Role.FIRST)
+_ROLE_MIDDLE = int(Role.MIDDLE)
+_ROLE_LAST = int(Role.LAST)
+_ROLE_METADATA = int(Role.METADATA)
+_ROLE_COMPRESSION = int(Role.COMPRESSION)
+
+_BAD_LENGTH = int(Kind.BAD_LENGTH)
+_CHECKSUM_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_UNKNOWN_TYPE = int(Kind.UNKNOWN_TYPE)
+_PARTIAL_RECORD = int(Kind.PARTIAL_RECORD)
+_MISSING_START = int(Kind.MISSING_START)
+_BROKEN_RECORD = int(Kind.BROKEN_RECORD)
+_RECORD_TOO_LARGE = int(Kind.RECORD_TOO_LARGE)
+_FOREIGN_FRAGMENT = int(Kind.FOREIGN_FRAGMENT)
+_UNUSED_SPACE = int(Kind.UNUSED_SPACE)
+
+
+@inlined
+def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
+    """The stored form of the CRC-32C of `buffer[start : start + length]`."""
+    crc = crc32c(buffer, start, length)
+    return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
+
+
+@inlined
+def _note(events: Any, state: Any, kind: Any, offset: Any, length: Any, dropped: Any, one: Any, two: Any) -> None:
+    row = state[EVENTS]
+    events[row, 0] = kind
+    events[row, 1] = offset
+    events[row, 2] = length
+    events[row, 3] = dropped
+    events[row, 4] = one
+    events[row, 5] = two
+    state[EVENTS] = row + 1
+
+
+@inlined
+def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
+    """Give the open record up, if there is one, because of what stands at file offset `at`."""
+    start = state[RECORD_START]
+    if start < 0:
+        return
+    state[RECORD_START] = -1
+    # An old writer left an empty FIRST at the end of a block and began anew behind it; nothing is lost by that.
+    if state[RECORD_LENGTH] == 0 and kind == _PARTIAL_RECORD:
+        state[PADDING_BYTES] += at - start
+    else:
+        _note(events, state, kind, start, at - start, state[RECORD_LENGTH], state[RECORD_LENGTH], at)
+
+
+@inlined
+def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
+    """A valid fragment stands behind a doubtful one: the log went on, so what lies between is damage."""
+    suspect = state[SUSPECT]
+    if suspect >= 0:
+        _note(events, state, state[SUSPECT_KIND], suspect, at - suspect, -1, state[SUSPECT_ONE], state[SUSPECT_TWO])
+        _forget_record(events, state, _BROKEN_RECORD, suspect)
+        state[SUSPECT] = -1
+
+
+@inlined
+def _judge(
+    window: Any, pos: Any, left: Any, header: Any, length: Any, role: Any, log: Any, recycled: Any, verify: Any
+) -> Any:
+    """What is wrong with a fragment (a `Kind`, or 0), and the two numbers that explain it. Order as in RocksDB."""
+    if header + length > left:
+        return _BAD_LENGTH, length, _ZERO
+    if header > _HEADER:
+        number = load_u32(window, pos + _LOG_NUMBER)
+        if log >= 0 and number != np.uint64(log):
+            return _FOREIGN_FRAGMENT, number, np.uint64(log)
+    elif recycled and _ROLE_FULL <= role <= _ROLE_LAST:
+        return _FOREIGN_FRAGMENT, _ZERO, np.uint64(log)
+    if verify:
+        stored = load_u32(window, pos)
+        expected = masked_crc(window, pos + _TYPE, header - _TYPE + length)
+        if stored != expected:
+            return _CHECKSUM_MISMATCH, expected, stored
+    return 0, _ZERO, _ZERO
+
+
+@inlined
+def _full_run(
+    window: Any,
+    pos: Any,
+    stop: Any,
+    base: Any,
+    verify: Any,
+    gather: Any,
+    longest: Any,
+    rows: Any,
+    committed: Any,
+    data: Any,
+    ends: Any,
+    starts: Any,
+    stops: Any,
+) -> Any:
+    """The common case, alone in a tight loop: intact legacy FULL fragments in `window[pos:stop]`, all in one block.
+
+    Returns:
+        Position, rows and committed bytes at the first fragment that is anything else, or finds no room.
+    """
+    max_rows = len(starts)
+    capacity = np.uint64(len(data))
+    while rows < max_rows and stop - pos >= _HEADER:
+        prefetch(window, pos + _AHEAD)
+        prefetch(window, pos + _AHEAD + np.uint64(64))
+        length = load_u16(window, pos + _LENGTH)
+        total = _HEADER + length
+        if window[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
+            break
+        if verify and load_u32(window, pos) != masked_crc(window, pos + _TYPE, total - _TYPE):
+            break
+        if gather:
+            if capacity - committed < length:
+                break
+            copy_bytes(data, committed, window, pos + _HEADER, length)
+        committed += length
+        starts[rows] = base + pos
+        pos += total
+        stops[rows] = base + pos
+        rows += 1
+        ends[rows] = committed
+    return pos, rows, committed
+
+
+@kernel
+def read_fragments(
+    window: Any,
+    size: Any,
+    end: Any,
+    roles: Any,
+    headers: Any,
+    log: Any,
+    recycled: Any,
+    verify: Any,
+    gather: Any,
+    max_record: Any,
+    state: Any,
+    data: Any,
+    ends: Any,
+    starts: Any,
+    stops: Any,
+    events: Any,
+) -> Any:
+    """Read fragments from a window and assemble records.
+
+    Args:
+        window: uint8, the file from `state[POSITION]` to a block boundary or the end of the file.
+        size: uint64, bytes in the file.
+        end: uint64, a block boundary or `size`: records that start at or behind it are not ours.
+        roles: uint8[256], the `Role` of each type byte.
+        headers: uint8[256], the header size of each type byte.
+        log: int64, the expected log number, -1 for any.
+        recycled: Whether the file may end in fragments of an earlier log.
+        verify: Whether checksums are verified.
+        gather: Whether payloads are copied into `data`.
+        max_record: int64, longest record that is kept.
+        state: int64[STATE_SIZE], updated.
+        data: uint8, payloads of complete records back to back, then that of the open one.
+        ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
+        starts: int64, file offset of each record.
+        stops: int64, file offset behind each record.
+        events: int64[:, EVENT_FIELDS], damage.
+
+    Returns:
+        MORE, FULL or END.
+    """
+    base = np.uint64(state[POSITION])
+    limit = np.uint64(len(window))
+    capacity = np.uint64(len(data))
+    max_rows = len(starts)
+    max_events = len(events)
+    longest = np.uint64(max_record)
+    rows = state[ROWS]
+    committed = np.uint64(state[COMMITTED])
+    pos = _ZERO
+    status = FULL
+    # One fragment causes three events at the most.
+    while rows < max_rows and state[EVENTS] + 3 <= max_events:
+        at = base + pos
+        here = np.int64(at)
+        if at >= size or (at >= end and state[SYNCED] == 0):
+            status = END
+            break
+        left = _BLOCK - (at & _IN_BLOCK)
+        last_block = size - at < left
+        if last_block:
+            left = size - at
+        if limit - pos < left:
+            status = MORE
+            break
+        if left < _HEADER:
+            if last_block:
+                state[TORN] = 1
+                status = END
+                break
+            if state[SYNCED] != 0 and state[RECORD_START] < 0 and state[SUSPECT] < 0:
+                state[PADDING_BYTES] += left
+                if state[ZEROS] < 0:
+                    state[ZEROS] = at
+            pos += left
+            continue
+
+        if not recycled and at < end and state[SYNCED] != 0 and state[RECORD_START] < 0:
+            first = pos
+            pos, rows, committed = _full_run(
+                window, pos, pos + left, base, verify, gather, longest, rows, committed, data, ends, starts, stops
+            )
+            if pos != first:
+                state[RECORD_BYTES] += pos - first
+                state[ZEROS] = -1
+                continue
+
+        length = load_u16(window, pos + _LENGTH)
+        code = window[pos + _TYPE]
+        role = roles[code]
+        header = np.uint64(headers[code])
+        total = header + length
+        if total > left and last_block and not recycled:
+            state[TORN] = 1
+            status = END
+            break
+        unused = code == 0 and length == 0
+        kind, one, two = 0, _ZERO, _ZERO
+        if not unused:
+            kind, one, two = _judge(window, pos, left, header, length, role, log, recycled, verify)
+            if role == _ROLE_COMPRESSION:
+                role = _ROLE_METADATA if at == 0 else _ROLE_UNKNOWN
+
+        if kind != 0 or unused:
+            if recycled:
+                if state[SYNCED] != 0 and state[SUSPECT] < 0:
+                    if unused and state[RECORD_START] < 0:
+                        state[PADDING_BYTES] += left
+                        if state[ZEROS] < 0:
+                            state[ZEROS] = at
+                    else:
+                        state[SUSPECT] = at
+                        state[SUSPECT_KIND] = kind if kind != 0 else _UNUSED_SPACE
+                        state[SUSPECT_ONE] = one
+                        state[SUSPECT_TWO] = two
+                pos += left
+                continue
+            if at >= end:
+                _forget_record(events, state, _BROKEN_RECORD, here)
+                status = END
+                break
+            state[SYNCED] = 1
+            if unused:
+                state[PADDING_BYTES] += left
+                if state[ZEROS] < 0:
+                    state[ZEROS] = at
+            else:
+                _note(events, state, kind, at, left, left, one, two)
+                state[ZEROS] = -1
+            _forget_record(events, state, _BROKEN_RECORD, here)
+            pos += left
+            continue
+
+        if role in (_ROLE_FULL, _ROLE_FIRST):
+            if at >= end:
+                _confirm_suspect(events, state, here)
+                _forget_record(events, state, _PARTIAL_RECORD, here)
+                status = END
+                break
+            keep = np.int64(length) <= max_record
+            if gather and keep and capacity - committed < length:
+                break
+            state[SYNCED] = 1
+            state[ZEROS] = -1
+            _confirm_suspect(events, state, here)
+            _forget_record(events, state, _PARTIAL_RECORD, here)
+            if gather and keep:
+                copy_bytes(data, committed, window, pos + header, length)
+            pos += total
+            if role == _ROLE_FIRST:
+                state[RECORD_START] = at
+                state[RECORD_LENGTH] = length
+                state[OVERSIZE] = 0 if keep else 1
+            elif keep:
+                committed += length
+                starts[rows] = at
+                stops[rows] = base + pos
+                rows += 1
+                ends[rows] = committed
+                state[RECORD_BYTES] += total
+            else:
+                _note(events, state, _RECORD_TOO_LARGE, at, total, -1, length, max_record)
+            continue
+
+        if state[SYNCED] == 0:
+            pos += total
+            continue
+        _confirm_suspect(events, state, here)
+        state[ZEROS] = -1
+        if role == _ROLE_METADATA:
+            _forget_record(events, state, _PARTIAL_RECORD, here)
+            state[METADATA_BYTES] += total
+            pos += total
+            continue
+        start = state[RECORD_START]
+        if role == _ROLE_UNKNOWN:
+            if start < 0:
+                _note(events, state, _UNKNOWN_TYPE, at, total, length, code, 0)
+            else:
+                dropped = np.int64(length) + state[RECORD_LENGTH]
+                _note(events, state, _UNKNOWN_TYPE, start, here + np.int64(total) - start, dropped, code, 0)
+                state[RECORD_START] = -1
+            pos += total
+            continue
+        if start < 0:
+            _note(events, state, _MISSING_START, at, total, length, length, role)
+            pos += total
+            continue
+
+        whole = state[RECORD_LENGTH] + np.int64(length)
+        if whole > max_record:
+            state[OVERSIZE] = 1
+        if gather and state[OVERSIZE] == 0:
+            used = committed + np.uint64(state[RECORD_LENGTH])
+            if capacity - used < length:
+                break
+            copy_bytes(data, used, window, pos + header, length)
+        state[RECORD_LENGTH] = whole
+        pos += total
+        if role == _ROLE_LAST:
+            state[RECORD_START] = -1
+            span = np.int64(base + pos) - start
+            if state[OVERSIZE] != 0:
+                _note(events, state, _RECORD_TOO_LARGE, start, span, -1, whole, max_record)
+            else:
+                committed += np.uint64(whole)
+                starts[rows] = start
+                stops[rows] = base + pos
+                rows += 1
+                ends[rows] = committed
+                state[RECORD_BYTES] += span
+    state[POSITION] = base + pos
+    state[ROWS] = rows
+    state[COMMITTED] = committed
+    return status
+
+
+# Fields of the writer's state, an int64 array.
+RECORD = 0
+"""The record being laid out."""
+DONE = 1
+"""Bytes of it that are laid out; -1 before its first fragment."""
+IN_BLOCK = 2
+"""Bytes used of the current block."""
+USED = 3
+"""Bytes in `out`."""
+WRITER_STATE_SIZE = 4
+
+
+@kernel
+def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, out: Any) -> Any:
+    """Lay records out as fragments, until all are done or `out` has no room for another block.
+
+    Args:
+        data: uint8, payloads.
+        offsets: int32, record i is `data[offsets[i] : offsets[i + 1]]`.
+        header: uint64, header size: of legacy fragments, or of RocksDB's recyclable ones.
+        log: uint64, log number for recyclable headers.
+        state: int64[WRITER_STATE_SIZE], updated.
+        out: uint8, at least two blocks.
+
+    Returns:
+        END when all records are done, FULL when `out` must be emptied first, INVALID for offsets outside the data.
+    """
+    recyclable = header > _HEADER
+    records = len(offsets) - 1
+    room = np.uint64(len(out))
+    used = np.uint64(state[USED])
+    in_block = np.uint64(state[IN_BLOCK])
+    record = state[RECORD]
+    done = state[DONE]
+    while record < records and room - used >= _BLOCK + _BLOCK:
+        left = _BLOCK - in_block
+        if left < header:
+            for i in range(left):
+                out[used + np.uint64(i)] = 0
+            used += left
+            in_block = _ZERO
+            left = _BLOCK
+        if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
+            return INVALID
+        first = done < 0
+        start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
+        remaining = np.uint64(offsets[record + 1]) - start
+        length = min(remaining, left - header)
+        last = length == remaining
+        code = np.uint64(_ROLE_MIDDLE)
+        if first:
+            code = np.uint64(_ROLE_FULL) if last else np.uint64(_ROLE_FIRST)
+        elif last:
+            code = np.uint64(_ROLE_LAST)
+        if recyclable:
+            code += _RECYCLABLE_TYPES
+            store_u32(out, used + _LOG_NUMBER, log)
+        store_u16(out, used + _LENGTH, length)
+        out[used + _TYPE] = code
+        copy_bytes(out, used + header, data, start, length)
+        store_u32(out, used, masked_crc(out, used + _TYPE, header - _TYPE + length))
+        used += header + length
+        in_block += header + length
+        if last:
+            record += 1
+            done = -1
+        else:
+            done = np.int64(length) + (0 if first else done)
+    state[RECORD] = record
+    state[DONE] = done
+    state[IN_BLOCK] = in_block
+    state[USED] = used
+    return END if record == records else FULL
+
+
+@kernel
+def _masked_checksum(buffer: Any) -> Any:
+    return masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
+
+
+def masked_checksum(data: bytes) -> int:
+    """The stored form of the CRC-32C of some bytes."""
+    return int(_masked_checksum(np.frombuffer(data, np.uint8)))

@@ -1,0 +1,182 @@
+"""Every number of the LevelDB log format and of its RocksDB and Pebble dialects.
+
+All integers are little endian. A file is a sequence of 32 KiB blocks; a record is stored as one FULL fragment, or as
+FIRST, MIDDLE…, LAST; a fragment never crosses a block boundary.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+BLOCK_SIZE = 32768
+"""Bytes per block, counted from the start of the file."""
+
+CHECKSUM_OFFSET = 0
+"""u32: masked CRC-32C of everything from the type byte to the end of the payload."""
+LENGTH_OFFSET = 4
+"""u16: bytes of payload."""
+TYPE_OFFSET = 6
+"""u8."""
+LOG_NUMBER_OFFSET = 7
+"""u32, only in headers longer than `HEADER_SIZE`: the low 32 bits of the number of the log."""
+
+HEADER_SIZE = 7
+RECYCLABLE_HEADER_SIZE = 11
+"""Checksum, length, type, log number."""
+SYNC_HEADER_SIZE = 19
+"""Pebble only: a recyclable header and the u64 offset up to which the log was synced."""
+
+MASK_DELTA = 0xA282EAD8
+"""A stored checksum is the CRC rotated right by 15, plus this, modulo 2**32."""
+MASK_ROTATION = 15
+
+SAFE_IGNORE = 0x80
+"""RocksDB: unknown fragment types with this bit are skipped without a report."""
+
+COMPRESSION_NONE = 0
+COMPRESSION_ZSTD = 7
+COMPRESSION_PAYLOAD = 4
+"""Bytes of the payload of a compression-type fragment: one u32."""
+
+
+class Type(IntEnum):
+    """Fragment types. 5 to 131 are RocksDB's; Pebble uses 9 to 12 otherwise."""
+
+    ZERO = 0
+    FULL = 1
+    FIRST = 2
+    MIDDLE = 3
+    LAST = 4
+    RECYCLABLE_FULL = 5
+    RECYCLABLE_FIRST = 6
+    RECYCLABLE_MIDDLE = 7
+    RECYCLABLE_LAST = 8
+    SET_COMPRESSION = 9
+    TIMESTAMP_SIZES = 10
+    RECYCLABLE_TIMESTAMP_SIZES = 11
+    PREDECESSOR = 130
+    RECYCLABLE_PREDECESSOR = 131
+
+
+class Role(IntEnum):
+    """What a fragment type means to the reader, whatever the dialect."""
+
+    UNKNOWN = 0
+    FULL = 1
+    FIRST = 2
+    MIDDLE = 3
+    LAST = 4
+    METADATA = 5
+    COMPRESSION = 6
+
+
+class Kind(IntEnum):
+    """Kinds of damage; the names are those of the `kind` column."""
+
+    BAD_LENGTH = 1
+    CHECKSUM_MISMATCH = 2
+    UNKNOWN_TYPE = 3
+    PARTIAL_RECORD = 4
+    MISSING_START = 5
+    BROKEN_RECORD = 6
+    RECORD_TOO_LARGE = 7
+    READ_ERROR = 8
+    BAD_COMPRESSION = 9
+    FOREIGN_FRAGMENT = 10
+    UNUSED_SPACE = 11
+
+
+DETAIL = {
+    Kind.BAD_LENGTH: "the length in the header, {0}, reaches beyond the block; the rest of the block is lost",
+    Kind.CHECKSUM_MISMATCH: "expected masked CRC-32C {0:#010x}, found {1:#010x}; the rest of the block is lost",
+    Kind.UNKNOWN_TYPE: "unknown fragment type {0}",
+    Kind.PARTIAL_RECORD: "a record of {0} bytes so far has no end: another one starts at byte {1}",
+    Kind.MISSING_START: "a {1} fragment of {0} bytes whose record has no start",
+    Kind.BROKEN_RECORD: "a record of {0} bytes so far is cut off by damage or unused space at byte {1}",
+    Kind.FOREIGN_FRAGMENT: "a fragment of log number {0} in log number {1}; the rest of the block is lost",
+    Kind.UNUSED_SPACE: "unused space in the middle of a record",
+    Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_record_bytes is {1}",
+}
+"""What damage found by the kernel says; the two numbers come with the event."""
+
+REFERENCE_REASONS = {
+    Kind.BAD_LENGTH: "bad record length",
+    Kind.CHECKSUM_MISMATCH: "checksum mismatch",
+    Kind.UNKNOWN_TYPE: "unknown record type",
+    Kind.PARTIAL_RECORD: "partial record without end",
+    Kind.MISSING_START: "missing start of fragmented record",
+    Kind.BROKEN_RECORD: "error in middle of record",
+    Kind.READ_ERROR: "read error",
+}
+"""How LevelDB's own reader begins the reason it reports for each kind."""
+
+Dialect = Literal["leveldb", "rocksdb", "pebble"]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentType:
+    """How one type byte is read: its role and the size of its header in bytes."""
+
+    role: Role
+    header_size: int = HEADER_SIZE
+
+
+_LEGACY = {
+    1: FragmentType(Role.FULL),
+    2: FragmentType(Role.FIRST),
+    3: FragmentType(Role.MIDDLE),
+    4: FragmentType(Role.LAST),
+}
+_RECYCLABLE = {
+    5: FragmentType(Role.FULL, RECYCLABLE_HEADER_SIZE),
+    6: FragmentType(Role.FIRST, RECYCLABLE_HEADER_SIZE),
+    7: FragmentType(Role.MIDDLE, RECYCLABLE_HEADER_SIZE),
+    8: FragmentType(Role.LAST, RECYCLABLE_HEADER_SIZE),
+}
+TYPES: dict[Dialect, dict[int, FragmentType]] = {
+    "leveldb": _LEGACY,
+    "rocksdb": {
+        **{code: FragmentType(Role.METADATA) for code in range(SAFE_IGNORE, 256)},
+        **_LEGACY,
+        **_RECYCLABLE,
+        Type.SET_COMPRESSION: FragmentType(Role.COMPRESSION),
+        Type.TIMESTAMP_SIZES: FragmentType(Role.METADATA),
+        Type.RECYCLABLE_TIMESTAMP_SIZES: FragmentType(Role.METADATA, RECYCLABLE_HEADER_SIZE),
+        Type.RECYCLABLE_PREDECESSOR: FragmentType(Role.METADATA, RECYCLABLE_HEADER_SIZE),
+    },
+    "pebble": {
+        **_LEGACY,
+        **_RECYCLABLE,
+        9: FragmentType(Role.FULL, SYNC_HEADER_SIZE),
+        10: FragmentType(Role.FIRST, SYNC_HEADER_SIZE),
+        11: FragmentType(Role.MIDDLE, SYNC_HEADER_SIZE),
+        12: FragmentType(Role.LAST, SYNC_HEADER_SIZE),
+    },
+}
+"""Per dialect, the type bytes it knows."""
+
+ROCKSDB_ONLY = frozenset(TYPES["rocksdb"]) - frozenset(_LEGACY)
+
+LOG_NAME = re.compile(r"^(\d+)\.log$")
+"""A write-ahead log; the digits are its number, in decimal."""
+SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
+"""A log written by a Spark job."""
+MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
+IDENTITY_NAME = "IDENTITY"
+"""A file that only RocksDB puts into its directories."""
+EXPORT_NAME = re.compile(r"^output-(\d+)$")
+"""A data file of a Datastore or Firestore export."""
+
+
+def block_end(offset: int) -> int:
+    """The first block boundary at or behind a file offset."""
+    return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
+
+
+def mask(crc: int) -> int:
+    """The stored form of a CRC-32C."""
+    rotated = crc >> MASK_ROTATION | crc << 32 - MASK_ROTATION
+    return (rotated + MASK_DELTA) & 0xFFFFFFFF

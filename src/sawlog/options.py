@@ -1,0 +1,76 @@
+"""Options of formats: frozen dataclasses, filled from Python values or from the strings of Spark and the CLI."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sawlog.errors import OptionError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
+
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -> Options:
+    """Build the options dataclass `cls` from `given`.
+
+    Args:
+        cls: A frozen dataclass; its annotations (bool, int, float, str, Literal, lists and optionals of them) say what
+            each option takes.
+        given: Names and values. Strings are converted, so `"true"` is as good as `True`.
+        where: What the options are for, to begin error messages with.
+
+    Raises:
+        OptionError: For an unknown name, a missing required option or a value of the wrong type.
+    """
+    hints = get_type_hints(cls)
+    unknown = sorted(set(given) - set(hints))
+    if unknown:
+        known = ", ".join(sorted(hints)) or "none"
+        raise OptionError(f"{where}: unknown option {unknown[0]!r}; known options: {known}")
+    missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
+    for name in missing:
+        if name not in given:
+            raise OptionError(f"{where}: option {name!r} is required")
+    return cls(**{name: convert(value, hints[name], f"{where}: option {name}") for name, value in given.items()})
+
+
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """Convert one value to the type `hint`.
+
+    Raises:
+        OptionError: When it does not fit.
+    """
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value in get_args(hint):
+            return value
+        raise OptionError(f"{where}={value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        (inner,) = [arg for arg in get_args(hint) if arg is not types.NoneType]
+        return convert(value, inner, where)
+    if origin is tuple:
+        items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+        return tuple(convert(item, get_args(hint)[0], where) for item in items)
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+        truth = _TRUTH.get(str(value).lower())
+        if truth is not None:
+            return truth
+    elif hint in (int, float) and not isinstance(value, bool):
+        try:
+            return hint(value)
+        except (TypeError, ValueError):
+            pass
+    elif isinstance(value, hint):
+        return value
+    raise OptionError(f"{where}={value!r}: expected {getattr(hint, '__name__', hint)}")

@@ -1,0 +1,374 @@
+"""Bytes: local files by memory map, remote ones in large ranges through fsspec; listing; atomic publish."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import mmap
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from sawlog.errors import SawlogError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Bytes: TypeAlias = NDArray[np.uint8]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+REMOTE_RANGE = 8 << 20
+"""Bytes fetched from a remote file in one request."""
+
+_RELEASE = 32 << 20
+"""Pages of a memory map are given back in steps of this many bytes."""
+
+_URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_HIDDEN = (".", "_")
+_STAGED_SUFFIX = ".sawlog-staged"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that exists.
+
+    Attributes:
+        path: Path or URL.
+        size: Size in bytes.
+        explicit: Whether the user named it, by itself or by a glob; not so for what lies in a directory.
+    """
+
+    path: str
+    size: int
+    explicit: bool = True
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return posixpath.basename(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A finished file that is not visible yet, and the place it is to be published at."""
+
+    temporary: str
+    final: str
+    size: int
+
+
+class Source(Protocol):
+    """Random access to the bytes of one file."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes when the file was opened; what is appended later is not seen."""
+        ...
+
+    def window(self, offset: int, length: int) -> Bytes:
+        """`length` bytes from `offset`, fewer only at the end: read-only uint8, valid until the next call.
+
+        Windows are expected to move forward; memory behind them is given back.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the file back."""
+        ...
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where files are found and put. Picklable; holds what fsspec needs to reach remote places."""
+
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
+        """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
+
+        Names that begin with a dot or an underscore are left out of directories and globs.
+
+        Raises:
+            FileNotFoundError: When a path or glob matches nothing.
+        """
+        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        found: dict[str, File] = {}
+        for path in given:
+            for file in self._list_one(normalize(path)):
+                found.setdefault(file.path, file)
+        return list(found.values())
+
+    def is_directory(self, path: PathLike) -> bool:
+        """Whether the path is a directory (on object stores: a prefix)."""
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            return bool(fs.isdir(inner))
+        return os.path.isdir(name)
+
+    def exists(self, path: PathLike) -> bool:
+        """Whether there is a file or directory at the path."""
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            return bool(fs.exists(inner))
+        return os.path.exists(name)
+
+    def open(self, path: PathLike) -> Source:
+        """Open one file for reading."""
+        name = normalize(path)
+        return _RemoteSource(*self._remote(name), name) if is_remote(name) else _LocalSource(name)
+
+    def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
+        """A small range of one file, the whole of it by default."""
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            end = None if length is None else offset + length
+            return bytes(fs.cat_file(inner, start=offset, end=end))
+        with open(name, "rb") as file:
+            file.seek(offset)
+            return file.read(-1 if length is None else length)
+
+    def stage(self, path: PathLike) -> StagedFile:
+        """Begin a file that appears at `path`, whole, when it is published."""
+        final = normalize(path)
+        head, tail = os.path.split(final)
+        temporary = os.path.join(head, f".{tail}.{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}")
+        if is_remote(final):
+            fs, inner = self._remote(temporary)
+            fs.makedirs(fs._parent(inner), exist_ok=True)
+            return StagedFile(fs.open(inner, "wb"), temporary, final)
+        os.makedirs(head or ".", exist_ok=True)
+        return StagedFile(open(temporary, "wb", buffering=0), temporary, final)
+
+    def publish(self, staged: Iterable[Staged]) -> None:
+        """Make staged files visible. Each appears whole; if one fails, those before it are taken back."""
+        published: list[str] = []
+        try:
+            for one in staged:
+                self._rename(one.temporary, one.final)
+                published.append(one.final)
+        except BaseException:
+            for path in published:
+                self.remove(path)
+            raise
+
+    def discard(self, staged: Iterable[Staged]) -> None:
+        """Delete staged files that shall not be published."""
+        for one in staged:
+            self.remove(one.temporary)
+
+    def remove(self, path: PathLike) -> None:
+        """Delete a file if it exists."""
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(inner)
+            return
+        Path(name).unlink(missing_ok=True)
+
+    def _rename(self, source: str, target: str) -> None:
+        if is_remote(source):
+            fs, inner = self._remote(source)
+            fs.mv(inner, self._remote(target)[1])
+            return
+        os.replace(source, target)
+        _sync_directory(os.path.dirname(target) or ".")
+
+    def _remote(self, url: str) -> tuple[Any, str]:
+        import fsspec
+
+        try:
+            fs, path = fsspec.core.url_to_fs(url, **self.options)
+        except ImportError as error:
+            raise SawlogError(f"{url}: {error}; install sawlog[remote]") from error
+        return fs, path
+
+    def _list_one(self, path: str) -> list[File]:
+        if is_remote(path):
+            return self._list_remote(path)
+        if os.path.isdir(path):
+            return sorted(_walk(path), key=_natural)
+        if os.path.exists(path):
+            return [File(path, os.path.getsize(path))]
+        matches = [match for match in glob.glob(path, recursive=True) if not _hidden(os.path.basename(match))]
+        if not matches:
+            raise FileNotFoundError(f"{path}: no such file, directory or glob match")
+        files = [file for match in matches for file in self._list_one(match)]
+        return sorted(files, key=_natural)
+
+    def _list_remote(self, url: str) -> list[File]:
+        fs, path = self._remote(url)
+        matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
+        files = []
+        for match in matches:
+            entries = fs.find(match, withdirs=False, detail=True)
+            for name, info in entries.items():
+                explicit = name == match
+                if explicit or not any(_hidden(part) for part in posixpath.relpath(name, match).split("/")):
+                    files.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit))
+        if not files and not any(fs.isdir(match) for match in matches):
+            raise FileNotFoundError(f"{url}: no such file, directory or glob match")
+        return sorted(files, key=_natural)
+
+
+@dataclass
+class StagedFile:
+    """A file being written under a temporary name."""
+
+    stream: IO[bytes]
+    temporary: str
+    final: str
+    size: int = 0
+
+    def write(self, data: Any) -> None:
+        """Append bytes: anything with the buffer protocol."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        while len(view):
+            # Raw files may take fewer bytes than they are given; some remote ones answer None.
+            view = view[self.stream.write(view) or len(view) :]
+
+    def finish(self) -> Staged:
+        """Close the file, its bytes safe on disk."""
+        if not is_remote(self.temporary):
+            os.fsync(self.stream.fileno())
+        self.stream.close()
+        return Staged(self.temporary, self.final, self.size)
+
+    def discard(self, storage: Storage) -> None:
+        """Close the file and delete it."""
+        self.stream.close()
+        storage.remove(self.temporary)
+
+
+class _LocalSource:
+    """A memory-mapped file. Pages behind the window are released, so that resident memory stays bounded."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ) if self.size else None
+        self._released = 0
+
+    def window(self, offset: int, length: int) -> Bytes:
+        import numpy as np
+
+        length = max(0, min(length, self.size - offset))
+        if self._map is None or not length:
+            return np.frombuffer(b"", np.uint8)
+        behind = offset - offset % mmap.ALLOCATIONGRANULARITY
+        if behind - self._released >= _RELEASE and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, self._released, behind - self._released)
+            self._released = behind
+        return np.frombuffer(self._map, np.uint8, length, offset)
+
+    def close(self) -> None:
+        # Arrays may still point into the map; it is unmapped when the last of them goes.
+        self._map = None
+
+
+class _RemoteSource:
+    """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead."""
+
+    def __init__(self, fs: Any, path: str, url: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._url = url
+        self.size = int(fs.info(path)["size"])
+        self._pool = ThreadPoolExecutor(1)
+        self._ahead: tuple[int, Future[bytes]] | None = None
+        self._start = 0
+        self._bytes = b""
+
+    def window(self, offset: int, length: int) -> Bytes:
+        import numpy as np
+
+        length = max(0, min(length, self.size - offset))
+        end = offset + length
+        if offset < self._start or offset > self._start + len(self._bytes):
+            self._start, self._bytes = offset, b""
+        parts = [self._bytes[offset - self._start :]]
+        have = self._start + len(self._bytes)
+        while have < end:
+            part = self._range(have)
+            parts.append(part)
+            have += len(part)
+        self._start, self._bytes = offset, b"".join(parts) if len(parts) > 1 else parts[0]
+        return np.frombuffer(self._bytes, np.uint8, length)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _range(self, offset: int) -> bytes:
+        """The range at `offset`; the one behind it is requested before this one is handed out."""
+        part = self._ahead[1].result() if self._ahead is not None and self._ahead[0] == offset else self._fetch(offset)
+        following = offset + len(part)
+        self._ahead = (following, self._pool.submit(self._fetch, following)) if following < self.size else None
+        return part
+
+    def _fetch(self, offset: int) -> bytes:
+        end = min(offset + REMOTE_RANGE, self.size)
+        part = bytes(self._fs.cat_file(self._path, start=offset, end=end))
+        while offset + len(part) < end:
+            more = bytes(self._fs.cat_file(self._path, start=offset + len(part), end=end))
+            if not more:
+                raise OSError(f"{self._url}: expected bytes up to {end}, the store ended at {offset + len(part)}")
+            part += more
+        return part
+
+
+def normalize(path: PathLike) -> str:
+    """One spelling per place: `file:` URLs become local paths, Hadoop's schemes their fsspec counterparts."""
+    text = os.fspath(path)
+    match = _URL.match(text)
+    if match is None:
+        return text
+    scheme = match[1].lower()
+    if scheme == "file":
+        return re.sub(r"^file:(//[^/]*)?", "", text)
+    return _HADOOP_SCHEMES.get(scheme, match[1]) + text[match.end() - 1 :]
+
+
+def is_remote(path: str) -> bool:
+    """Whether a normalized path is a URL for fsspec."""
+    return "://" in path or "::" in path
+
+
+def _walk(root: str) -> Iterator[File]:
+    for directory, names, files in os.walk(root):
+        names[:] = [name for name in names if not _hidden(name)]
+        for name in files:
+            path = os.path.join(directory, name)
+            if not _hidden(name) and os.path.isfile(path):
+                yield File(path, os.path.getsize(path), explicit=False)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(_HIDDEN)
+
+
+def _natural(file: File) -> list[tuple[int, int, str]]:
+    """Sort key that orders digits by value: `9` before `10`."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", file.path) if part]
+
+
+def _sync_directory(path: str) -> None:
+    """Make a rename durable, where directories can be synced."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
