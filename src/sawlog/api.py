@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -122,11 +122,11 @@ def write(
         OptionError: For an unknown format or option.
     """
     chosen = get_format(format)
-    reader = to_reader(data)
+    schema, batches = _tabular(data)
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}")
-    writer = chosen.writer(os.fspath(path), reader.schema, parsed, Storage(dict(storage_options or {})))
+    writer = chosen.writer(os.fspath(path), schema, parsed, Storage(dict(storage_options or {})))
     try:
-        for batch in reader:
+        for batch in batches:
             writer.write(batch)
         return writer.publish()
     except BaseException:
@@ -176,16 +176,19 @@ def repair(
     return report
 
 
-def to_reader(data: Any) -> pa.RecordBatchReader:
-    """Anything tabular as a stream of record batches.
+def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Schema and record batches of anything tabular.
 
     Raises:
         SchemaError: When it is not tabular.
     """
+    if isinstance(data, Dataset):  # not through the C stream, which would turn errors into Arrow's
+        return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
+        return data.schema, [data]
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader.schema, reader
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -60,17 +61,13 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         return tuple(convert(item, get_args(hint)[0], where) for item in items)
-    if hint is bool:
-        if isinstance(value, bool):
-            return value
-        truth = _TRUTH.get(str(value).lower())
-        if truth is not None:
-            return truth
-    elif hint in (int, float) and not isinstance(value, bool):
-        try:
-            return hint(value)
-        except (TypeError, ValueError):
-            pass
-    elif isinstance(value, hint):
+    if hint is bool and isinstance(value, str):
+        value = _TRUTH.get(value.lower(), value)
+    elif hint in (int, float) and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = hint(value)
+    if hint is float and type(value) is int:
+        return float(value)
+    if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     raise OptionError(f"{where}={value!r}: expected {getattr(hint, '__name__', hint)}")

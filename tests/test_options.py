@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from sawlog.errors import OptionError
+from sawlog.options import parse_options
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    needed: str
+    flag: bool = False
+    count: int = 1
+    ratio: float = 0.5
+    mode: Literal["a", "b"] = "a"
+    maybe: int | None = None
+    names: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "expected"),
+    [
+        ({"flag": "TRUE"}, "flag", True),
+        ({"flag": False}, "flag", False),
+        ({"count": "42"}, "count", 42),
+        ({"ratio": "2"}, "ratio", 2.0),
+        ({"mode": "b"}, "mode", "b"),
+        ({"maybe": "7"}, "maybe", 7),
+        ({"maybe": None}, "maybe", None),
+        ({"names": "x, y,"}, "names", ("x", "y")),
+        ({"names": ["x", "y"]}, "names", ("x", "y")),
+    ],
+)
+def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expected: object) -> None:
+    assert getattr(parse_options(Example, {"needed": "n", **given}, where="test"), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "option 'needed' is required"),
+        ({"needed": "n", "colour": 1}, "unknown option 'colour'; known options: count, flag, maybe, mode"),
+        ({"needed": "n", "flag": "perhaps"}, "option flag='perhaps': expected bool"),
+        ({"needed": "n", "count": "1.5"}, "option count='1.5': expected int"),
+        ({"needed": "n", "count": True}, "option count=True: expected int"),
+        ({"needed": "n", "mode": "c"}, "option mode='c': expected one of a, b"),
+        ({"needed": 3}, "option needed=3: expected str"),
+    ],
+)
+def test_mistakes_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(Example, given, where="test")

@@ -1,0 +1,48 @@
+"""A package that sawlog knows nothing of adds a format through its entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PLUGIN = Path(__file__).parent / "plugin"
+
+SCRIPT = """
+import json, sys, warnings
+import pyarrow as pa
+import sawlog
+warnings.simplefilter("error")
+path = sys.argv[1]
+sawlog.write(pa.table({"line": ["a", "b", "c"]}), path, format="lines")
+with open(path, "ab") as file:
+    file.write(b"!\\nd\\n")
+report = sawlog.verify(path)
+print(json.dumps({
+    "formats": sorted(sawlog.formats()),
+    "format": sawlog.open(path).format.name,
+    "damage": sawlog.read(path, view="damage").to_pylist(),
+    "rows": report.rows,
+    "total": report.account.total,
+}))
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(PLUGIN)}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
+
+
+def test_third_party_format_goes_through_every_verb(tmp_path: Path) -> None:
+    path = tmp_path / "a.lines"
+    done = run("-c", SCRIPT, str(path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "lines" in found["formats"]
+    assert "leveldb_log" in found["formats"]
+    assert found["format"] == "lines"
+    assert found["rows"] == 4
+    assert found["total"] == path.stat().st_size
+    assert [(d["offset"], d["length"], d["kind"]) for d in found["damage"]] == [(13, 2, "shout")]

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+import sawlog
+from sawlog import storage as module
+from sawlog.storage import Staged, Storage, normalize
+
+DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, Any]]:
+    """A server of the S3 protocol on loopback; the storage options to reach it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    options = {"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"}}
+    try:
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        fsspec.filesystem("s3", **options).mkdir("logs")
+        yield options
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Storage, str]:
+    """A storage and an empty directory on it."""
+    if request.param == "local":
+        return Storage(), str(tmp_path)
+    if request.param == "memory":
+        return Storage(), f"memory://{uuid.uuid4().hex}"
+    return Storage(request.getfixturevalue("s3")), f"s3://logs/{uuid.uuid4().hex}"
+
+
+def put(storage: Storage, path: str, data: bytes) -> None:
+    file = storage.stage(path)
+    file.write(data)
+    storage.publish([file.finish()])
+
+
+def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMOTE_RANGE", 700_001)
+    storage, root = place
+    put(storage, f"{root}/a.bin", DATA)
+    (file,) = storage.find(f"{root}/a.bin")
+    assert (file.name, file.size, file.explicit) == ("a.bin", len(DATA), True)
+    assert storage.exists(file.path)
+    assert not storage.exists(f"{root}/b.bin")
+    assert storage.read(file.path, 10, 20) == DATA[10:30]
+    assert storage.read(file.path) == DATA
+    source = storage.open(file.path)
+    position = 0
+    for length in (0, 1, 999_999, 1_000_000, 1_500_000):
+        assert source.window(position, length).tobytes() == DATA[position : position + length]
+        position += length // 2
+    assert source.window(2_999_990, 100).tobytes() == DATA[-10:]
+    assert source.window(len(DATA), 100).tobytes() == b""
+    assert source.window(0, 5).tobytes() == DATA[:5]
+    source.close()
+
+
+def test_directories_are_walked_in_natural_order(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    names = ["10.log", "9.log", "sub/1.log", "_hidden", ".hidden", "_temporary/2.log"]
+    for name in names:
+        put(storage, f"{root}/{name}", b"x")
+    found = [file.path.split(root.rpartition("/")[2])[1] for file in storage.find(root)]
+    assert found == ["/9.log", "/10.log", "/sub/1.log"]
+    assert not any(file.explicit for file in storage.find(root))
+    globbed = storage.find(f"{root}/*.log")
+    assert [file.name for file in globbed] == ["9.log", "10.log"]
+    assert all(file.explicit for file in globbed)
+    both = storage.find([f"{root}/10.log", root])
+    assert [file.name for file in both] == ["10.log", "9.log", "1.log"]
+    assert storage.is_directory(root)
+    assert not storage.is_directory(f"{root}/9.log")
+
+
+def test_nothing_there_is_an_error(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    for path in (f"{root}/nothing", f"{root}/*.none"):
+        with pytest.raises(FileNotFoundError, match="no such file"):
+            storage.find(path)
+
+
+def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    put(storage, f"{root}/kept", b"old")
+    file = storage.stage(f"{root}/kept")
+    file.write(b"new")
+    staged = file.finish()
+    assert [f.name for f in storage.find(root)] == ["kept"]
+    assert storage.read(f"{root}/kept") == b"old"
+    storage.publish([staged])
+    assert storage.read(f"{root}/kept") == b"new"
+    dropped = storage.stage(f"{root}/dropped")
+    dropped.write(b"gone")
+    dropped.discard(storage)
+    other = storage.stage(f"{root}/other")
+    other.write(b"gone")
+    storage.discard([other.finish()])
+    fs, path = fsspec.core.url_to_fs(root, **storage.options)
+    assert [name.rpartition("/")[2] for name in fs.find(path)] == ["kept"]
+
+
+def test_publishing_is_taken_back_when_one_file_fails(tmp_path: Path) -> None:
+    storage = Storage()
+    good = storage.stage(tmp_path / "good")
+    staged = [good.finish(), Staged(str(tmp_path / "missing"), str(tmp_path / "bad"), 0)]
+    with pytest.raises(FileNotFoundError):
+        storage.publish(staged)
+    assert os.listdir(tmp_path) == []
+
+
+def test_empty_file(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    put(storage, f"{root}/empty", b"")
+    source = storage.open(f"{root}/empty")
+    assert source.size == 0
+    assert len(source.window(0, 10)) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/a/b", "/a/b"),
+        ("a/b", "a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("s3a://bucket/a", "s3://bucket/a"),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("memory://a", "memory://a"),
+    ],
+)
+def test_paths_have_one_spelling(given: str, expected: str) -> None:
+    assert normalize(given) == expected
+
+
+def test_secrets_stay_out_of_messages() -> None:
+    assert "hunter2" not in repr(Storage({"secret": "hunter2"}))
+
+
+def test_a_log_on_s3_reads_like_a_local_one(
+    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+
+    monkeypatch.setattr(module, "REMOTE_RANGE", 100_000)
+    records = [bytes([i % 256]) * size for i, size in enumerate((0, 5, 40_000, 200_000, 1_000, 70_000))]
+    table = pa.table({"record": pa.array(records, pa.binary())})
+    local, remote = tmp_path / "000001.log", "s3a://logs/db/000001.log"
+    sawlog.write(table, local, format="leveldb_log")
+    sawlog.write(table, remote, format="leveldb_log", storage_options=s3)
+    assert Storage(s3).read(remote) == local.read_bytes()
+    for path in (remote, "s3://logs/db", "s3://logs/db/*.log"):
+        read = sawlog.read(path, storage_options=s3, columns=["_offset", "record"])
+        assert read.column("record").to_pylist() == records
+        assert read.equals(sawlog.read(local, columns=["_offset", "record"]))
+    split = sawlog.open(remote, storage_options=s3).fragments(task_bytes=32768)
+    assert len(split) > 5
+    assert [r for f in split for b in f.to_batches() for r in b.column("record").to_pylist()] == records
