@@ -1,0 +1,128 @@
+# Every target sets itself up: a virtual environment, once, from the pins in constraints/.
+# What is needed beforehand: Python 3.11+, and Java 17+ for whatever runs Spark.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := constraints/dev.txt
+BENCH_VENV := .venv-bench
+SPARK ?= 4.3.0
+SPARK_VENV := .venv-spark-$(SPARK)
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+ARGS ?=
+
+# Sets the shell variable `python`, or says what is missing.
+define find_python
+python=; \
+for candidate in $(if $(PYTHON),$(PYTHON),$(PYTHONS)); do \
+  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+done; \
+if [ -z "$$python" ]; then \
+  echo "Python 3.11 or newer is needed; found $$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null || echo none). Name one with make PYTHON=/path/to/python" >&2; exit 1; \
+fi; \
+if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+  echo "$$python cannot make virtual environments: its venv module is missing (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; \
+fi
+endef
+
+# $(call install,VENV,WHAT FOR,PIP ARGUMENTS)
+define install
+@$(find_python); \
+echo "Setting up $(1) for $(2) with $$($$python --version): once, some minutes" >&2; \
+[ -x $(1)/bin/python ] || "$$python" -m venv $(1); \
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3)
+@touch $@
+endef
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark, and write it as Parquet
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: java $(VENV)/.dev ## Run the tests, those with Spark included
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Check style and formatting with Ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: format
+format: $(VENV)/.dev ## Fix style and formatting with Ruff
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: types
+types: $(VENV)/.dev ## Check types with mypy
+	$(BIN)/mypy
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Build the documentation into site/
+	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+
+.PHONY: docs-serve
+docs-serve: $(VENV)/.dev ## Serve the documentation on 127.0.0.1:8000
+	$(BIN)/mkdocs serve
+
+.PHONY: test-spark
+test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpark: make test-spark SPARK=4.0.1
+	$(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+
+.PHONY: interop
+interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them first, needs Maven
+	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
+	$(BIN)/python -m pytest -m interop $(ARGS)
+
+.PHONY: bench
+bench: java $(BENCH_VENV)/.ready ## Measure against peers; fetches them first: make bench ARGS="leveldb_log --size 50MB"
+	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
+
+.PHONY: report
+report: $(VENV)/.dev ## Write benchmarks/results into README.md and docs/performance.md
+	$(BIN)/python -m benchmarks.report
+
+.PHONY: lock
+lock: ## Pin what pip takes today, in a clean environment
+	@$(find_python); \
+	rm -rf .venv-lock && "$$python" -m venv .venv-lock && \
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check "pyspark==4.2.0" ".[dev,spark,remote]" && \
+	{ sed '/^[^#]/,$$d' $(LOCK); .venv-lock/bin/python -m pip freeze --exclude sawlog; } > $(LOCK).new && mv $(LOCK).new $(LOCK)
+	@rm -rf .venv-lock
+
+.PHONY: clean
+clean: ## Delete environments, caches and everything built
+	rm -rf .venv .venv-* .cache build dist site out spark-warehouse metastore_db derby.log
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: java
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	found=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	if [ "$${found:-0}" -lt 17 ]; then \
+	  echo "Java 17 or newer is needed for Spark ($$java); found $${found:-none}. Install a JDK, or point JAVA_HOME at one" >&2; exit 1; \
+	fi
+
+$(VENV)/.demo: pyproject.toml $(LOCK)
+	$(call install,$(VENV),the demo,-c $(LOCK) -e ".[spark]")
+
+$(VENV)/.dev: pyproject.toml $(LOCK)
+	$(call install,$(VENV),development,-c $(LOCK) -e ".[dev$(,)spark$(,)remote]")
+
+$(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
+	@mkdir -p .cache && grep -v '^pyspark==' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
+	$(call install,$(SPARK_VENV),PySpark $(SPARK),-c .cache/constraints-spark-$(SPARK).txt "pyspark==$(SPARK)" -e ".[dev$(,)spark$(,)remote]")
+
+# dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
+$(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt
+	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[spark]" "plyvel>=1.5.1" && \
+	  $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/bench.txt)
+
+, := ,
