@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 RECORD_COLUMN = "record"
+END_COLUMN = "_end"
+"""Where the last fragment of a record ends; for the views that decode records, not for users."""
 ROWS_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
 
 WINDOW_BYTES = 8 << 20
@@ -140,6 +142,13 @@ class LogRange(Fragment):
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             head = read_head(bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect)
             yield from _Walk(self, source, head, schema, findings).batches()
+
+    def find_tail(self) -> Tail | None:
+        """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        findings = Findings("skip")
+        for _ in LogRange.decode(self, pa.schema([]), findings):
+            pass
+        return findings.tail
 
 
 def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
@@ -273,6 +282,8 @@ class _Walk:
                 arrays.append(binary_array(self._ends[: rows + 1], self._data))
             elif name == OFFSET_COLUMN:
                 arrays.append(fixed_array(pa.int64(), self._starts[:rows].copy()))
+            elif name == END_COLUMN:
+                arrays.append(fixed_array(pa.int64(), self._stops[:rows].copy()))
             else:
                 arrays.append(constant_string(self._fragment.path, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -341,6 +352,9 @@ class _Walk:
 class LevelDBLogDataset(Dataset):
     """LevelDB logs, one after the other in the order of their numbers."""
 
+    range_type: ClassVar[type[LogRange]] = LogRange
+    """What the ranges of the view are; datasets of other views put their own here."""
+
     def view_schema(self) -> pa.Schema:
         """`rows`: one binary column, `record`."""
         return ROWS_SCHEMA
@@ -359,7 +373,7 @@ class LevelDBLogDataset(Dataset):
 
     def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
         """See `Dataset.follow`. The new bytes are walked once here, to find where the last complete record ends."""
-        if self.scan.view != "rows":
+        if self.scan.view == "damage":
             return super().follow(positions)
         fragments: list[Fragment] = []
         reached = dict(positions)
@@ -368,7 +382,7 @@ class LevelDBLogDataset(Dataset):
             if file.size < start:
                 raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
             dialect = self._dialect(file)
-            tail = self._range(file, start, file.size, True, dialect).inspect().tail
+            tail = self._range(file, start, file.size, True, dialect).find_tail()
             end = file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
             if end > start:
                 fragments.append(self._range(replace(file, size=end), start, end, True, dialect))
@@ -389,7 +403,7 @@ class LevelDBLogDataset(Dataset):
         return facts
 
     def _range(self, file: File, start: int, end: int, synced: bool, dialect: Dialect | Literal["auto"]) -> LogRange:
-        return LogRange(self.scan, self.projection, file.path, end - start, file, start, end, synced, dialect)
+        return self.range_type(self.scan, self.projection, file.path, end - start, file, start, end, synced, dialect)
 
     def _dialect(self, file: File) -> Dialect | Literal["auto"]:
         """The dialect from the options, or RocksDB's where its IDENTITY file lies beside the log."""
