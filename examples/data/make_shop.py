@@ -1,7 +1,7 @@
 """Make the demo's log with a real LevelDB: `python examples/data/make_shop.py NEW_DIRECTORY`. Needs plyvel.
 
-A small web shop keeps its users, carts, stock and orders in LevelDB: keys such as `order:0000042`, values in JSON. Every
-step of an order is one atomic write batch, so the log holds the whole history, overwritten and deleted values included.
+A small web shop keeps its users, carts, stock and orders in LevelDB: keys such as `order:0000042`, values in JSON. An
+order is one atomic write batch. The log holds the whole history, overwritten and deleted values included.
 """
 
 from __future__ import annotations

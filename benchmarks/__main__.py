@@ -1,0 +1,74 @@
+"""Run benchmarks: `python -m benchmarks leveldb_log --size 50MB`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.harness import RESULTS, Case, Results, Settings, run_case, run_probe
+
+BENCHMARKS = ("leveldb_log",)
+_UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    for name in arguments.benchmarks:
+        module = importlib.import_module(f"benchmarks.{name}")
+        with tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir or roomy(arguments)) as place:
+            settings = Settings(arguments.size, arguments.big, arguments.repeat, arguments.only, Path(place))
+            results = Results.begin(name, settings)
+            console.print(f"[bold]{name}[/] in {place}: " + ", ".join(results.environment.values()))
+            for item in module.cases(settings):
+                if isinstance(item, Case):
+                    results.cases.append(run_case(item, settings, console))
+                else:
+                    results.probes.append(run_probe(item, console))
+            target = (arguments.out or RESULTS) / f"{name}.json"
+            results.save(target)
+            console.print(f"written to {target}")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("benchmarks", nargs="*", default=BENCHMARKS, help=f"of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--size", type=size, default=size("500MB"), help="bytes of the large logs (500MB)")
+    parser.add_argument("--big", type=size, default=size("4GB"), help="bytes of the log read for its memory use (4GB)")
+    parser.add_argument("--repeat", type=int, default=5, help="measured runs of each side (5)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this in their names")
+    parser.add_argument("--dir", type=Path, help="where to put the data (in memory, if there is room)")
+    parser.add_argument("--out", type=Path, help="where to put the results (benchmarks/results)")
+    arguments = parser.parse_args()
+    for name in arguments.benchmarks:
+        if name not in BENCHMARKS:
+            parser.error(f"no benchmark {name!r}; there is {', '.join(BENCHMARKS)}")
+    return arguments
+
+
+def size(text: str) -> int:
+    """Bytes, from `50MB` and the like."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?B?)", text)
+    if found is None or found[2] not in _UNITS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a size such as 500MB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def roomy(arguments: argparse.Namespace) -> str:
+    """A file system in memory if it holds the data with room to spare, else the usual place for temporary files."""
+    memory = "/dev/shm"
+    if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 * (arguments.big + 6 * arguments.size):
+        return memory
+    return tempfile.gettempdir()
+
+
+if __name__ == "__main__":
+    main()

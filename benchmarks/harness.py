@@ -1,0 +1,254 @@
+"""The bench: cases with several sides, run in turns on the same bytes; results as a table and as JSON."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numba", "numpy", "pyarrow", "pyspark", "plyvel", "rleveldb", "dfindexeddb")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to do the work of a case.
+
+    Attributes:
+        name: Who does it; the first side of a case is sawlog's.
+        run: Does the work once.
+        bytes: Bytes of input (of output, where a case writes).
+        rows: Rows in them; 0 where there is no such thing.
+        note: What a reader of the results must know about this side.
+        prepare: Called before each run, not measured.
+    """
+
+    name: str
+    run: Callable[[], object]
+    bytes: int
+    rows: int = 0
+    note: str = ""
+    prepare: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Several sides of the same work.
+
+    Attributes:
+        name: Short name, for `--only`.
+        what: The work, in one line.
+        sides: The first is sawlog's; the others are what it is compared with.
+        per: What the sides' times are divided by before they are compared.
+        cores: 1 pins the process to one core; 0 leaves it alone.
+        headline: Whether the README shows it.
+    """
+
+    name: str
+    what: str
+    sides: tuple[Side, ...]
+    per: Literal["bytes", "rows"] = "bytes"
+    cores: int = 1
+    headline: bool = True
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something measured once that is no time: `run` gives names and numbers of bytes."""
+
+    name: str
+    what: str
+    run: Callable[[], dict[str, int]]
+
+
+@dataclass
+class Settings:
+    """What the command line asked for.
+
+    Attributes:
+        size: Bytes of the large logs.
+        big: Bytes of the log whose reading must not need memory.
+        repeat: Measured runs of each side.
+        only: Run only cases whose names contain this.
+        place: A directory for data; it is deleted at the end.
+    """
+
+    size: int
+    big: int
+    repeat: int
+    only: str
+    place: Path
+
+    def wanted(self, name: str) -> bool:
+        """Whether a case of that name was asked for."""
+        return self.only in name
+
+
+@dataclass
+class Results:
+    """What a run measured, as it is written to `results/`."""
+
+    benchmark: str
+    made: str
+    environment: dict[str, str]
+    settings: dict[str, int]
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    probes: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, benchmark: str, settings: Settings) -> Results:
+        """Nothing measured yet."""
+        sizes = {"size": settings.size, "big": settings.big, "repeat": settings.repeat}
+        return cls(benchmark, datetime.now(UTC).date().isoformat(), environment(), sizes)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+
+def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]:
+    """Warm every side up, then run them in turns: A B C A B C…"""
+    seconds: dict[str, list[float]] = {side.name: [] for side in case.sides}
+    with pinned(case.cores):
+        for turn in range(settings.repeat + 1):
+            for side in case.sides:
+                if side.prepare is not None:
+                    side.prepare()
+                gc.collect()
+                begin = time.perf_counter()
+                side.run()
+                elapsed = time.perf_counter() - begin
+                if turn:
+                    seconds[side.name].append(elapsed)
+    sides = [
+        {"name": s.name, "bytes": s.bytes, "rows": s.rows, "note": s.note, "seconds": seconds[s.name]}
+        for s in case.sides
+    ]
+    result = {
+        "name": case.name,
+        "what": case.what,
+        "per": case.per,
+        "cores": case.cores,
+        "headline": case.headline,
+        "sides": sides,
+    }
+    console.print(as_table(result))
+    return result
+
+
+def run_probe(probe: Probe, console: Console) -> dict[str, Any]:
+    numbers = probe.run()
+    table = Table(title=f"{probe.name}: {probe.what}", title_justify="left")
+    table.add_column("")
+    table.add_column("MB", justify="right")
+    for name, number in numbers.items():
+        table.add_row(name, f"{number / 1e6:,.0f}")
+    console.print(table)
+    return {"name": probe.name, "what": probe.what, "bytes": numbers}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One side of a result, worked out."""
+
+    name: str
+    note: str
+    best: float
+    median: float
+    gigabytes: float
+    rows: float
+    ratio_best: float
+    ratio_median: float
+
+
+def lines(case: dict[str, Any]) -> list[Line]:
+    """The sides of a result. A ratio says how many times as fast sawlog is as that side."""
+    ours = case["sides"][0]
+    found = []
+    for side in case["sides"]:
+        best, median = min(side["seconds"]), statistics.median(side["seconds"])
+        scale = ours[case["per"]] / side[case["per"]]
+        found.append(
+            Line(
+                side["name"],
+                side["note"],
+                best,
+                median,
+                side["bytes"] / best / 1e9,
+                side["rows"] / best,
+                best * scale / min(ours["seconds"]),
+                median * scale / statistics.median(ours["seconds"]),
+            )
+        )
+    return found
+
+
+def as_table(case: dict[str, Any]) -> Table:
+    table = Table(title=f"{case['name']}: {case['what']}", title_justify="left")
+    table.add_column("")
+    for heading in ("best s", "median s", "GB/s", "rows/s", "sawlog is (best)", "(median)"):
+        table.add_column(heading, justify="right")
+    for line in lines(case):
+        table.add_row(
+            line.name,
+            f"{line.best:.3f}",
+            f"{line.median:.3f}",
+            f"{line.gigabytes:.3f}",
+            f"{line.rows:,.0f}" if line.rows else "",
+            f"{line.ratio_best:.2f} x",
+            f"{line.ratio_median:.2f} x",
+        )
+    return table
+
+
+@contextmanager
+def pinned(cores: int) -> Iterator[None]:
+    """Run on that many cores only, where the system can; 0 for no change."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[-cores:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def environment() -> dict[str, str]:
+    """What the numbers depend on."""
+    facts = {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    for package in PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return facts
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
