@@ -170,22 +170,23 @@ class Findings:
         taken, self.damages = self.damages, []
         return taken
 
-    def warn(self, path: str) -> None:
-        """Tell the user, once per scan, what a read left out."""
+    def remarks(self, path: str) -> list[str]:
+        """What a read left out, one sentence each: damaged ranges, and an unfinished tail."""
+        found = []
         if self.kinds:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
-            warnings.warn(
-                f"{path}: skipped {self.account.damage} damaged bytes ({kinds}); sawlog verify lists them",
-                DamageWarning,
-                stacklevel=3,
-            )
+            found.append(f"{path}: skipped {self.account.damage} damaged bytes ({kinds}); sawlog verify lists them")
         if self.tail is not None and self.tail.unfinished:
-            warnings.warn(
+            found.append(
                 f"{path}: {self.tail.status} tail of {self.tail.length} bytes at byte {self.tail.offset}"
-                f" was not read: {self.tail.detail}",
-                DamageWarning,
-                stacklevel=3,
+                f" was not read: {self.tail.detail}"
             )
+        return found
+
+    def warn(self, path: str) -> None:
+        """Tell the user, once per scan, what a read left out."""
+        for remark in self.remarks(path):
+            warnings.warn(remark, DamageWarning, stacklevel=3)
 
 
 @dataclass(slots=True)

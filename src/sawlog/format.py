@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
@@ -279,11 +279,25 @@ class Dataset(ABC):
                 break
         return pa.Table.from_batches(batches, self.schema)
 
-    def verify(self) -> Iterator[FileReport]:
-        """Check every byte: one report per file, in order."""
+    def verify(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None
+    ) -> Iterator[FileReport]:
+        """Check every byte: one report per file, in order.
+
+        Args:
+            task_bytes: As for `plan`.
+            advance: Told the input bytes of every fragment that is done.
+        """
+
+        def inspected(fragments: Iterable[Fragment]) -> Iterator[Findings]:
+            for fragment in fragments:
+                yield fragment.inspect()
+                if advance is not None:
+                    advance(fragment.size)
+
         sizes = {file.path: file.size for file in self.files}
-        for path, fragments in itertools.groupby(self.plan(None), key=lambda fragment: fragment.path):
-            yield FileReport.of(path, sizes[path], [fragment.inspect() for fragment in fragments])
+        for path, fragments in itertools.groupby(self.plan(task_bytes), key=lambda fragment: fragment.path):
+            yield FileReport.of(path, sizes[path], inspected(fragments))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
@@ -384,6 +398,13 @@ class Format(ABC):
             options: Read options.
             storage: Where both are.
         """
+
+    def warm_up(self) -> None:
+        """Compile every kernel of the format, so that Numba's cache holds it: a tiny round trip through all paths.
+
+        A format without kernels has nothing to do.
+        """
+        return
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""

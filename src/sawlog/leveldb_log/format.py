@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import tempfile
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
+from sawlog import api
+from sawlog.damage import DamageWarning
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.reader import LevelDBLogDataset, ReadOptions, first_fragments
+from sawlog.leveldb_log.reader import RECORD_COLUMN, LevelDBLogDataset, ReadOptions, first_fragments
 from sawlog.leveldb_log.writer import LogWriter, WriteOptions, repair
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
 _ARCHIVE = "archive"
+_WRITE_BATCH = bytes.fromhex("0100000000000000 01000000 01016b0176")
+"""A record to warm up with: one write batch that puts `k` = `v` as number 1."""
 
 
 class LevelDBLog(Format):
@@ -58,6 +65,18 @@ class LevelDBLog(Format):
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """See `Format.repair`."""
         return repair(file, target, options, storage)
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`: write a log of one write batch, read every view of it, check and repair it."""
+        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            log, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
+            record = pa.array([_WRITE_BATCH], pa.binary())
+            api.write(pa.table([record], names=[RECORD_COLUMN]), log, format=self.name)
+            for view in self.views:
+                api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
+            api.verify(log, format=self.name)
+            api.repair(log, copy, format=self.name)
 
 
 def _log_order(file: File) -> tuple[str, int]:
