@@ -127,6 +127,31 @@ def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) 
     assert [name.rpartition("/")[2] for name in fs.find(path)] == ["kept"]
 
 
+def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    assert storage.staged(f"{root}/nothing", "job") == []
+    ours = [storage.stage(f"{root}/{name}") for name in ("part-0-job1", "part-1-job1/column")]
+    other = storage.stage(f"{root}/part-0-job2")
+    put(storage, f"{root}/published-job1", b"1")
+    staged = [file.finish() for file in (*ours, other)]
+    found = storage.staged(root, "job1")
+    assert sorted(map(os.path.basename, found)) == sorted(os.path.basename(one.temporary) for one in staged[:2])
+    for path in found:
+        storage.remove(path)
+    assert storage.staged(root, "job1") == []
+    assert len(storage.staged(root, "job2")) == 1
+
+
+def test_listings_show_what_others_have_written(s3: dict[str, Any]) -> None:
+    storage, root = Storage(s3), f"s3://logs/{uuid.uuid4().hex}"
+    put(storage, f"{root}/1.log", b"1")
+    assert len(storage.find(root)) == 1
+    with fsspec.filesystem("s3", skip_instance_cache=True, **s3).open(f"{root}/2.log", "wb") as file:
+        file.write(b"2")
+    assert len(storage.find(root)) == 2
+    assert storage.exists(f"{root}/2.log")
+
+
 def test_publishing_is_taken_back_when_one_file_fails(tmp_path: Path) -> None:
     storage = Storage()
     good = storage.stage(tmp_path / "good")

@@ -111,7 +111,7 @@ class Storage:
         """Whether the path is a directory (on object stores: a prefix)."""
         name = normalize(path)
         if is_remote(name):
-            fs, inner = self._remote(name)
+            fs, inner = self._fresh(name)
             return bool(fs.isdir(inner))
         return os.path.isdir(name)
 
@@ -119,7 +119,7 @@ class Storage:
         """Whether there is a file or directory at the path."""
         name = normalize(path)
         if is_remote(name):
-            fs, inner = self._remote(name)
+            fs, inner = self._fresh(name)
             return bool(fs.exists(inner))
         return os.path.exists(name)
 
@@ -168,6 +168,21 @@ class Storage:
         for one in staged:
             self.remove(one.temporary)
 
+    def staged(self, directory: PathLike, marker: str) -> list[str]:
+        """Files staged under a directory and neither published nor discarded: what writers that were killed have left.
+
+        Args:
+            directory: Where to look, walking down; it may not exist.
+            marker: What their paths below it contain, such as the name of a job.
+        """
+        root = normalize(directory)
+        if is_remote(root):
+            fs, inner = self._fresh(root)
+            below = [fs.unstrip_protocol(name) for name in fs.find(inner)]
+        else:
+            below = [os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names]
+        return [path for path in below if path.endswith(_STAGED_SUFFIX) and marker in path[len(root) :]]
+
     def remove(self, path: PathLike) -> None:
         """Delete a file if it exists."""
         name = normalize(path)
@@ -195,6 +210,12 @@ class Storage:
             raise SawlogError(f"{url}: {error}; install sawlog[remote]") from error
         return fs, path
 
+    def _fresh(self, url: str) -> tuple[Any, str]:
+        """As `_remote`, without what an earlier listing left in fsspec's cache: others may have written since."""
+        fs, path = self._remote(url)
+        fs.invalidate_cache()
+        return fs, path
+
     def _list_one(self, path: str) -> list[File]:
         if is_remote(path):
             return self._list_remote(path)
@@ -209,7 +230,7 @@ class Storage:
         return sorted(files, key=_natural)
 
     def _list_remote(self, url: str) -> list[File]:
-        fs, path = self._remote(url)
+        fs, path = self._fresh(url)
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files = []
         for match in matches:
