@@ -1,0 +1,259 @@
+"""The view `writes`: write batches of LevelDB and RocksDB, one row per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.leveldb_log.payloads import layout
+from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
+from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, ROWS_SCHEMA, LevelDBLogDataset, LogRange
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BATCH_ROWS = 64 << 10
+EVENT_ROOM = 1024
+"""Damages that the kernel writes down before it hands over."""
+
+WRITES_SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("column_family", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""One row per operation.
+
+`sequence` is the number that the operation takes, or, for those that take none, that of the next one. `key` and `value`
+are what the operation has of them: `delete_range` has the first key and the key behind the last one, prepared
+transactions have their id as the key, `log_data` has a value alone.
+"""
+
+_BINARY = ("key", "value")
+
+RECORDS_SCHEMA = pa.schema(
+    [
+        *ROWS_SCHEMA,
+        pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+        pa.field(END_COLUMN, pa.int64(), nullable=False),
+    ]
+)
+"""What the views that decode records ask the ranges for."""
+
+
+@cache
+def tag_tables() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int16]]:
+    """What tags stand for, as the kernels take it.
+
+    Returns:
+        `variants` and `shapes` of `kernels.decode_batches`, and `tags` of `kernels.encode_batches`.
+    """
+    import numpy as np
+
+    operations = layout.OPERATIONS
+    variants = np.full(256, 2 * len(operations), np.uint8)
+    shapes = np.zeros(2 * len(operations), np.uint8)
+    tags = np.full((len(operations), 2), -1, np.int16)
+    for code, operation in enumerate(operations):
+        shapes[2 * code] = operation.shape
+        shapes[2 * code + 1] = operation.shape | Field.FAMILY
+        for variant, tag in enumerate((operation.tag, operation.family_tag)):
+            if tag is not None:
+                variants[tag] = 2 * code + variant
+                tags[code, variant] = tag
+    return variants, shapes, tags
+
+
+@cache
+def operation_names() -> pa.Array:
+    """The names of the operations, by code."""
+    return pa.array(layout.NAMES, pa.string())
+
+
+def binary_buffers(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Data and offsets of a binary array, read-only."""
+    import numpy as np
+
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    offsets.flags.writeable = data.flags.writeable = False
+    return data, offsets
+
+
+@dataclass(frozen=True)
+class WriteRange(LogRange):
+    """The operations of those write batches whose record belongs to the range."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
+        decoder = _Decoder(self.path, schema, findings)
+        for records in super().decode(RECORDS_SCHEMA, findings):
+            findings.rows -= records.num_rows
+            yield from decoder.batches(records)
+
+
+class _Decoder:
+    """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
+
+    def __init__(self, path: str, schema: pa.Schema, findings: Findings) -> None:
+        import numpy as np
+
+        from sawlog.leveldb_log.payloads import kernels
+
+        self._kernels = kernels
+        self._path = path
+        self._schema = schema
+        self._findings = findings
+        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        # The first damage must stop the kernel where rows behind it must not be delivered.
+        room = 1 if findings.on_damage == "fail" else EVENT_ROOM
+        self._events = np.zeros((room, kernels.EVENT_FIELDS), np.int64)
+        self._records = np.empty(BATCH_ROWS, np.int32)
+        self._operations = np.empty(BATCH_ROWS, np.int8)
+        self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
+
+    def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of some records, in batches of bounded size."""
+        k = self._kernels
+        data, offsets = binary_buffers(records.column(RECORD_COLUMN))
+        starts = records.column(OFFSET_COLUMN).to_numpy()
+        stops = records.column(END_COLUMN).to_numpy()
+        self._state[:] = 0
+        status = k.FULL
+        while status == k.FULL:
+            self._state[k.ROWS :] = 0
+            self._renew(len(data))
+            status = self._decode(data, offsets)
+            rows = int(self._state[k.ROWS])
+            self._findings.rows += rows
+            if rows or status == k.DONE:
+                yield self._batch(rows, starts)
+            self._report(self._events[: int(self._state[k.EVENTS])], starts, stops)
+
+    def _renew(self, payload: int) -> None:
+        """Fresh columns for the next batch."""
+        import numpy as np
+
+        from sawlog.arrow import Column
+
+        names = self._schema.names
+        self._sequences = Column(np.int64, BATCH_ROWS)
+        self._families = Column(np.int64, BATCH_ROWS)
+        self._ends = {name: Column(np.int32, BATCH_ROWS + 1) for name in _BINARY}
+        self._bytes = {name: Column(np.uint8, payload if name in names else 0) for name in _BINARY}
+        for ends in self._ends.values():
+            ends.values[0] = 0
+
+    def _decode(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> int:
+        variants, shapes, _ = tag_tables()
+        return int(
+            self._kernels.decode_batches(
+                data,
+                offsets,
+                variants,
+                shapes,
+                "key" in self._schema.names,
+                "value" in self._schema.names,
+                self._state,
+                self._records,
+                self._sequences.values,
+                self._operations,
+                self._families.values,
+                self._has["key"],
+                self._bytes["key"].values,
+                self._ends["key"].values,
+                self._has["value"],
+                self._bytes["value"].values,
+                self._ends["value"].values,
+                self._events,
+            )
+        )
+
+    def _batch(self, rows: int, starts: NDArray[np.int64]) -> pa.RecordBatch:
+        arrays = [self._column(name, rows, starts) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, name: str, rows: int, starts: NDArray[np.int64]) -> pa.Array:
+        from sawlog.arrow import constant_string, fixed_array
+
+        if name == FILE_COLUMN:
+            return constant_string(self._path, rows)
+        if name == OFFSET_COLUMN:
+            return fixed_array(pa.int64(), starts[self._records[:rows]])
+        if name == "operation":
+            return self._names(rows)
+        if name in _BINARY:
+            return self._binary(name, rows)
+        column = self._sequences if name == "sequence" else self._families
+        return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
+
+    def _names(self, rows: int) -> pa.Array:
+        import numpy as np
+
+        from sawlog.arrow import Column
+
+        data, offsets = binary_buffers(operation_names())
+        longest = max(map(len, layout.NAMES))
+        ends, names = Column(np.int32, rows + 1), Column(np.uint8, rows * longest)
+        used = self._kernels.gather_names(self._operations[:rows], data, offsets, names.values, ends.values)
+        return pa.Array.from_buffers(pa.string(), rows, [None, ends.take(rows + 1), names.take(int(used))])
+
+    def _binary(self, name: str, rows: int) -> pa.Array:
+        """`key` or `value`, null where the operation has none."""
+        import numpy as np
+
+        k = self._kernels
+        missing = int(self._state[k.NO_KEYS if name == "key" else k.NO_VALUES])
+        validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
+        used = int(self._ends[name].values[rows])
+        buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
+
+    def _report(self, events: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        for kind, record, one, two in events.tolist():
+            what = layout.NAMES[one] if kind == BatchKind.BROKEN_OPERATION else one
+            offset = int(starts[record])
+            damage = Damage(
+                self._path,
+                offset,
+                int(stops[record]) - offset,
+                BatchKind(kind).name.lower(),
+                BATCH_DETAIL[BatchKind(kind)].format(what, two),
+                # LevelDB counts the bytes of a batch without a header as dropped, and no others.
+                one if kind == BatchKind.BATCH_TOO_SMALL else None,
+            )
+            report_record(self._findings, damage)
+
+
+def report_record(findings: Findings, damage: Damage) -> None:
+    """Report damage inside a record that was read intact: its bytes are damage now, not a record.
+
+    Raises:
+        DamageError: When the policy is `fail`.
+    """
+    findings.account.record -= damage.length
+    if findings.listing:
+        findings.damage(damage)
+    else:
+        findings.tally(damage.kind, 1, damage.length)
+
+
+class WritesDataset(LevelDBLogDataset):
+    """The operations of logs, in the order in which they were written."""
+
+    range_type: ClassVar[type[LogRange]] = WriteRange
+
+    def view_schema(self) -> pa.Schema:
+        """See `WRITES_SCHEMA`."""
+        return WRITES_SCHEMA
