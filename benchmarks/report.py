@@ -1,0 +1,85 @@
+"""Write what was measured, `benchmarks/results/*.json`, into docs/performance.md and README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import RESULTS, Line, lines
+
+ROOT = Path(__file__).parent.parent
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+UNMEASURED = "No results are in `benchmarks/results` yet: `make bench` measures, `make report` puts them here."
+
+
+def main() -> None:
+    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    for name, text in (("docs/performance.md", pages(results)), ("README.md", summary(results))):
+        path = ROOT / name
+        head, _, rest = path.read_text().partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        path.write_text(f"{head}{BEGIN}\n\n{text or UNMEASURED}\n\n{END}{tail}")
+
+
+def pages(results: Iterable[dict[str, Any]]) -> str:
+    return "\n\n".join(page(result) for result in results)
+
+
+def page(result: dict[str, Any]) -> str:
+    facts = result["environment"]
+    packages = ", ".join(f"{name} {facts[name]}" for name in facts if name not in ("cpu", "cores", "system"))
+    machine = f"{facts['cores']} cores of {facts['cpu']}, {facts['system']}"
+    settings = f"Logs of {result['settings']['size'] / 1e6:,.0f} MB, each side {result['settings']['repeat']} times."
+    parts = [f"## `{result['benchmark']}`", f"Measured {result['made']} on {machine}; {packages}. {settings}"]
+    for case in result["cases"]:
+        parts += [f"### {case['what']}", case_table(case)]
+        notes = [f"- {side['name']}: {side['note']}" for side in case["sides"] if side["note"]]
+        parts += ["\n".join(notes)] if notes else []
+    for probe in result["probes"]:
+        rows = [["", "MB"], *([name, f"{number / 1e6:,.0f}"] for name, number in probe["bytes"].items())]
+        parts += [f"### {probe['what'].capitalize()}", table(rows)]
+    return "\n\n".join(parts)
+
+
+def case_table(case: dict[str, Any]) -> str:
+    rows = [["", "best", "median", "GB/s", "million rows/s", "sawlog is (best)", "(median)"]]
+    for line in lines(case):
+        ours = line.name == case["sides"][0]["name"]
+        ratios = ["", ""] if ours else [f"{line.ratio_best:.2f} x", f"{line.ratio_median:.2f} x"]
+        speeds = [f"{line.gigabytes:.2f}", f"{line.rows / 1e6:,.3g}" if line.rows else ""]
+        name = f"**{line.name}**" if ours else line.name
+        rows.append([name, f"{line.best:.3f} s", f"{line.median:.3f} s", *speeds, *ratios])
+    return table(rows)
+
+
+def summary(results: Iterable[dict[str, Any]]) -> str:
+    rows = [["", "sawlog", "is"]]
+    for result in results:
+        for case in result["cases"]:
+            if case["headline"]:
+                ours, *rest = lines(case)
+                others = [line for line in rest if not line.name.startswith("sawlog")]
+                rows.append([case["what"], speed(ours), "; ".join(map(ratio, others))])
+        for probe in result["probes"]:
+            numbers = iter(probe["bytes"].items())
+            rows.append([probe["what"], ", ".join(f"{name} {number / 1e6:,.0f} MB" for name, number in numbers), ""])
+    return table(rows) if len(rows) > 1 else ""
+
+
+def speed(line: Line) -> str:
+    return f"{line.gigabytes:.2f} GB/s, {line.rows / 1e6:,.3g} M rows/s"
+
+
+def ratio(line: Line) -> str:
+    return f"{line.ratio_best:.2f} x {line.name}"
+
+
+def table(rows: list[list[str]]) -> str:
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "|---|" + "---:|" * (len(rows[0]) - 1), *body])
+
+
+if __name__ == "__main__":
+    main()
