@@ -59,7 +59,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished file that is not visible yet, and the place it is to be published at."""
+    """A finished file that is not visible yet, and the place it is to be published at.
+
+    Where both are the same, a file was continued in place; it is never deleted.
+    """
 
     temporary: str
     final: str
@@ -157,7 +160,8 @@ class Storage:
         try:
             for one in staged:
                 self._rename(one.temporary, one.final)
-                published.append(one.final)
+                if one.temporary != one.final:
+                    published.append(one.final)
         except BaseException:
             for path in published:
                 self.remove(path)
@@ -166,7 +170,8 @@ class Storage:
     def discard(self, staged: Iterable[Staged]) -> None:
         """Delete staged files that shall not be published."""
         for one in staged:
-            self.remove(one.temporary)
+            if one.temporary != one.final:
+                self.remove(one.temporary)
 
     def staged(self, directory: PathLike, marker: str) -> list[str]:
         """Files staged under a directory and neither published nor discarded: what writers that were killed have left.

@@ -8,7 +8,7 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
 from sawlog.kernels.jit import CHECKED, inlined
@@ -60,11 +60,15 @@ def emit(builder: ir.IRBuilder, name: str, width: int, crc: ir.Value, word: ir.V
     return builder.zext(step, wide) if state != wide else step
 
 
-INSTRUCTIONS = (
-    {}
-    if CHECKED
-    else instructions_for(llvmlite.binding.get_process_triple(), dict(llvmlite.binding.get_host_cpu_features()))
-)
+def _features() -> Mapping[str, bool]:
+    """Features of the CPU that Numba compiles for: this one, or what its environment variables say."""
+    if config.CPU_FEATURES is None:
+        return dict(llvmlite.binding.get_host_cpu_features())
+    given = (feature.strip() for feature in config.CPU_FEATURES.split(","))
+    return {feature[1:]: feature.startswith("+") for feature in given if feature}
+
+
+INSTRUCTIONS = {} if CHECKED else instructions_for(llvmlite.binding.get_process_triple(), _features())
 """The intrinsics in use on this machine; none means tables."""
 
 

@@ -1,4 +1,4 @@
-"""Walking, checking and gathering fragments; and laying records out as fragments."""
+"""Walking, checking and gathering fragments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, prefetch, store_u16, store_u32
+from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, prefetch
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.layout import Kind, Role
 
@@ -39,7 +39,9 @@ TORN = 13
 RECORD_BYTES = 14
 PADDING_BYTES = 15
 METADATA_BYTES = 16
-STATE_SIZE = 17
+NOTE_METADATA = 17
+"""1 when metadata fragments are written down among the events."""
+STATE_SIZE = 18
 
 # What a call ended with.
 MORE = 0
@@ -49,9 +51,8 @@ FULL = 1
 END = 2
 """The end of the file, or of what this reader owns."""
 
-INVALID = 3
-"""Arguments that no valid Arrow array has."""
-
+METADATA = -1
+"""The kind of an event that is no damage but a metadata fragment; its two numbers are type and header size."""
 EVENT_FIELDS = 6
 """Kind, offset, length, bytes as the reference counts them (-1: not at all), and two numbers for the message."""
 
@@ -61,7 +62,6 @@ _HEADER = np.uint64(layout.HEADER_SIZE)
 _LENGTH = np.uint64(layout.LENGTH_OFFSET)
 _TYPE = np.uint64(layout.TYPE_OFFSET)
 _LOG_NUMBER = np.uint64(layout.LOG_NUMBER_OFFSET)
-_RECYCLABLE_TYPES = np.uint64(layout.Type.RECYCLABLE_FULL - layout.Type.FULL)
 _MASK_DELTA = np.uint64(layout.MASK_DELTA)
 _ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
 _ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
@@ -134,6 +134,14 @@ def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
 
 
 @inlined
+def _torn_own(window: Any, pos: Any, left: Any, header: Any, log: Any, state: Any) -> Any:
+    """Whether a fragment that the end of a recycled file cuts off is this log's own, and not left over."""
+    if state[SUSPECT] >= 0 or header == _HEADER:
+        return False
+    return left < header or log < 0 or load_u32(window, pos + _LOG_NUMBER) == np.uint64(log)
+
+
+@inlined
 def _judge(
     window: Any, pos: Any, left: Any, header: Any, length: Any, role: Any, log: Any, recycled: Any, verify: Any
 ) -> Any:
@@ -144,7 +152,7 @@ def _judge(
         number = load_u32(window, pos + _LOG_NUMBER)
         if log >= 0 and number != np.uint64(log):
             return _FOREIGN_FRAGMENT, number, np.uint64(log)
-    elif recycled and _ROLE_FULL <= role <= _ROLE_LAST:
+    elif recycled != 0 and _ROLE_FULL <= role <= _ROLE_LAST:
         return _FOREIGN_FRAGMENT, _ZERO, np.uint64(log)
     if verify:
         stored = load_u32(window, pos)
@@ -152,6 +160,14 @@ def _judge(
         if stored != expected:
             return _CHECKSUM_MISMATCH, expected, stored
     return 0, _ZERO, _ZERO
+
+
+@inlined
+def _all_zero(window: Any, pos: Any, length: Any) -> Any:
+    for i in range(length):
+        if window[pos + np.uint64(i)] != 0:
+            return False
+    return True
 
 
 @inlined
@@ -227,7 +243,7 @@ def read_fragments(
         roles: uint8[256], the `Role` of each type byte.
         headers: uint8[256], the header size of each type byte.
         log: int64, the expected log number, -1 for any.
-        recycled: Whether the file may end in fragments of an earlier log.
+        recycled: uint64, 0, or, where the file may end in fragments of an earlier log, the size of its headers.
         verify: Whether checksums are verified.
         gather: Whether payloads are copied into `data`.
         max_record: int64, longest record that is kept.
@@ -266,24 +282,24 @@ def read_fragments(
             status = MORE
             break
         if left < _HEADER:
-            if last_block:
+            if last_block and not (state[ZEROS] >= 0 and _all_zero(window, pos, left)):
                 state[TORN] = 1
                 status = END
                 break
             if state[SYNCED] != 0 and state[RECORD_START] < 0 and state[SUSPECT] < 0:
-                state[PADDING_BYTES] += left
+                state[PADDING_BYTES] += np.int64(left)
                 if state[ZEROS] < 0:
-                    state[ZEROS] = at
+                    state[ZEROS] = here
             pos += left
             continue
 
-        if not recycled and at < end and state[SYNCED] != 0 and state[RECORD_START] < 0:
+        if recycled == 0 and at < end and state[SYNCED] != 0 and state[RECORD_START] < 0:
             first = pos
             pos, rows, committed = _full_run(
                 window, pos, pos + left, base, verify, gather, longest, rows, committed, data, ends, starts, stops
             )
             if pos != first:
-                state[RECORD_BYTES] += pos - first
+                state[RECORD_BYTES] += np.int64(pos - first)
                 state[ZEROS] = -1
                 continue
 
@@ -292,7 +308,7 @@ def read_fragments(
         role = roles[code]
         header = np.uint64(headers[code])
         total = header + length
-        if total > left and last_block and not recycled:
+        if total > left and last_block and (recycled == 0 or _torn_own(window, pos, left, header, log, state)):
             state[TORN] = 1
             status = END
             break
@@ -304,14 +320,15 @@ def read_fragments(
                 role = _ROLE_METADATA if at == 0 else _ROLE_UNKNOWN
 
         if kind != 0 or unused:
-            if recycled:
+            if recycled != 0:
                 if state[SYNCED] != 0 and state[SUSPECT] < 0:
                     if unused and state[RECORD_START] < 0:
-                        state[PADDING_BYTES] += left
+                        state[PADDING_BYTES] += np.int64(left)
                         if state[ZEROS] < 0:
-                            state[ZEROS] = at
-                    else:
-                        state[SUSPECT] = at
+                            state[ZEROS] = here
+                    # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
+                    elif not unused or left >= recycled:
+                        state[SUSPECT] = here
                         state[SUSPECT_KIND] = kind if kind != 0 else _UNUSED_SPACE
                         state[SUSPECT_ONE] = one
                         state[SUSPECT_TWO] = two
@@ -323,9 +340,9 @@ def read_fragments(
                 break
             state[SYNCED] = 1
             if unused:
-                state[PADDING_BYTES] += left
+                state[PADDING_BYTES] += np.int64(left)
                 if state[ZEROS] < 0:
-                    state[ZEROS] = at
+                    state[ZEROS] = here
             else:
                 _note(events, state, kind, at, left, left, one, two)
                 state[ZEROS] = -1
@@ -350,16 +367,16 @@ def read_fragments(
                 copy_bytes(data, committed, window, pos + header, length)
             pos += total
             if role == _ROLE_FIRST:
-                state[RECORD_START] = at
-                state[RECORD_LENGTH] = length
+                state[RECORD_START] = here
+                state[RECORD_LENGTH] = np.int64(length)
                 state[OVERSIZE] = 0 if keep else 1
             elif keep:
                 committed += length
-                starts[rows] = at
-                stops[rows] = base + pos
+                starts[rows] = here
+                stops[rows] = here + np.int64(total)
                 rows += 1
                 ends[rows] = committed
-                state[RECORD_BYTES] += total
+                state[RECORD_BYTES] += np.int64(total)
             else:
                 _note(events, state, _RECORD_TOO_LARGE, at, total, -1, length, max_record)
             continue
@@ -371,7 +388,9 @@ def read_fragments(
         state[ZEROS] = -1
         if role == _ROLE_METADATA:
             _forget_record(events, state, _PARTIAL_RECORD, here)
-            state[METADATA_BYTES] += total
+            state[METADATA_BYTES] += np.int64(total)
+            if state[NOTE_METADATA] != 0:
+                _note(events, state, METADATA, here, total, -1, code, header)
             pos += total
             continue
         start = state[RECORD_START]
@@ -415,81 +434,6 @@ def read_fragments(
     state[ROWS] = rows
     state[COMMITTED] = committed
     return status
-
-
-# Fields of the writer's state, an int64 array.
-RECORD = 0
-"""The record being laid out."""
-DONE = 1
-"""Bytes of it that are laid out; -1 before its first fragment."""
-IN_BLOCK = 2
-"""Bytes used of the current block."""
-USED = 3
-"""Bytes in `out`."""
-WRITER_STATE_SIZE = 4
-
-
-@kernel
-def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, out: Any) -> Any:
-    """Lay records out as fragments, until all are done or `out` has no room for another block.
-
-    Args:
-        data: uint8, payloads.
-        offsets: int32, record i is `data[offsets[i] : offsets[i + 1]]`.
-        header: uint64, header size: of legacy fragments, or of RocksDB's recyclable ones.
-        log: uint64, log number for recyclable headers.
-        state: int64[WRITER_STATE_SIZE], updated.
-        out: uint8, at least two blocks.
-
-    Returns:
-        END when all records are done, FULL when `out` must be emptied first, INVALID for offsets outside the data.
-    """
-    recyclable = header > _HEADER
-    records = len(offsets) - 1
-    room = np.uint64(len(out))
-    used = np.uint64(state[USED])
-    in_block = np.uint64(state[IN_BLOCK])
-    record = state[RECORD]
-    done = state[DONE]
-    while record < records and room - used >= _BLOCK + _BLOCK:
-        left = _BLOCK - in_block
-        if left < header:
-            for i in range(left):
-                out[used + np.uint64(i)] = 0
-            used += left
-            in_block = _ZERO
-            left = _BLOCK
-        if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
-            return INVALID
-        first = done < 0
-        start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
-        remaining = np.uint64(offsets[record + 1]) - start
-        length = min(remaining, left - header)
-        last = length == remaining
-        code = np.uint64(_ROLE_MIDDLE)
-        if first:
-            code = np.uint64(_ROLE_FULL) if last else np.uint64(_ROLE_FIRST)
-        elif last:
-            code = np.uint64(_ROLE_LAST)
-        if recyclable:
-            code += _RECYCLABLE_TYPES
-            store_u32(out, used + _LOG_NUMBER, log)
-        store_u16(out, used + _LENGTH, length)
-        out[used + _TYPE] = code
-        copy_bytes(out, used + header, data, start, length)
-        store_u32(out, used, masked_crc(out, used + _TYPE, header - _TYPE + length))
-        used += header + length
-        in_block += header + length
-        if last:
-            record += 1
-            done = -1
-        else:
-            done = np.int64(length) + (0 if first else done)
-    state[RECORD] = record
-    state[DONE] = done
-    state[IN_BLOCK] = in_block
-    state[USED] = used
-    return END if record == records else FULL
 
 
 @kernel

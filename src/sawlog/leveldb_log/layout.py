@@ -99,8 +99,9 @@ DETAIL = {
     Kind.FOREIGN_FRAGMENT: "a fragment of log number {0} in log number {1}; the rest of the block is lost",
     Kind.UNUSED_SPACE: "unused space in the middle of a record",
     Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_record_bytes is {1}",
+    Kind.BAD_COMPRESSION: "a record that is not one intact ZSTD frame",
 }
-"""What damage found by the kernel says; the two numbers come with the event."""
+"""What damage says; the two numbers come with the event."""
 
 REFERENCE_REASONS = {
     Kind.BAD_LENGTH: "bad record length",
@@ -158,6 +159,12 @@ TYPES: dict[Dialect, dict[int, FragmentType]] = {
 }
 """Per dialect, the type bytes it knows."""
 
+LEGACY_METADATA: dict[int, int] = {
+    Type.RECYCLABLE_TIMESTAMP_SIZES: Type.TIMESTAMP_SIZES,
+    Type.RECYCLABLE_PREDECESSOR: Type.PREDECESSOR,
+}
+"""Metadata types with a recyclable header, and the types that say the same with a legacy one."""
+
 ROCKSDB_ONLY = frozenset(TYPES["rocksdb"]) - frozenset(_LEGACY)
 
 LOG_NAME = re.compile(r"^(\d+)\.log$")
@@ -167,6 +174,8 @@ SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
 IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
+ARCHIVE_NAME = "archive"
+"""The directory, within its own, that RocksDB moves old logs to."""
 EXPORT_NAME = re.compile(r"^output-(\d+)$")
 """A data file of a Datastore or Firestore export."""
 
@@ -174,9 +183,3 @@ EXPORT_NAME = re.compile(r"^output-(\d+)$")
 def block_end(offset: int) -> int:
     """The first block boundary at or behind a file offset."""
     return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
-
-
-def mask(crc: int) -> int:
-    """The stored form of a CRC-32C."""
-    rotated = crc >> MASK_ROTATION | crc << 32 - MASK_ROTATION
-    return (rotated + MASK_DELTA) & 0xFFFFFFFF

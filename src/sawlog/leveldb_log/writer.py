@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,14 +12,24 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport, Findings
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import PROBE_BYTES, Writer
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, Writer
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.reader import RECORD_COLUMN, ROWS_SCHEMA, ReadOptions, read_head, whole_log
+from sawlog.leveldb_log.reader import (
+    MAX_RECORD_BYTES,
+    RECORD_COLUMN,
+    ROWS_SCHEMA,
+    ReadOptions,
+    read_head,
+    settle_dialect,
+    whole_log,
+)
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sawlog.leveldb_log.walk import Metadata
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written; at least two blocks."""
@@ -30,13 +41,25 @@ class WriteOptions:
 
     Attributes:
         dialect: `leveldb`, or `rocksdb` for recyclable headers that carry `log_number`.
-        log_number: The number of the log, as in its file name; only for `rocksdb`.
+        log_number: The number of the log, as in its file name; only, and always, for `rocksdb`.
         append: Continue an existing log behind its last complete record; a torn tail is cut off first.
+        view: What the data is: `rows` for records as they are, `writes` for operations, which make write batches.
+        first_sequence: Only for `writes` without a column `sequence`: the number of the first operation.
+        operations_per_batch: Only for `writes` without a column `_offset`: how many operations make a write batch.
     """
 
     dialect: Literal["leveldb", "rocksdb"] = "leveldb"
     log_number: int | None = None
     append: bool = False
+    view: Literal["rows", "writes"] = "rows"
+    first_sequence: int = 1
+    operations_per_batch: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.dialect == "rocksdb") != (self.log_number is not None):
+            raise OptionError('writing leveldb_log: dialect="rocksdb" and log_number go together')
+        if self.log_number is not None and self.log_number < 0:
+            raise OptionError(f"writing leveldb_log: log_number={self.log_number}: expected 0 or more")
 
 
 class LogWriter(Writer):
@@ -44,29 +67,27 @@ class LogWriter(Writer):
 
     Raises:
         SchemaError: When the data is anything but one binary (or string) column named `record`.
-        OptionError: When a log number is missing or out of place.
+        OptionError: When a log cannot be continued with these options.
     """
 
     def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
         import numpy as np
 
-        from sawlog.leveldb_log import kernels
+        from sawlog.leveldb_log import write_kernels
 
         _check_schema(schema)
-        if (options.dialect == "rocksdb") != (options.log_number is not None):
-            raise OptionError('writing leveldb_log: dialect="rocksdb" and log_number go together')
         self.storage = storage
-        self._kernels = kernels
+        self._kernels = write_kernels
         self._rows = 0
         recyclable = options.dialect == "rocksdb"
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
-        self._state = np.zeros(kernels.WRITER_STATE_SIZE, np.int64)
+        self._state = np.zeros(write_kernels.STATE_SIZE, np.int64)
         self._file: StagedFile | _Appended
         if options.append and storage.exists(path):
             self._file = _Appended.open(path, options, storage)
-            self._state[kernels.IN_BLOCK] = self._file.start % layout.BLOCK_SIZE
+            self._state[write_kernels.IN_BLOCK] = self._file.start % layout.BLOCK_SIZE
         else:
             self._file = storage.stage(path)
 
@@ -77,8 +98,8 @@ class LogWriter(Writer):
             row = self._rows + column.is_null().index(True).as_py()
             raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: a log cannot hold null")
         self._rows += batch.num_rows
-        for piece in _as_binary(column):
-            self._write_piece(piece)
+        for offsets, data in _pieces(column):
+            self._write_piece(offsets, data)
 
     def finish(self) -> list[Staged]:
         """See `Writer.finish`."""
@@ -89,13 +110,23 @@ class LogWriter(Writer):
         """See `Writer.abort`."""
         self._file.discard(self.storage)
 
-    def _write_piece(self, piece: pa.BinaryArray) -> None:
-        import numpy as np
+    def write_metadata(self, code: int, payload: bytes) -> None:
+        """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
+        from sawlog.leveldb_log.kernels import masked_checksum
 
         k = self._kernels
-        _, offset_buffer, data_buffer = piece.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int32)[piece.offset : piece.offset + len(piece) + 1]
-        data: NDArray[np.uint8] = np.frombuffer(data_buffer or b"", np.uint8)
+        left = layout.BLOCK_SIZE - int(self._state[k.IN_BLOCK])
+        checked = bytes([code]) + payload
+        fragment = masked_checksum(checked).to_bytes(4, "little") + len(payload).to_bytes(2, "little") + checked
+        self._flush()
+        if left < len(fragment):
+            self._file.write(bytes(left))
+            self._state[k.IN_BLOCK] = 0
+        self._file.write(fragment)
+        self._state[k.IN_BLOCK] += len(fragment)
+
+    def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
+        k = self._kernels
         offsets.flags.writeable = data.flags.writeable = False
         self._state[k.RECORD] = 0
         self._state[k.DONE] = -1
@@ -119,12 +150,11 @@ class _Appended:
         self.path = path
         self.start = start
         self._file = open(path, "r+b", buffering=0)
-        self._file.truncate(start)
-        self._file.seek(start)
+        self._cut = False
 
     @classmethod
     def open(cls, path: str, options: WriteOptions, storage: Storage) -> _Appended:
-        """Find the end of the last complete record, and go on behind it.
+        """Find the end of the last complete record, to go on behind it.
 
         Raises:
             OptionError: On remote storage, or when the options do not fit the log.
@@ -136,34 +166,73 @@ class _Appended:
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, "auto")
         if head.compression != layout.COMPRESSION_NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
-        if head.recycled and head.log_number != (options.log_number or -1) & 0xFFFFFFFF:
-            raise OptionError(f"{path}: append=True: the log's number is {head.log_number}; give it as log_number")
-        tail = whole_log(file, ReadOptions(), storage).inspect().tail
-        return cls(name, tail.offset if tail is not None else file.size)
+        tail = whole_log(file, ReadOptions(), storage).find_tail()
+        start = tail.offset if tail is not None else file.size
+        number = None if options.log_number is None else options.log_number & 0xFFFFFFFF
+        if start and head.recycled and head.log_number != number:
+            raise OptionError(
+                f'{path}: append=True: the log has recyclable headers; give dialect="rocksdb", '
+                f"log_number={head.log_number}"
+            )
+        if start and not head.recycled and number is not None:
+            raise OptionError(f"{path}: append=True: the log has no recyclable headers; leave dialect and log_number")
+        return cls(name, start)
 
     def write(self, data: Any) -> None:
         view = memoryview(data).cast("B")
+        if not self._cut:
+            self._file.truncate(self.start)
+            self._file.seek(self.start)
+            self._cut = True
         while len(view):
             view = view[self._file.write(view) :]
 
     def finish(self) -> Staged:
+        self.write(b"")
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
         return Staged(self.path, self.path, size)
 
     def discard(self, storage: Storage) -> None:
-        self._file.truncate(self.start)
         self._file.close()
+        if self._cut:
+            os.truncate(self.path, self.start)
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
-    """Write the intact records of one log to a new log. See `Format.repair`."""
+    """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
+
+    The new log is a plain one, whatever headers and compression the old one had.
+    """
+    from sawlog.leveldb_log.walk import Walk
+
     findings = Findings("skip")
-    with LogWriter(target, ROWS_SCHEMA, WriteOptions(), storage) as writer:
-        for batch in whole_log(file, options, storage).to_batches(findings):
-            writer.write(batch)
+    metadata: list[Metadata] = []
+    schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
+    with LogWriter(target, ROWS_SCHEMA, WriteOptions(), storage) as writer, closing(storage.open(file.path)) as source:
+        head = read_head(storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage))
+        log = whole_log(file, options, storage)
+        for batch in Walk(log, source, head, schema, findings, metadata).batches():
+            offsets = batch.column(OFFSET_COLUMN).to_numpy()
+            records = batch.select([RECORD_COLUMN])
+            first = 0
+            while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
+                last = int(offsets.searchsorted(metadata[0].offset))
+                writer.write(records.slice(first, last - first))
+                _carry_over(metadata.pop(0), file, writer, storage)
+                first = last
+            writer.write(records.slice(first))
+        for one in metadata:
+            _carry_over(one, file, writer, storage)
     return FileReport.of(file.path, file.size, [findings])
+
+
+def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
+    if metadata.type == layout.Type.SET_COMPRESSION:
+        return
+    payload = storage.read(file.path, metadata.offset + metadata.header_size, metadata.length)
+    writer.write_metadata(layout.LEGACY_METADATA.get(metadata.type, metadata.type), payload)
 
 
 def _check_schema(schema: pa.Schema) -> None:
@@ -177,13 +246,31 @@ def _check_schema(schema: pa.Schema) -> None:
         raise SchemaError(f"column {RECORD_COLUMN!r} is {kind}; a log holds binary")
 
 
-def _as_binary(column: pa.Array) -> Iterator[pa.BinaryArray]:
-    """The column as arrays with 32-bit offsets; more than one where the payload is larger than they reach."""
-    try:
-        yield column.cast(pa.binary())
-    except pa.ArrowInvalid:
-        if len(column) < 2:
-            raise SchemaError(f"column {RECORD_COLUMN!r}: a record of 2 GiB or more") from None
-        half = len(column) // 2
-        yield from _as_binary(column.slice(0, half))
-        yield from _as_binary(column.slice(half))
+def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
+    """The column as offsets and the data they point into; more than one where the data is larger than they reach."""
+    import numpy as np
+
+    if not len(column):
+        return
+    kind = column.type
+    if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.large_binary())
+        kind = column.type
+    _, offset_buffer, data_buffer = column.buffers()
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    offsets: NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = offsets[column.offset : column.offset + len(column) + 1]
+    if not wide:
+        yield offsets, data
+        return
+    if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
+        raise SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
+    first = 0
+    while first < len(column):
+        start = int(offsets[first])
+        last = int(offsets.searchsorted(start + MAX_RECORD_BYTES, "right")) - 1
+        if last <= first:
+            raise SchemaError(f"column {RECORD_COLUMN!r}: a record of 2 GiB or more")
+        yield (offsets[first : last + 1] - start).astype(np.int32), data[start : int(offsets[last])]
+        first = last

@@ -1,0 +1,107 @@
+"""Laying records out as fragments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import kernel
+from sawlog.kernels.memory import copy_bytes, store_u16, store_u32
+from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.kernels import masked_crc
+from sawlog.leveldb_log.layout import Type
+
+# Fields of the state, an int64 array.
+RECORD = 0
+"""The record being laid out."""
+DONE = 1
+"""Bytes of it that are laid out; -1 before its first fragment."""
+IN_BLOCK = 2
+"""Bytes used of the current block."""
+USED = 3
+"""Bytes in `out`."""
+STATE_SIZE = 4
+
+# What a call ended with.
+END = 0
+"""All records are laid out."""
+NO_ROOM = 1
+"""The output is to be emptied first."""
+INVALID = 2
+"""The offsets are none of a valid Arrow array."""
+
+_BLOCK = np.uint64(layout.BLOCK_SIZE)
+_HEADER = np.uint64(layout.HEADER_SIZE)
+_LENGTH = np.uint64(layout.LENGTH_OFFSET)
+_TYPE = np.uint64(layout.TYPE_OFFSET)
+_LOG_NUMBER = np.uint64(layout.LOG_NUMBER_OFFSET)
+_FULL = np.uint64(Type.FULL)
+_FIRST = np.uint64(Type.FIRST)
+_MIDDLE = np.uint64(Type.MIDDLE)
+_LAST = np.uint64(Type.LAST)
+_RECYCLABLE_TYPES = np.uint64(Type.RECYCLABLE_FULL - Type.FULL)
+_ZERO = np.uint64(0)
+
+
+@kernel
+def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, out: Any) -> Any:
+    """Lay records out as fragments, until all are done or `out` has no room for another block.
+
+    Args:
+        data: uint8, payloads.
+        offsets: int32, record i is `data[offsets[i] : offsets[i + 1]]`.
+        header: uint64, header size: of legacy fragments, or of RocksDB's recyclable ones.
+        log: uint64, log number for recyclable headers.
+        state: int64[STATE_SIZE], updated.
+        out: uint8, at least two blocks.
+
+    Returns:
+        END, NO_ROOM or INVALID.
+    """
+    recyclable = header > _HEADER
+    records = len(offsets) - 1
+    room = np.uint64(len(out))
+    used = np.uint64(state[USED])
+    in_block = np.uint64(state[IN_BLOCK])
+    record = state[RECORD]
+    done = state[DONE]
+    while record < records and room - used >= _BLOCK + _BLOCK:
+        left = _BLOCK - in_block
+        if left < header:
+            for i in range(left):
+                out[used + np.uint64(i)] = 0
+            used += left
+            in_block = _ZERO
+            left = _BLOCK
+        if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
+            return INVALID
+        first = done < 0
+        start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
+        remaining = np.uint64(offsets[record + 1]) - start
+        length = min(remaining, left - header)
+        last = length == remaining
+        code = _MIDDLE
+        if first:
+            code = _FULL if last else _FIRST
+        elif last:
+            code = _LAST
+        if recyclable:
+            code += _RECYCLABLE_TYPES
+            store_u32(out, used + _LOG_NUMBER, log)
+        store_u16(out, used + _LENGTH, length)
+        out[used + _TYPE] = code
+        copy_bytes(out, used + header, data, start, length)
+        store_u32(out, used, masked_crc(out, used + _TYPE, header - _TYPE + length))
+        used += header + length
+        in_block += header + length
+        if last:
+            record += 1
+            done = -1
+        else:
+            done = np.int64(length) + (0 if first else done)
+    state[RECORD] = record
+    state[DONE] = done
+    state[IN_BLOCK] = in_block
+    state[USED] = used
+    return END if record == records else NO_ROOM
