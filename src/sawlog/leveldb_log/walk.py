@@ -167,7 +167,8 @@ class Walk:
             yield from self._expanded(rows, failed)
             self._renew(self._next_capacity())
         else:
-            batch = self._batch(slice(0, rows), binary_array(self._ends[: rows + 1], self._data))
+            records = binary_array(self._ends[: rows + 1], self._data) if self._gather else None
+            batch = self._batch(slice(0, rows), records)
             self._renew(self._next_capacity())
             self._findings.rows += rows
             yield batch
@@ -196,17 +197,18 @@ class Walk:
             if failed and self._findings.on_damage == "fail":
                 return
 
-    def _batch(self, rows: slice | NDArray[np.int64], records: pa.Array) -> pa.RecordBatch:
+    def _batch(self, rows: slice | NDArray[np.int64], records: pa.Array | None) -> pa.RecordBatch:
+        starts = self._starts[rows]
         arrays = []
         for name in self._schema.names:
             if name == RECORD_COLUMN:
                 arrays.append(records)
             elif name == OFFSET_COLUMN:
-                arrays.append(fixed_array(pa.int64(), self._starts[rows].copy()))
+                arrays.append(fixed_array(pa.int64(), starts.copy()))
             elif name == END_COLUMN:
                 arrays.append(fixed_array(pa.int64(), self._stops[rows].copy()))
             else:
-                arrays.append(constant_string(self._fragment.path, len(records)))
+                arrays.append(constant_string(self._fragment.path, len(starts)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _collect_metadata(self, metadata: list[Metadata], events: NDArray[np.int64]) -> NDArray[np.int64]:
