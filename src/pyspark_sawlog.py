@@ -1,1 +1,48 @@
-"""Spark finds the `sawlog` data source by this module's name."""
+"""Spark finds the data source `sawlog` by this module's name: `spark.read.format("sawlog")` needs no registration.
+
+Every planning process of Spark imports this module, so it imports nothing of sawlog before a method is called, and
+never fails: one such module that cannot be imported would hide all others from Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError:
+    DataSource = object
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """The data source `sawlog`, and by inheritance every format's own."""
+
+    format_name: ClassVar[str | None] = None
+    """The format whose short name this is; `None` for `sawlog`, which recognises formats or takes option `format`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name in `spark.read.format(...)` and `USING ...`."""
+        return cls.format_name or "sawlog"
+
+    def schema(self) -> StructType:
+        """Schema of what the options ask for; no more than headers are read."""
+        from sawlog.spark.reader import read_schema
+
+        return read_schema(self.options, self.format_name)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The batch reader of these columns."""
+        from sawlog.spark.reader import make_reader
+
+        return make_reader(self.options, self.format_name, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The batch sink."""
+        from sawlog.spark.writer import make_writer
+
+        return make_writer(self.options, self.format_name, schema, overwrite=overwrite)

@@ -1,0 +1,44 @@
+"""Sawlog's data sources for Spark.
+
+`spark.read.format("sawlog")` works wherever the package is installed. `register` adds one short name per format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_sawlog import DefaultSource
+
+__all__ = ["data_source", "register"]
+
+
+def register(spark: SparkSession) -> list[str]:
+    """Make every format known to a Spark session by its short name, formats of third-party packages included.
+
+    Afterwards `spark.read.format("leveldb_log")` and, in SQL, `USING leveldb_log` work.
+
+    Returns:
+        The short names.
+    """
+    from sawlog.api import formats
+
+    names = list(formats())
+    for name in names:
+        spark.dataSource.register(data_source(name))
+    return names
+
+
+def data_source(format: str) -> type[DefaultSource]:
+    """The data source class of one format, for `spark.dataSource.register`.
+
+    Raises:
+        OptionError: For an unknown format.
+    """
+    from pyspark_sawlog import DefaultSource
+    from sawlog.format import get_format
+
+    get_format(format)
+    return type(f"{format}_source", (DefaultSource,), {"format_name": format, "__doc__": f"The format {format}."})

@@ -1,0 +1,136 @@
+"""Filter pushdown: which of Spark's filters sawlog can use to read less. Spark checks all of them again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import types as arrow
+
+from sawlog.errors import SawlogError
+from sawlog.filters import parse_filters
+from sawlog.spark.schema import spark_field
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+Condition = tuple[str, str, Any]
+
+PUSHDOWN_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
+"""Spark plans a read in this module when filters are pushed down, and in another one when they are not."""
+
+_OPERATORS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "In": "in",
+}
+_NEGATED = {"EqualTo": "!=", "In": "not in"}
+_EXACT = (
+    arrow.is_boolean,
+    arrow.is_integer,
+    arrow.is_string,
+    arrow.is_large_string,
+    arrow.is_binary,
+    arrow.is_large_binary,
+    arrow.is_date32,
+    arrow.is_decimal128,
+)
+"""Types whose values compare in Arrow as they do in Spark."""
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def pushing_down() -> bool:
+    """Whether this process plans a read with filters pushed down.
+
+    A reader that has `pushFilters` is refused by Spark where `spark.sql.python.filterPushdown.enabled` is false, the
+    default, and cannot ask for that setting. Should the module be renamed, filters are no longer pushed, and that is
+    all.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return PUSHDOWN_MODULE in sys.modules or PUSHDOWN_MODULE in sys.argv or getattr(main, "name", "") == PUSHDOWN_MODULE
+
+
+def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructType) -> tuple[Condition, ...]:
+    """Spark's filters as sawlog's, as far as they go. No row that Spark would keep is left out.
+
+    Args:
+        filters: Instances of `pyspark.sql.datasource.Filter`.
+        schema: The columns as the format delivers them.
+        given: The columns as Spark sees them.
+    """
+    kept = []
+    for one in filters:
+        for condition in _translate(one, schema, given):
+            try:
+                parse_filters([condition], schema)
+            except (SawlogError, pa.ArrowException, TypeError, ValueError, OverflowError):
+                continue
+            kept.append(condition)
+    return tuple(kept)
+
+
+def _translate(one: Any, schema: pa.Schema, given: StructType) -> Iterator[Condition]:
+    name = type(one).__name__
+    operators = _OPERATORS
+    if name == "Not":
+        one = one.child
+        name = type(one).__name__
+        operators = _NEGATED
+    if name not in operators or len(one.attribute) != 1:
+        return
+    op = operators[name]
+    (column,) = one.attribute
+    if column not in schema.names or column not in given.names:
+        return
+    kind = schema.field(column).type
+    if given[column].dataType != spark_field(schema.field(column)).dataType:
+        return
+    values = list(one.value) if op.endswith("in") else [one.value]
+    if op == "in":
+        values = [value for value in values if value is not None]
+    values = [_plain(value, kind) for value in values]
+    if any(value is None for value in values):
+        return
+    yield from _conditions(column, op, values, kind)
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """The value as Arrow takes it; `None` where the column cannot equal it."""
+    if arrow.is_integer(kind) and isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else None
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+def _conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> Iterator[Condition]:
+    value = values if op.endswith("in") else values[0]
+    if any(test(kind) for test in _EXACT):
+        yield column, op, value
+    elif arrow.is_floating(kind):
+        # To Spark NaN equals itself and is greater than any number; Arrow compares as IEEE 754 does.
+        if op not in (">", ">=") and not any(isinstance(one, float) and math.isnan(one) for one in values):
+            yield column, op, value
+    elif arrow.is_timestamp(kind) and isinstance(value, dt.datetime) and (value.tzinfo is None) == (kind.tz is None):
+        yield from _instants(column, op, value)
+
+
+def _instants(column: str, op: str, value: dt.datetime) -> Iterator[Condition]:
+    """Spark sees the microsecond that an instant lies in, so that a bound takes in the whole of it."""
+    if op in ("=", ">="):
+        yield column, ">=", value
+    if op in ("=", "<="):
+        yield column, "<", value + _MICROSECOND
+    if op == ">":
+        yield column, ">=", value + _MICROSECOND
+    if op == "<":
+        yield column, "<", value

@@ -1,0 +1,237 @@
+"""Arrow types as Spark's, and back; the schema a user gives, against the one the data has."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as arrow
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+ORIGINAL_KEY = "sawlog.arrow"
+"""Key in the metadata of a Spark column: its Arrow field as an IPC schema in base64, where Spark's types lost some."""
+METADATA_PREFIX = "sawlog."
+
+SESSION_TIMEZONE = "UTC"
+"""Spark hands timestamps over in this zone, whatever the session's is."""
+
+_MAX_PRECISION = 38
+_TIME = getattr(spark, "TimeType", None)
+_LAYOUTS = ("list_view", "run_end_encoded")
+"""Types that Arrow has no way to cast back to; they say how values lie in memory, nothing of what they are."""
+
+_Test = Callable[[pa.DataType], bool]
+_SIMPLE: tuple[tuple[_Test, DataType], ...] = (
+    (arrow.is_null, spark.NullType()),
+    (arrow.is_boolean, spark.BooleanType()),
+    (arrow.is_int8, spark.ByteType()),
+    (arrow.is_int16, spark.ShortType()),
+    (arrow.is_int32, spark.IntegerType()),
+    (arrow.is_int64, spark.LongType()),
+    (arrow.is_uint8, spark.ShortType()),
+    (arrow.is_uint16, spark.IntegerType()),
+    (arrow.is_uint32, spark.LongType()),
+    (arrow.is_uint64, spark.DecimalType(20, 0)),
+    (arrow.is_float16, spark.FloatType()),
+    (arrow.is_float32, spark.FloatType()),
+    (arrow.is_float64, spark.DoubleType()),
+    (arrow.is_string, spark.StringType()),
+    (arrow.is_large_string, spark.StringType()),
+    (arrow.is_string_view, spark.StringType()),
+    (arrow.is_binary, spark.BinaryType()),
+    (arrow.is_large_binary, spark.BinaryType()),
+    (arrow.is_binary_view, spark.BinaryType()),
+    (arrow.is_fixed_size_binary, spark.BinaryType()),
+    (arrow.is_date, spark.DateType()),
+    (arrow.is_duration, spark.DayTimeIntervalType()),
+)
+_LISTS = (
+    arrow.is_list,
+    arrow.is_large_list,
+    arrow.is_fixed_size_list,
+    arrow.is_list_view,
+    arrow.is_large_list_view,
+)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is any kind of list."""
+    return any(test(kind) for test in _LISTS)
+
+
+def has_integers(kind: pa.DataType) -> bool:
+    """Whether values are 64-bit integers in a unit of time, so that a column can be had as BIGINT without loss."""
+    return bool(arrow.is_timestamp(kind) or arrow.is_duration(kind) or arrow.is_time64(kind))
+
+
+def spark_type(kind: pa.DataType, where: str) -> DataType:
+    """The Spark type that holds an Arrow type.
+
+    Args:
+        kind: The Arrow type.
+        where: What has the type, for messages.
+
+    Raises:
+        SchemaError: When Spark has no such type.
+    """
+    for test, simple in _SIMPLE:
+        if test(kind):
+            return simple
+    if arrow.is_timestamp(kind):
+        return spark.TimestampNTZType() if kind.tz is None else spark.TimestampType()
+    if arrow.is_time(kind) and _TIME is not None:
+        return _TIME()
+    if arrow.is_decimal(kind) and kind.precision <= _MAX_PRECISION and kind.scale >= 0:
+        return spark.DecimalType(kind.precision, kind.scale)
+    if arrow.is_dictionary(kind) or arrow.is_run_end_encoded(kind):
+        return spark_type(kind.value_type, where)
+    if isinstance(kind, pa.BaseExtensionType):
+        return spark_type(kind.storage_type, where)
+    if is_list(kind):
+        return spark.ArrayType(spark_type(kind.value_type, f"{where}, element"), kind.value_field.nullable)
+    if arrow.is_map(kind):
+        key = spark_type(kind.key_type, f"{where}, key")
+        return spark.MapType(key, spark_type(kind.item_type, f"{where}, value"), kind.item_field.nullable)
+    if arrow.is_struct(kind):
+        return spark.StructType([spark_field(kind.field(i), f"{where}, ") for i in range(kind.num_fields)])
+    raise SchemaError(f"{where}: Spark {spark_version()} has no type for Arrow's {kind}; leave the column out")
+
+
+def spark_field(field: pa.Field, where: str = "") -> spark.StructField:
+    """An Arrow field as a Spark one, with the metadata that brings it back. See `spark_type`."""
+    kind = spark_type(field.type, f"{where}column {field.name!r}")
+    metadata = {
+        key.decode(): value.decode(errors="replace")
+        for key, value in (field.metadata or {}).items()
+        if key.startswith(METADATA_PREFIX.encode())
+    }
+    converted = spark.StructField(field.name, kind, field.nullable)
+    (back,) = arrow_schema(spark.StructType([converted]))
+    if not where and back.type != field.type and not any(layout in str(field.type) for layout in _LAYOUTS):
+        metadata[ORIGINAL_KEY] = base64.b64encode(pa.schema([field]).serialize()).decode()
+    return spark.StructField(field.name, kind, field.nullable, metadata)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """An Arrow schema as a Spark one. See `spark_type`."""
+    return spark.StructType([spark_field(field) for field in schema])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The exact Arrow schema that Spark wants of the batches it is given."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone=SESSION_TIMEZONE)
+    return to_arrow_schema(schema)  # before 4.2, UTC is the default
+
+
+def original_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that a sink gives to the format: types and metadata of columns that sawlog read are restored."""
+    fields = []
+    for given, plain in zip(schema.fields, arrow_schema(schema), strict=True):
+        metadata = {
+            key: str(value)
+            for key, value in (given.metadata or {}).items()
+            if key.startswith(METADATA_PREFIX) and key != ORIGINAL_KEY
+        }
+        field = _original_field(given) or plain
+        fields.append(field.with_name(given.name).with_nullable(given.nullable).with_metadata(metadata or None))
+    return pa.schema(fields)
+
+
+def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
+    """Check a schema that a user gave against the columns that there are.
+
+    Args:
+        given: The wanted columns; names, types and case must be those of the data. Temporal columns of 64 bits may also
+            be asked for as BIGINT: the integer, in the unit of the column.
+        available: The columns that the view has.
+        where: What has them, for messages.
+
+    Raises:
+        SchemaError: Names the column, and what was expected.
+    """
+    if not given.fields:
+        raise SchemaError(f"{where}: the schema given to Spark has no column; columns: {_ddl(available)}")
+    for wanted in given.fields:
+        if wanted.name not in available.names:
+            raise SchemaError(f"{where}: no column {wanted.name!r}{_hint(wanted.name, available)}")
+        field = available.field(wanted.name)
+        known = spark_field(field)
+        plain = _nullable(wanted.dataType)
+        if plain != _nullable(known.dataType) and not (isinstance(plain, spark.LongType) and has_integers(field.type)):
+            raise SchemaError(
+                f"{where}: column {wanted.name!r} is {known.dataType.simpleString()};"
+                f" the schema given to Spark says {wanted.dataType.simpleString()}"
+            )
+        if not _admits(wanted.dataType, known.dataType) or (known.nullable and not wanted.nullable):
+            raise SchemaError(
+                f"{where}: column {wanted.name!r} may hold nulls; the schema given to Spark says NOT NULL"
+            )
+
+
+def spark_version() -> str:
+    """Version of the PySpark in use."""
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+def _original_field(given: spark.StructField) -> pa.Field | None:
+    """The Arrow field kept in the metadata, unless the column has become another since."""
+    kept = (given.metadata or {}).get(ORIGINAL_KEY)
+    if not isinstance(kept, str):
+        return None
+    try:
+        field = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept))).field(0)
+        same = _nullable(spark_type(field.type, given.name)) == _nullable(given.dataType)
+    except (ValueError, pa.ArrowException, SchemaError):
+        return None
+    return field if same else None
+
+
+def _hint(name: str, available: pa.Schema) -> str:
+    same = [known for known in available.names if known.lower() == name.lower()]
+    return f"; did you mean {same[0]!r}? Case matters" if same else f"; columns: {_ddl(available)}"
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {spark_field(field).dataType.simpleString()}" for field in schema)
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type with every nested value nullable, to compare types alone."""
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, spark.MapType):
+        return spark.MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    if isinstance(kind, spark.StructType):
+        return spark.StructType([spark.StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+    return kind
+
+
+def _admits(wanted: DataType, known: DataType) -> bool:
+    """Whether all nulls that nested values may hold have a place in the wanted type."""
+    return all(there or not here for here, there in zip(_nullability(known), _nullability(wanted), strict=False))
+
+
+def _nullability(kind: DataType) -> Iterator[bool]:
+    if isinstance(kind, spark.ArrayType):
+        yield kind.containsNull
+        yield from _nullability(kind.elementType)
+    elif isinstance(kind, spark.MapType):
+        yield kind.valueContainsNull
+        yield from _nullability(kind.keyType)
+        yield from _nullability(kind.valueType)
+    elif isinstance(kind, spark.StructType):
+        for field in kind.fields:
+            yield field.nullable
+            yield from _nullability(field.dataType)
