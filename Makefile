@@ -65,7 +65,7 @@ types: $(VENV)/.dev ## Check types with mypy
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: docs-serve
 docs-serve: $(VENV)/.dev ## Serve the documentation on 127.0.0.1:8000
