@@ -1,0 +1,198 @@
+"""Arguments that several verbs share, and what their texts mean."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+import sawlog
+from sawlog.cli.render import unescape
+from sawlog.errors import OptionError, SchemaError
+from sawlog.filters import OPERATORS
+from sawlog.format import PROVENANCE, Dataset
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH", help="Files, directories, globs or fsspec URLs.", show_default=False),
+]
+FormatName = Annotated[
+    str | None,
+    typer.Option("--format", metavar="NAME", help="Format of the files; recognised if not given.", show_default=False),
+]
+View = Annotated[
+    str, typer.Option("--view", metavar="NAME", help="Which view of the bytes; sawlog formats lists them.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="A,B", help="Columns to deliver, in order.", show_default=False),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar='"COL OP VALUE"',
+        help="Rows that meet a condition; all of several. OP: = != < <= > >= in, not in.",
+        show_default=False,
+    ),
+]
+Provenance = Annotated[bool, typer.Option("--provenance", help="Append _file and _offset: where a row came from.")]
+ReadOptions = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--option", metavar="KEY=VALUE", help="Option for reading the format.", show_default=False),
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        metavar="KEY=VALUE",
+        help="What fsspec needs to reach the path; JSON where the value is JSON.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
+
+
+class OnDamage(StrEnum):
+    """The damage policy."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+_SYMBOLS = sorted((op for op in OPERATORS if not op.endswith("in")), key=len, reverse=True)
+_CONDITION = re.compile(
+    r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<column>[^\s=!<>]+))"""
+    rf"""(?:\s*(?P<op>{"|".join(map(re.escape, _SYMBOLS))})|\s+(?P<member>not\s+in|in)(?=[\s(\[]))(?P<value>.*)""",
+    re.DOTALL,
+)
+
+
+def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
+    """The texts `KEY=VALUE` as a dictionary.
+
+    Raises:
+        OptionError: For a text without `=`.
+    """
+    pairs = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise OptionError(f"{flag} {text!r}: expected KEY=VALUE")
+        pairs[key.strip()] = value
+    return pairs
+
+
+def format_options(given: Iterable[str] | None, flag: str = "-o") -> dict[str, Any]:
+    """Options of a format, as `sawlog.open` takes them.
+
+    Raises:
+        OptionError: Also for what has an option of its own.
+    """
+    options: dict[str, Any] = {**key_values(given, flag)}
+    for name in inspect.signature(sawlog.open).parameters:
+        if name in options:
+            raise OptionError(f"{flag} {name}: not an option of a format; see --help for how to give it")
+    return options
+
+
+def storage_options(given: Iterable[str] | None) -> dict[str, Any]:
+    """Options for fsspec: values are JSON where they can be read as JSON, text otherwise."""
+    options: dict[str, Any] = {}
+    for key, value in key_values(given, "--storage").items():
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
+
+
+def column_names(given: Iterable[str] | None) -> list[str] | None:
+    """Names from texts with commas; `None` when nothing is given."""
+    if given is None:
+        return None
+    return [name.strip() for text in given for name in text.split(",") if name.strip()] or None
+
+
+def open_dataset(
+    paths: list[str],
+    *,
+    format: str | None,
+    view: str,
+    columns: list[str] | None,
+    where: list[str] | None,
+    on_damage: str,
+    provenance: bool,
+    storage: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Dataset:
+    """`sawlog.open` with the texts of filters understood by the types of the columns."""
+
+    def opened(**wanted: Any) -> Dataset:
+        return sawlog.open(paths, format=format, view=view, storage_options=storage, **wanted, **options)
+
+    filters = None
+    if where:
+        dataset = opened()
+        format = dataset.format.name
+        filters = parse_where(where, dataset.schema)
+    return opened(
+        columns=columns,
+        filters=filters,
+        on_damage="fail" if on_damage == "fail" else "skip",
+        provenance=provenance,
+    )
+
+
+def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
+    """Filters from texts like `price >= 1.5` or `name in (a, b)`.
+
+    Raises:
+        OptionError: For a text of another shape.
+        SchemaError: For an unknown column, or a value that does not fit its type.
+    """
+    known = {field.name: field.type for field in (*PROVENANCE, *schema)}
+    filters = []
+    for text in texts:
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            raise OptionError(f"--filter {text!r}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
+        column = match["quoted"] or match["column"]
+        if column not in known:
+            raise SchemaError(f"--filter {text!r}: no column {column!r}; columns: {', '.join(schema.names)}")
+        op = match["op"] or " ".join(match["member"].split())
+        try:
+            value = _operand(match["value"].strip(), op, known[column])
+        except (pa.ArrowException, ValueError) as error:
+            raise SchemaError(f"--filter {text!r}: column {column!r} is {known[column]}: {error}") from error
+        filters.append((column, op, value))
+    return filters
+
+
+def _operand(text: str, op: str, kind: pa.DataType) -> Any:
+    if op.endswith("in"):
+        inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
+        return [_value(item.strip(), kind) for item in inner.split(",")]
+    return _value(text, kind)
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    """A Python value of the Arrow type `kind`, as filters take it."""
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return unescape(text)
+    scalar = pa.scalar(text).cast(kind)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        # Python's datetime has no nanoseconds.
+        return scalar.value if scalar.value % 1000 else scalar.cast(pa.timestamp("us", kind.tz)).as_py()
+    if pa.types.is_date(kind):
+        return dt.date.fromisoformat(text)
+    return scalar.as_py()

@@ -1,0 +1,89 @@
+"""Exit codes, and errors as one line on stderr."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ParamSpec
+
+import typer
+
+from sawlog.cli import INTERRUPTED
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError, SawlogError
+
+P = ParamSpec("P")
+
+USAGE_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""What Typer raises for a wrong command line; it has no public name for it."""
+
+_REMOTE_LIBRARIES = ("aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "s3fs")
+
+
+class Exit(IntEnum):
+    """Exit codes, the same for all verbs."""
+
+    OK = 0
+    DAMAGED = 1
+    """Damage was found, or stood in the way; for `repair`: nothing could be recovered."""
+    UNUSABLE = 2
+    """Wrong command line, or files that are missing, unreadable or of no known format."""
+    LOST = 3
+    """A new file was written, and something of the source is not in it."""
+    INTERRUPTED = INTERRUPTED
+    BROKEN_PIPE = 141
+    """The reader of stdout went away; what any Unix filter ends with."""
+
+
+def guarded(verb: Callable[P, int]) -> Callable[P, int]:
+    """A verb whose errors and warnings are told in one line each, and become exit codes."""
+
+    @functools.wraps(verb)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DamageWarning)
+            warnings.showwarning = _show_warning
+            try:
+                code = verb(*args, **kwargs)
+                sys.stdout.flush()
+            except KeyboardInterrupt:
+                return Exit.INTERRUPTED
+            except BrokenPipeError:
+                # Python would complain at exit about what it cannot flush any more.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return Exit.BROKEN_PIPE
+            except Exception as error:
+                message = explain(error)
+                if message is None:
+                    raise
+                complain(message)
+                return Exit.DAMAGED if isinstance(error, DamageError) else Exit.UNUSABLE
+            return code
+
+    return run
+
+
+def explain(error: Exception) -> str | None:
+    """What to tell the user about an error; `None` for one that is a bug."""
+    if isinstance(error, DamageError):
+        return f"{error.damage}; read on past it with --on-damage skip"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    known = isinstance(error, SawlogError | OSError)
+    if known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
+        return str(error) or type(error).__name__
+    return None
+
+
+def complain(message: str) -> None:
+    """Tell an error: one line on stderr, whatever the message is made of."""
+    line = " ".join(message.split())
+    sys.stderr.write(f"sawlog: {line.encode('unicode_escape').decode() if not line.isprintable() else line}\n")
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    complain(f"warning: {message}")

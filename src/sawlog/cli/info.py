@@ -1,0 +1,130 @@
+"""`sawlog info`: what a path holds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Output, progress
+from sawlog.cli.scan import Losses, pieces, size_of
+from sawlog.damage import Tail
+from sawlog.format import Dataset, Format
+from sawlog.storage import File
+
+
+@dataclass(slots=True)
+class Info:
+    """What is known about a path.
+
+    Attributes:
+        paths: As they were given.
+        format: The format.
+        files: The files of the dataset.
+        view: The view that `schema` is of.
+        schema: Columns of the view.
+        facts: What the format itself tells.
+        rows: Rows of the view, when they were counted.
+        losses: What a count came across.
+    """
+
+    paths: list[str]
+    format: Format
+    files: list[File]
+    view: str
+    schema: pa.Schema
+    facts: dict[str, Any]
+    rows: int | None = None
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def tails(self) -> dict[str, Tail]:
+        """How the files end, as far as a count has seen it."""
+        return {path: found.tail for path, found in self.losses.files.items() if found.tail is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        document = {
+            "paths": self.paths,
+            "format": self.format.name,
+            "title": self.format.title,
+            "size": self.size,
+            "files": [{"path": file.path, "size": file.size} for file in self.files],
+            "views": dict(self.format.views),
+            "view": self.view,
+            "schema": [
+                {
+                    "name": column.name,
+                    "type": str(column.type),
+                    "nullable": column.nullable,
+                    "metadata": metadata(column),
+                }
+                for column in self.schema
+            ],
+            "facts": self.facts,
+        }
+        if self.rows is not None:
+            document["rows"] = self.rows
+            document["tails"] = {path: asdict(tail) for path, tail in self.tails.items()}
+        return document
+
+
+def metadata(column: pa.Field) -> dict[str, str]:
+    """The metadata of a column as text."""
+    return {
+        key.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
+        for key, value in (column.metadata or {}).items()
+    }
+
+
+def info(
+    paths: arguments.Paths,
+    format: arguments.FormatName = None,
+    view: arguments.View = "rows",
+    count: Annotated[bool, typer.Option("--count", help="Count the rows; reads every byte.")] = False,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Show format, size, views and columns; reads no more than headers."""
+    dataset = arguments.open_dataset(
+        paths,
+        format=format,
+        view=view,
+        columns=None,
+        where=None,
+        on_damage="skip",
+        provenance=False,
+        storage=arguments.storage_options(storage),
+        options=arguments.format_options(option),
+    )
+    found = Info([os.fspath(path) for path in paths], dataset.format, dataset.files, view, dataset.schema, {})
+    found.facts = dataset.info()
+    if count:
+        found.rows = _count(dataset, found.losses)
+    Output.of(json).info(found)
+    found.losses.tell()
+    return Exit.DAMAGED if found.losses.damaged else Exit.OK
+
+
+def _count(dataset: Dataset, losses: Losses) -> int:
+    if dataset.scan.view == "damage":
+        return dataset.count_rows()
+    total = 0
+    with progress(size_of(dataset), "counting") as advance:
+        for fragment in pieces(dataset):
+            findings = fragment.inspect()
+            total += findings.rows
+            losses.add(fragment.path, findings)
+            advance(fragment.size)
+    return total

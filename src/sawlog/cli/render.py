@@ -1,0 +1,252 @@
+r"""Arrow values as text: for people, for CSV and for JSON.
+
+One rendering everywhere. Binary is the UTF-8 text it holds; a backslash is doubled, and every byte that is not part of
+a printable character is `\xNN`. That loses nothing: `unescape` gives the bytes back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
+"""How binary values become text."""
+
+Encode: TypeAlias = Callable[[bytes], str]
+
+_ESCAPE = re.compile(r"\\(\\|x([0-9a-fA-F]{2}))?")
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+def escape(value: bytes) -> str:
+    """Bytes as readable text; see the module."""
+    text = value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else printable(text)
+
+
+def printable(text: str) -> str:
+    r"""Text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in text
+    )
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes that `escape` made text of.
+
+    Raises:
+        ValueError: For a backslash that begins neither `\\` nor `\xNN`.
+    """
+    if "\\" not in text:
+        return text.encode()
+    parts: list[bytes] = []
+    end = 0
+    for match in _ESCAPE.finditer(text):
+        if match[1] is None:
+            raise ValueError(f"expected \\\\ or \\xNN, found {text[match.start() : match.start() + 4]!r}")
+        parts += (text[end : match.start()].encode(), bytes.fromhex(match[2]) if match[2] else b"\\")
+        end = match.end()
+    return b"".join((*parts, text[end:].encode()))
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"expected base64: {error}") from error
+
+
+ENCODE: dict[BinaryText, Encode] = {
+    "escape": escape,
+    "hex": bytes.hex,
+    "base64": lambda value: base64.b64encode(value).decode(),
+}
+DECODE: dict[BinaryText, Callable[[str], bytes]] = {
+    "escape": unescape,
+    "hex": bytes.fromhex,
+    "base64": _from_base64,
+}
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a type holds bytes."""
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds strings."""
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
+    """The values of an array as JSON knows them.
+
+    Timestamps, dates and times are ISO 8601 (UTC where there is a time zone), durations ISO 8601 in seconds, decimals
+    text; NaN and the infinities are `"NaN"`, `"Infinity"` and `"-Infinity"`. A map with text keys is an object,
+    another one a list of pairs.
+    """
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return values(array.storage, encode)
+    if pa.types.is_dictionary(kind):
+        return values(array.dictionary_decode(), encode)
+    if is_binary(kind):
+        return [None if value is None else encode(value) for value in array.to_pylist()]
+    if is_text(kind):
+        return _strings(array)
+    if pa.types.is_nested(kind):
+        return _nested(array, encode)
+    if pa.types.is_floating(kind):
+        return _floats(array)
+    if pa.types.is_timestamp(kind):
+        return _timestamps(array)
+    if pa.types.is_duration(kind):
+        digits = _DIGITS[kind.unit]
+        return [None if n is None else _duration(n, digits) for n in array.cast(pa.int64()).to_pylist()]
+    if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
+        return list(array.cast(pa.string()).to_pylist())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return list(array.to_pylist())
+    return [None if value is None else str(value) for value in array.to_pylist()]
+
+
+def texts(array: pa.Array, encode: Encode = escape) -> list[str | None]:
+    """The values of an array as text; nested ones are JSON."""
+    if pa.types.is_boolean(array.type):
+        return [None if value is None else str(value).lower() for value in array.to_pylist()]
+    return [
+        value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in values(array, encode)
+    ]
+
+
+def text_array(array: pa.Array, encode: Encode) -> pa.Array:
+    """An array as CSV can hold it: numbers and booleans as they are, everything else as strings."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind):
+        return array
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return array
+    return string_array(texts(array, encode))
+
+
+def string_array(items: Sequence[str | None]) -> pa.Array:
+    """Strings as an Arrow array (`pa.array` of a list would pull pandas in)."""
+    encoded = [b"" if item is None else item.encode() for item in items]
+    valid = [item is not None for item in items]
+    return pa.Array.from_buffers(pa.large_string(), len(items), [_bitmap(valid), *_packed(encoded)])
+
+
+def binary_array(items: Sequence[bytes | None]) -> pa.Array:
+    """Bytes as an Arrow array."""
+    valid = [item is not None for item in items]
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(items), [_bitmap(valid), *_packed([item or b"" for item in items])]
+    )
+
+
+def _packed(items: Sequence[bytes]) -> tuple[pa.Buffer, pa.Buffer]:
+    import numpy as np
+
+    ends = np.zeros(len(items) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ends[1:])
+    return pa.py_buffer(ends), pa.py_buffer(b"".join(items))
+
+
+def _bitmap(valid: Sequence[bool]) -> pa.Buffer | None:
+    import numpy as np
+
+    return None if all(valid) else pa.py_buffer(np.packbits(np.array(valid, np.bool_), bitorder="little"))
+
+
+def json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:
+    """One JSON object per row, without line ends. Lines hold no character that is not printable."""
+    names = batch.schema.names
+    if not names:
+        yield from ["{}"] * batch.num_rows
+        return
+    for row in zip(*(values(column, encode) for column in batch.columns), strict=True):
+        record = dict(zip(names, row, strict=True))
+        line = _COMPACT.encode(record)
+        yield line if line.isprintable() else _ASCII.encode(record)
+
+
+def _strings(array: pa.Array) -> list[str | None]:
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        raw = array.cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw]
+
+
+def _floats(array: pa.Array) -> list[Any]:
+    numbers: Iterable[float | None] = array.to_pylist()
+    if pa.types.is_float32(array.type):
+        # The shortest text that means this float32, not the double next to it.
+        numbers = [None if text is None else float(text) for text in array.cast(pa.string()).to_pylist()]
+    return [number if number is None or math.isfinite(number) else _non_finite(number) for number in numbers]
+
+
+def _non_finite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+def _timestamps(array: pa.Array) -> list[str | None]:
+    kind = array.type
+    plain = array.cast(pa.int64()).cast(pa.timestamp(kind.unit)).cast(pa.string())
+    zone = "Z" if kind.tz else ""
+    return [None if text is None else text.replace(" ", "T", 1) + zone for text in plain.to_pylist()]
+
+
+def _duration(count: int, digits: int) -> str:
+    whole, fraction = divmod(abs(count), 10**digits)
+    sign = "-" if count < 0 else ""
+    return f"{sign}PT{whole}" + (f".{fraction:0{digits}d}".rstrip("0").rstrip(".") if fraction else "") + "S"
+
+
+def _nested(array: pa.Array, encode: Encode) -> list[Any]:
+    kind = array.type
+    valid = array.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        columns = [values(child, encode) for child in array.flatten()]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(array))
+        return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(valid, rows, strict=True)]
+    if pa.types.is_map(kind):
+        pairs = [
+            list(zip(keys, items, strict=True))
+            for keys, items in zip(
+                _slices(array.offsets, array.keys, encode), _slices(array.offsets, array.items, encode), strict=True
+            )
+        ]
+        objects = is_text(kind.key_type) and all(len(dict(entries)) == len(entries) for entries in pairs)
+        shape: Callable[[Any], Any] = dict if objects else lambda entries: [list(pair) for pair in entries]
+        return [shape(entries) if ok else None for ok, entries in zip(valid, pairs, strict=True)]
+    if pa.types.is_union(kind):
+        return [None if value is None else str(value) for value in array.to_pylist()]
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        array = array.cast(pa.large_list(kind.value_field))
+    lists = _slices(array.offsets, array.values, encode)
+    return [items if ok else None for ok, items in zip(valid, lists, strict=True)]
+
+
+def _slices(offsets: pa.Array, child: pa.Array, encode: Encode) -> list[list[Any]]:
+    """Per list, the values of a child array between its offsets; nothing outside of them is rendered."""
+    ends = offsets.to_pylist()
+    items = values(child.slice(ends[0], ends[-1] - ends[0]), encode)
+    return [items[start - ends[0] : end - ends[0]] for start, end in itertools.pairwise(ends)]

@@ -1,0 +1,130 @@
+"""Rows as a table that is printed while it is being read."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from sawlog.cli.errors import complain
+from sawlog.cli.render import is_binary, printable, texts
+
+SAMPLE_ROWS = 200
+"""Rows that column widths are settled by."""
+MIN_WIDTH = 6
+"""Columns are made no narrower than this, unless their content is."""
+PIPE_WIDTH = 60
+"""Columns are aligned up to this width where nothing is cut off."""
+
+_GAP = "  "
+_CUT = "…"
+_NULL = "null"
+
+
+def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Print rows under a header of names and types.
+
+    A terminal's width is kept: long values end in `…`, and columns that do not fit at all are named on stderr. Where
+    stdout is no terminal nothing is cut off.
+    """
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    first = next(batches, None)
+    sample = [] if first is None else _cells(first.slice(0, SAMPLE_ROWS), room)
+    heads = [(printable(field.name), str(field.type)) for field in schema]
+    columns = itertools.zip_longest(heads, sample, fillvalue=())
+    natural = [max(map(cell_width, (*head, *cells)), default=0) for head, cells in columns]
+    widths = fit(natural, room) if room is not None else [min(width, PIPE_WIDTH) for width in natural]
+    hidden = schema.names[len(widths) :]
+    printer = _Printer(widths, [_is_number(field.type) for field in schema], room is not None)
+    printer.header(heads)
+    for batch in itertools.chain([] if first is None else [first], batches):
+        printer.rows(_cells(batch.select(list(range(len(widths)))), room))
+    if hidden:
+        complain(f"{len(hidden)} more columns: {', '.join(hidden)}; choose with --columns, or see all with --json")
+
+
+def fit(natural: Sequence[int], room: int) -> list[int]:
+    """Widths for as many columns as fit into `room` cells: the widest give way first."""
+    least = [min(width, MIN_WIDTH) for width in natural]
+    shown = len(least)
+    while shown > 1 and sum(least[:shown]) + len(_GAP) * (shown - 1) > room:
+        shown -= 1
+    free = room - len(_GAP) * (shown - 1)
+    widths = list(natural[:shown])
+    # Columns that need less than an equal share get what they need; the others share what is left.
+    for count, index in enumerate(sorted(range(shown), key=widths.__getitem__)):
+        widths[index] = min(widths[index], max(least[index], free // (shown - count)))
+        free -= widths[index]
+    return widths
+
+
+def cell_width(text: str) -> int:
+    """Terminal cells that a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+class _Printer:
+    def __init__(self, widths: list[int], numbers: list[bool], cut: bool) -> None:
+        self._widths = widths
+        self._numbers = numbers
+        self._cut = cut
+
+    def header(self, heads: list[tuple[str, str]]) -> None:
+        """Names in bold, types below them dimmed, where a terminal can show that."""
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(highlight=False, soft_wrap=True)
+        for line, style in zip(zip(*heads, strict=True), ("bold", "dim"), strict=False):
+            console.print(Text(self._line(line[: len(self._widths)]), style))
+
+    def rows(self, columns: list[list[str]]) -> None:
+        """Print the rows of some columns."""
+        lines = (self._line(cells) for cells in zip(*columns, strict=True))
+        text = "".join(f"{line}\n" for line in lines)
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+
+    def _line(self, cells: Sequence[str]) -> str:
+        padded = map(self._pad, cells, self._widths, self._numbers)
+        return _GAP.join(padded).rstrip()
+
+    def _pad(self, text: str, width: int, number: bool) -> str:
+        used = cell_width(text)
+        if used > width and self._cut:
+            text = _shorten(text, width)
+            used = cell_width(text)
+        space = " " * (width - used)
+        return space + text if number else text + space
+
+
+def _shorten(text: str, width: int) -> str:
+    if text.isascii():
+        return text[: width - 1] + _CUT
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1).rstrip() + _CUT
+
+
+def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
+    """The texts of a batch by column, safe to show on a terminal."""
+    shown = [_heads(column, room) if room and is_binary(column.type) else column for column in batch.columns]
+    return [[_NULL if text is None else printable(text) for text in texts(column)] for column in shown]
+
+
+def _heads(column: pa.Array, room: int) -> pa.Array:
+    """No more of long binary values than can be shown."""
+    import pyarrow.compute as pc
+
+    return pc.binary_slice(column, 0, 4 * room)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

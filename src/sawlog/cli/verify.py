@@ -1,0 +1,132 @@
+"""`sawlog verify`: check every byte."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+import sawlog
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit, complain, explain
+from sawlog.cli.output import Output, progress, watched
+from sawlog.cli.scan import PIECE_BYTES, size_of
+from sawlog.damage import Account, Damage, FileReport, Report
+from sawlog.format import Dataset
+
+
+@dataclass(slots=True)
+class VerifiedPath:
+    """One path: its report, or why there is none."""
+
+    path: str
+    report: Report | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        if self.report is None:
+            return {"path": self.path, "error": self.error}
+        return {"path": self.path, **self.report.to_dict()}
+
+
+@dataclass(slots=True)
+class Verified:
+    """The outcome of `sawlog verify`.
+
+    Attributes:
+        paths: In the order they were given.
+        every: Whether every damage is to be shown.
+    """
+
+    paths: list[VerifiedPath]
+    every: bool
+
+    @property
+    def files(self) -> list[FileReport]:
+        """The reports of all files."""
+        return [file for path in self.paths if path.report is not None for file in path.report.files]
+
+    @property
+    def account(self) -> Account:
+        """Bytes by use, over all files."""
+        total = Account()
+        for file in self.files:
+            total.add(file.account)
+        return total
+
+    @property
+    def code(self) -> Exit:
+        """Exit code: the worst of all paths."""
+        if any(path.report is None for path in self.paths):
+            return Exit.UNUSABLE
+        return Exit.DAMAGED if any(file.damaged for file in self.files) else Exit.OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "damaged": any(file.damaged for file in self.files),
+            "rows": sum(file.rows for file in self.files),
+            "bytes": asdict(self.account),
+            "paths": [path.to_dict() for path in self.paths],
+        }
+
+
+def verify(
+    paths: arguments.Paths,
+    every: Annotated[bool, typer.Option("--all", help="List every damage, not the first ones only.")] = False,
+    format: arguments.FormatName = None,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Check every byte.
+
+    Exit code 0 clean, 1 damaged, 2 unusable.
+    """
+    opened = functools.partial(
+        sawlog.open,
+        format=format,
+        on_damage="skip",
+        storage_options=arguments.storage_options(storage),
+        **arguments.format_options(option),
+    )
+    verified = Verified([_verify(path, opened, every) for path in paths], every)
+    Output.of(json).verified(verified)
+    for path in verified.paths:
+        if path.error is not None:
+            complain(path.error)
+    return verified.code
+
+
+def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedPath:
+    try:
+        dataset = opened(path)
+        with progress(size_of(dataset), f"verifying {path}") as advance:
+            files = list(dataset.verify(PIECE_BYTES if watched() else None, advance))
+        if every:
+            _list_all(files, lambda: opened(path, view="damage"))
+        return VerifiedPath(path, Report(dataset.format.name, files))
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        return VerifiedPath(path, error=message)
+
+
+def _list_all(files: list[FileReport], damages: Callable[[], Dataset]) -> None:
+    """Complete the lists of damages, which end at `MAX_LISTED`."""
+    if all(sum(file.kinds.values()) == len(file.damages) for file in files):
+        return
+    every = (Damage(**row) for batch in damages().to_batches() for row in _damage_rows(batch))
+    found = {path: list(group) for path, group in itertools.groupby(every, key=lambda damage: damage.path)}
+    for file in files:
+        file.damages = found.get(file.path, [])
+
+
+def _damage_rows(batch: Any) -> list[dict[str, Any]]:
+    return [{"path": row.pop("file"), **row} for row in batch.to_pylist()]
