@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ def session(place: Path, cores: int = 2) -> Any:
     """Spark as it comes, but for its chatter and its web page."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName("sawlog benchmarks")
