@@ -133,6 +133,7 @@ class Findings:
         kinds: How often each kind of damage was met.
         tail: The end of the file, once the scan reached it.
         drained: Whether somebody takes the damages away as they come; then all are kept until taken.
+        notes: Counts of what is no damage and yet worth telling, e.g. rows of transactions that were aborted.
     """
 
     on_damage: OnDamage = "fail"
@@ -142,6 +143,7 @@ class Findings:
     kinds: Counter[str] = field(default_factory=Counter)
     tail: Tail | None = None
     drained: bool = False
+    notes: Counter[str] = field(default_factory=Counter)
 
     def damage(self, damage: Damage) -> None:
         """Take in one damage.
@@ -200,6 +202,7 @@ class FileReport:
     tail: Tail
     damages: list[Damage]
     kinds: Counter[str]
+    notes: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, path: str, size: int, found: Iterable[Findings]) -> FileReport:
@@ -210,6 +213,7 @@ class FileReport:
             report.account.add(findings.account)
             report.damages += findings.damages
             report.kinds += findings.kinds
+            report.notes += findings.notes
             report.tail = findings.tail or report.tail
         report.damages.sort(key=lambda damage: damage.offset)
         return report
@@ -229,6 +233,7 @@ class FileReport:
             "tail": asdict(self.tail),
             "damage_count": sum(self.kinds.values()),
             "damage_kinds": dict(sorted(self.kinds.items())),
+            "notes": dict(sorted(self.notes.items())),
             "damages": [asdict(damage) for damage in self.damages],
         }
 

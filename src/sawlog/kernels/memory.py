@@ -31,6 +31,21 @@ def _load(bits: int) -> Any:
     return load
 
 
+def _load_big(bits: int) -> Any:
+    """A big-endian load of `bits` bits from any byte position."""
+
+    @intrinsic
+    def load(typing_context: Any, array: Any, position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _pointer(context, builder, signature, arguments, 0)
+            value = builder.bswap(builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1))
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+        return types.uint64(array, types.uint64), generate
+
+    return load
+
+
 def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, first: int) -> Any:
     """Address of byte `arguments[first + 1]` of the array `arguments[first]`."""
     array = context.make_array(signature.args[first])(context, builder, arguments[first])
@@ -45,7 +60,25 @@ def _store(bits: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = _pointer(context, builder, signature, arguments, 0)
             kind = ir.IntType(bits)
-            builder.store(builder.trunc(arguments[2], kind), builder.bitcast(pointer, kind.as_pointer()), align=1)
+            value = arguments[2] if bits == 64 else builder.trunc(arguments[2], kind)
+            builder.store(value, builder.bitcast(pointer, kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.uint64, types.uint64), generate
+
+    return store
+
+
+def _store_big(bits: int) -> Any:
+    """A big-endian store of `bits` bits at any byte position."""
+
+    @intrinsic
+    def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _pointer(context, builder, signature, arguments, 0)
+            kind = ir.IntType(bits)
+            value = arguments[2] if bits == 64 else builder.trunc(arguments[2], kind)
+            builder.store(builder.bswap(value), builder.bitcast(pointer, kind.as_pointer()), align=1)
             return context.get_dummy_value()
 
         return types.void(array, types.uint64, types.uint64), generate
@@ -113,6 +146,44 @@ def _checked_store_u32(array: Any, position: Any, value: Any) -> None:
         array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
 
 
+def _checked_store_u64(array: Any, position: Any, value: Any) -> None:
+    for i in range(8):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
+
+
+def _checked_big_u16(array: Any, position: Any) -> Any:
+    return np.uint64(array[position]) << np.uint64(8) | np.uint64(array[position + np.uint64(1)])
+
+
+def _checked_big_u32(array: Any, position: Any) -> Any:
+    value = np.uint64(0)
+    for i in range(4):
+        value = value << np.uint64(8) | np.uint64(array[position + np.uint64(i)])
+    return value
+
+
+def _checked_big_u64(array: Any, position: Any) -> Any:
+    value = np.uint64(0)
+    for i in range(8):
+        value = value << np.uint64(8) | np.uint64(array[position + np.uint64(i)])
+    return value
+
+
+def _checked_store_big_u16(array: Any, position: Any, value: Any) -> None:
+    for i in range(2):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * (1 - i)) & np.uint64(255)
+
+
+def _checked_store_big_u32(array: Any, position: Any, value: Any) -> None:
+    for i in range(4):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * (3 - i)) & np.uint64(255)
+
+
+def _checked_store_big_u64(array: Any, position: Any, value: Any) -> None:
+    for i in range(8):
+        array[position + np.uint64(i)] = value >> np.uint64(8 * (7 - i)) & np.uint64(255)
+
+
 def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
     for i in range(length):
         target[at + np.uint64(i)] = source[start + np.uint64(i)]
@@ -128,6 +199,20 @@ store_u16: Any = inlined(_checked_store_u16) if CHECKED else _store(16)
 """`store_u16(array, position, value)`: the low 2 bytes of a uint64, little endian."""
 store_u32: Any = inlined(_checked_store_u32) if CHECKED else _store(32)
 """`store_u32(array, position, value)`: the low 4 bytes of a uint64, little endian."""
+store_u64: Any = inlined(_checked_store_u64) if CHECKED else _store(64)
+"""`store_u64(array, position, value)`: a uint64, little endian."""
+load_big_u16: Any = inlined(_checked_big_u16) if CHECKED else _load_big(16)
+"""`load_big_u16(array, position) -> uint64`: 2 bytes, big endian."""
+load_big_u32: Any = inlined(_checked_big_u32) if CHECKED else _load_big(32)
+"""`load_big_u32(array, position) -> uint64`: 4 bytes, big endian."""
+load_big_u64: Any = inlined(_checked_big_u64) if CHECKED else _load_big(64)
+"""`load_big_u64(array, position) -> uint64`: 8 bytes, big endian."""
+store_big_u16: Any = inlined(_checked_store_big_u16) if CHECKED else _store_big(16)
+"""`store_big_u16(array, position, value)`: the low 2 bytes of a uint64, big endian."""
+store_big_u32: Any = inlined(_checked_store_big_u32) if CHECKED else _store_big(32)
+"""`store_big_u32(array, position, value)`: the low 4 bytes of a uint64, big endian."""
+store_big_u64: Any = inlined(_checked_store_big_u64) if CHECKED else _store_big(64)
+"""`store_big_u64(array, position, value)`: a uint64, big endian."""
 copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
 prefetch: Any = inlined(_checked_prefetch) if CHECKED else _prefetch
