@@ -76,16 +76,22 @@ class Projection:
     filters: tuple[Filter, ...]
 
     @classmethod
-    def of(cls, view_schema: pa.Schema, scan: Scan) -> Projection:
+    def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
         """Resolve the columns and filters of a scan.
+
+        Args:
+            view_schema: The columns of the view.
+            scan: What is wanted.
+            extra: Columns besides those of the view that can be asked for by name.
 
         Raises:
             SchemaError: For a column that the view does not have.
         """
-        every = pa.schema([*view_schema, *(f for f in PROVENANCE if f.name not in view_schema.names)])
+        every = pa.schema([*view_schema, *(f for f in extra if f.name not in view_schema.names)])
         names = scan.columns
         if names is None:
-            names = tuple(every.names if scan.provenance else view_schema.names)
+            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in view_schema.names]
+            names = (*view_schema.names, *appended)
         for name in names:
             if name not in every.names:
                 raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(every.names)}")
@@ -188,11 +194,18 @@ class Dataset(ABC):
         self.format = format
         self.files = list(files)
         self.scan = scan
-        self.projection = Projection.of(DAMAGE_SCHEMA if scan.view == "damage" else self.view_schema(), scan)
+        damages = scan.view == "damage"
+        self.projection = Projection.of(
+            DAMAGE_SCHEMA if damages else self.view_schema(), scan, PROVENANCE if damages else self.extra_columns()
+        )
 
     @abstractmethod
     def view_schema(self) -> pa.Schema:
         """Schema of the whole view, without provenance."""
+
+    def extra_columns(self) -> Sequence[pa.Field]:
+        """Columns besides those of the view that can be asked for by name, in every view but `damage`."""
+        return PROVENANCE
 
     @abstractmethod
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
@@ -387,6 +400,21 @@ class Format(ABC):
         Raises:
             SchemaError: When the schema cannot be represented.
         """
+
+    def task_writer(
+        self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
+    ) -> Writer:
+        """Begin the share of one task in a directory that many tasks write.
+
+        Args:
+            directory: What the job writes; one file per task unless the format knows better.
+            job: A name that no other job has; it stands in the names of all files, staged ones included.
+            task: Number of the task; no two of a job share one, but for attempts at the same work.
+            schema: The columns.
+            options: Write options.
+            storage: Where the directory is.
+        """
+        return self.writer(f"{directory.rstrip('/')}/part-{task:05d}-{job}{self.suffix}", schema, options, storage)
 
     @abstractmethod
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:

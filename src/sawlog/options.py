@@ -56,8 +56,11 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None:
             return None
-        (inner,) = [arg for arg in get_args(hint) if arg is not types.NoneType]
-        return convert(value, inner, where)
+        *first, last = [arg for arg in get_args(hint) if arg is not types.NoneType]
+        for inner in first:
+            with contextlib.suppress(OptionError):
+                return convert(value, inner, where)
+        return convert(value, last, where)
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         return tuple(convert(item, get_args(hint)[0], where) for item in items)
@@ -68,6 +71,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
             value = hint(value)
     if hint is float and type(value) is int:
         return float(value)
+    hint = origin or hint
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     raise OptionError(f"{where}={value!r}: expected {getattr(hint, '__name__', hint)}")

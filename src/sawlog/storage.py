@@ -142,11 +142,16 @@ class Storage:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
-    def stage(self, path: PathLike) -> StagedFile:
-        """Begin a file that appears at `path`, whole, when it is published."""
+    def stage(self, path: PathLike, marker: str = "") -> StagedFile:
+        """Begin a file that appears at `path`, whole, when it is published.
+
+        Args:
+            path: Where it will be.
+            marker: What its temporary name contains, for `staged` to find it by.
+        """
         final = normalize(path)
         head, tail = os.path.split(final)
-        temporary = os.path.join(head, f".{tail}.{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}")
+        temporary = os.path.join(head, f".{tail}.{marker}{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}")
         if is_remote(final):
             fs, inner = self._remote(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)

@@ -142,7 +142,7 @@ def open_dataset(
     if where:
         dataset = opened()
         format = dataset.format.name
-        filters = parse_where(where, dataset.schema)
+        filters = parse_where(where, dataset.schema, dataset.extra_columns())
     return opened(
         columns=columns,
         filters=filters,
@@ -151,14 +151,16 @@ def open_dataset(
     )
 
 
-def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
+def parse_where(
+    texts: Iterable[str], schema: pa.Schema, extra: Iterable[pa.Field] = PROVENANCE
+) -> list[tuple[str, str, Any]]:
     """Filters from texts like `price >= 1.5` or `name in (a, b)`.
 
     Raises:
         OptionError: For a text of another shape.
         SchemaError: For an unknown column, or a value that does not fit its type.
     """
-    known = {field.name: field.type for field in (*PROVENANCE, *schema)}
+    known = {field.name: field.type for field in (*extra, *schema)}
     filters = []
     for text in texts:
         match = _CONDITION.fullmatch(text)

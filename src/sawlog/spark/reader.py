@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
-from sawlog.format import PROVENANCE, Dataset, Fragment
+from sawlog.format import Dataset, Fragment
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.filters import pushing_down, translate_filters
 from sawlog.spark.options import Request, read_request
@@ -68,7 +68,7 @@ class SawlogReader(DataSourceReader):
         available = dataset.schema
         names = tuple(self._schema.names)
         if scan.columns is None:
-            missing = [field for field in PROVENANCE if field.name not in available.names]
+            missing = [field for field in dataset.extra_columns() if field.name not in available.names]
             for field in missing:
                 available = available.append(field)
         elif names != scan.columns:

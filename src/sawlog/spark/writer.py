@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,8 +111,7 @@ class SawlogWriter(DataSourceArrowWriter):
         self._sweep()
 
     def _open(self, directory: str, task: int, storage: Storage) -> Writer:
-        path = posixpath.join(directory, f"part-{task:05d}-{self._job}{self._format.suffix}")
-        return self._format.writer(path, self._schema, self._options, storage)
+        return self._format.task_writer(directory, self._job, task, self._schema, self._options, storage)
 
     def _existing(self) -> list[File]:
         """Files of the format that the directory holds."""
