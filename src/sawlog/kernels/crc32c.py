@@ -34,7 +34,7 @@ _AHEAD = np.uint64(1024)
 
 def instructions_for(triple: str, features: Mapping[str, bool]) -> dict[int, str]:
     """LLVM's intrinsics for CRC-32C on a CPU, by the number of bytes they take; none where it has no instruction."""
-    if triple.startswith("x86_64") and features.get("sse4.2"):
+    if triple.startswith("x86_64") and features.get("crc32"):
         return _X86
     if triple.startswith(("aarch64", "arm64")) and features.get("crc"):
         return _ARM

@@ -344,7 +344,8 @@ def read_fragments(
                 if state[ZEROS] < 0:
                     state[ZEROS] = here
             else:
-                _note(events, state, kind, at, left, left, one, two)
+                dropped = np.int64(-1) if kind == _FOREIGN_FRAGMENT else np.int64(left)
+                _note(events, state, kind, at, left, dropped, one, two)
                 state[ZEROS] = -1
             _forget_record(events, state, _BROKEN_RECORD, here)
             pos += left

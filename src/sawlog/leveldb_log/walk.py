@@ -96,15 +96,20 @@ class Walk:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of the range."""
         state = self._state
+        window = np.empty(0, np.uint8)
+        base = 0
         status = k.MORE
         while status != k.END:
-            try:
-                window = self._source.window(int(state[k.POSITION]), self._window_length())
-            except OSError as error:
-                yield from self._hand_over()
-                self._read_error(error)
-                return
-            status = self._read(window)
+            position = int(state[k.POSITION])
+            if status == k.MORE:
+                base = position
+                try:
+                    window = self._source.window(base, self._window_length())
+                except OSError as error:
+                    yield from self._hand_over()
+                    self._read_error(error)
+                    return
+            status = self._read(window[position - base :])
             if status == k.FULL and state[k.ROWS] == 0 and state[k.EVENTS] == 0:
                 self._renew(2 * self._capacity)
             elif status != k.MORE:

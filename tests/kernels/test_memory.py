@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sawlog.kernels.jit import kernel
+from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, prefetch, store_u16, store_u32
+
+BYTES = bytes(range(200, 256)) + bytes(range(40))
+
+
+@kernel
+def _load(array, position, width):
+    if width == 2:
+        return load_u16(array, position)
+    if width == 4:
+        return load_u32(array, position)
+    return load_u64(array, position)
+
+
+@kernel
+def _store(array, position, value, width):
+    if width == 2:
+        store_u16(array, position, value)
+    else:
+        store_u32(array, position, value)
+
+
+@kernel
+def _copy(target, at, source, start, length):
+    copy_bytes(target, at, source, start, length)
+
+
+@kernel
+def _prefetch(array, position):
+    prefetch(array, position)
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_loads_are_little_endian_at_every_position(width: int) -> None:
+    array = np.frombuffer(BYTES, np.uint8)
+    for position in range(len(BYTES) - width + 1):
+        expected = int.from_bytes(BYTES[position : position + width], "little")
+        assert int(_load(array, np.uint64(position), width)) == expected
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_stores_keep_the_low_bytes_and_touch_nothing_else(width: int) -> None:
+    for position in range(16 - width + 1):
+        array = np.full(16, 0xEE, np.uint8)
+        _store(array, np.uint64(position), np.uint64(0x1122334455667788), width)
+        expected = bytearray(b"\xee" * 16)
+        expected[position : position + width] = bytes.fromhex("8877665544332211")[:width]
+        assert array.tobytes() == bytes(expected)
+
+
+@pytest.mark.parametrize(("at", "start", "length"), [(0, 0, 0), (96, 96, 0), (0, 0, 96), (3, 7, 5), (95, 0, 1)])
+def test_copies(at: int, start: int, length: int) -> None:
+    target = np.zeros(96, np.uint8)
+    _copy(target, np.uint64(at), np.frombuffer(BYTES, np.uint8), np.uint64(start), np.uint64(length))
+    expected = bytearray(96)
+    expected[at : at + length] = BYTES[start : start + length]
+    assert target.tobytes() == bytes(expected)
+
+
+def test_prefetching_outside_the_array_does_no_harm() -> None:
+    _prefetch(np.zeros(1, np.uint8), np.uint64(1 << 40))

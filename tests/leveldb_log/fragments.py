@@ -1,0 +1,149 @@
+"""Logs for tests, built and read without any code of sawlog's: fragments by hand, a writer, and LevelDB's reader."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import crc32c
+
+import sawlog
+from sawlog.damage import Account, Damage, Findings, Tail
+from sawlog.leveldb_log.layout import REFERENCE_REASONS, Kind
+
+BLOCK = 32768
+HEADER = 7
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+
+
+def masked(data: bytes) -> int:
+    crc = crc32c.crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def fragment(kind: int, payload: bytes, log: int | None = None) -> bytes:
+    """One fragment; with a recyclable header where `log` is given."""
+    checked = bytes([kind]) + (b"" if log is None else struct.pack("<I", log)) + payload
+    return struct.pack("<IH", masked(checked), len(payload)) + checked
+
+
+def write(*records: bytes, log: int | None = None, start: int = 0) -> bytes:
+    """What LevelDB's writer appends to a log of `start` bytes; with recyclable headers where `log` is given."""
+    header, shift = (HEADER, 0) if log is None else (11, 4)
+    out = bytearray()
+    for record in records:
+        rest, first = record, True
+        while first or rest:
+            left = BLOCK - (start + len(out)) % BLOCK
+            if left < header:
+                out += bytes(left)
+                left = BLOCK
+            piece, rest = rest[: left - header], rest[left - header :]
+            kind = (FIRST if rest else FULL) if first else (MIDDLE if rest else LAST)
+            out += fragment(kind + shift, piece, log)
+            first = False
+    return bytes(out)
+
+
+def offsets(*records: bytes) -> list[int]:
+    """Where the records of `write(*records)` start."""
+    size, found = 0, []
+    for record in records:
+        left = BLOCK - size % BLOCK
+        found.append(size + (left if left < HEADER else 0))
+        size += len(write(record, start=size))
+    return found
+
+
+@dataclass
+class Found:
+    """What a reader made of a log."""
+
+    rows: list[tuple[int, bytes]] = field(default_factory=list)
+    drops: list[tuple[int, str]] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
+    tail: Tail | None = None
+
+    @property
+    def records(self) -> list[bytes]:
+        return [record for _, record in self.rows]
+
+    @property
+    def ranges(self) -> list[tuple[int, int, str]]:
+        return [(damage.offset, damage.length, damage.kind) for damage in self.damages]
+
+
+def reference(data: bytes) -> Found:
+    """LevelDB's reader as section 3 of the format describes it, without the quirks of section 3.3."""
+    found = Found()
+    record: tuple[int, bytes] | None = None
+
+    def drop(size: int, reason: str) -> None:
+        found.drops.append((size, reason))
+
+    for start in range(0, len(data), BLOCK):
+        block = data[start : start + BLOCK]
+        last = len(block) < BLOCK
+        at = 0
+        while len(block) - at >= HEADER:
+            left = len(block) - at
+            stored, length, kind = struct.unpack_from("<IHB", block, at)
+            too_long = HEADER + length > left
+            if too_long and last:
+                return found
+            unused = kind == 0 and length == 0
+            if too_long or unused or masked(block[at + 6 : at + HEADER + length]) != stored:
+                if not unused:
+                    drop(left, "bad record length" if too_long else "checksum mismatch")
+                if record is not None:
+                    drop(len(record[1]), "error in middle of record")
+                record = None
+                break
+            payload = block[at + HEADER : at + HEADER + length]
+            if kind in (FULL, FIRST):
+                if record is not None and record[1]:
+                    drop(len(record[1]), "partial record without end")
+                record = (start + at, payload)
+            elif kind in (MIDDLE, LAST):
+                if record is None:
+                    drop(len(payload), "missing start of fragmented record")
+                else:
+                    record = (record[0], record[1] + payload)
+            else:
+                drop(len(payload) + (len(record[1]) if record is not None else 0), "unknown record type")
+                record = None
+            if kind in (FULL, LAST) and record is not None:
+                found.rows.append(record)
+                record = None
+            at += HEADER + length
+    return found
+
+
+def scan_file(path: Path | str, task_bytes: int | None = None, **arguments: object) -> Found:
+    """What sawlog makes of a log."""
+    dataset = sawlog.open(
+        path, format="leveldb_log", columns=["_offset", "record"], on_damage="skip", **{"dialect": "auto", **arguments}
+    )
+    found = Found()
+    for one in dataset.fragments(task_bytes):
+        findings = Findings("skip")
+        for batch in one.to_batches(findings):
+            found.rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        found.damages += findings.damages
+        found.account.add(findings.account)
+        found.tail = findings.tail or found.tail
+    found.drops = [(d.dropped, REFERENCE_REASONS[Kind[d.kind.upper()]]) for d in found.damages if d.dropped is not None]
+    return found
+
+
+def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", **arguments: object) -> Found:
+    """What sawlog makes of the bytes of a log."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / name
+        path.write_bytes(data)
+        found = scan_file(path, task_bytes, **arguments)
+    assert found.account.total == len(data) or "filters" in arguments
+    return found

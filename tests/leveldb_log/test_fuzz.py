@@ -1,0 +1,245 @@
+"""Damage of every kind: nothing but sawlog's own errors, nothing invented, every byte accounted for."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import TailStatus
+
+from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, Found, fragment, masked, offsets, reference, scan, write
+
+SMALL = [b"", b"x", b"hello", b"y" * 300, b"", bytes(range(100))]
+CROSSING = [b"a" * 32_600, b"b" * 300, b"", b"c" * 70_000, b"end"]
+
+
+def is_subsequence(part: list, whole: list) -> bool:
+    rest = iter(whole)
+    return all(item in rest for item in part)
+
+
+def agrees(data: bytes) -> Found:
+    """Rows and drops are those of the model of LevelDB's reader; the accounts are exact."""
+    found, model = scan(data, dialect="leveldb"), reference(data)
+    assert found.rows == model.rows
+    assert found.drops == model.drops
+    covered = sorted((damage.offset, damage.offset + damage.length) for damage in found.damages)
+    assert all(one[1] <= two[0] for one, two in itertools.pairwise(covered)), "damages overlap"
+    assert found.account.damage == sum(damage.length for damage in found.damages)
+    return found
+
+
+def test_truncation_at_every_byte() -> None:
+    data = write(*SMALL)
+    starts = offsets(*SMALL)
+    ends = [*starts[1:], len(data)]
+    for size in range(len(data) + 1):
+        found = agrees(data[:size])
+        complete = sum(1 for end in ends if end <= size)
+        assert found.records == SMALL[:complete]
+        assert found.damages == []
+        assert found.tail is not None
+        clean = size in (0, *ends)
+        assert (found.tail.status, found.tail.offset) == (
+            (TailStatus.CLEAN, size) if clean else (TailStatus.TORN, starts[complete])
+        )
+
+
+def test_truncation_of_records_in_pieces() -> None:
+    data = write(*CROSSING)
+    ends = [*offsets(*CROSSING)[1:], len(data)]
+    places = {near + step for near in (*ends, BLOCK, 2 * BLOCK, 3 * BLOCK) for step in range(-15, 16)}
+    for size in sorted(place for place in places if 0 <= place <= len(data)):
+        found = agrees(data[:size])
+        assert found.records == CROSSING[: sum(1 for end in ends if end <= size)]
+        assert found.damages == []
+
+
+blocks = st.integers(0, 3)
+bytes_of = st.binary(max_size=40)
+positions = st.integers(0, 103_000)
+mutations = st.lists(
+    st.one_of(
+        st.tuples(st.just("flip"), positions, st.integers(1, 255)),
+        st.tuples(st.just("overwrite"), positions, bytes_of),
+        st.tuples(st.just("insert"), positions, bytes_of),
+        st.tuples(st.just("delete"), positions, st.integers(1, 40_000)),
+        st.tuples(st.just("double block"), blocks, blocks),
+        st.tuples(st.just("zero block"), blocks, st.none()),
+        st.tuples(
+            st.just("fragment"),
+            positions,
+            st.tuples(st.sampled_from([0, FULL, FIRST, MIDDLE, LAST, 5, 9, 130, 255]), bytes_of),
+        ),
+        st.tuples(st.just("truncate"), positions, st.none()),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def mutate(data: bytes, steps: list) -> bytes:
+    log = bytearray(data)
+    for name, at, what in steps:
+        block = slice(at * BLOCK, at * BLOCK + BLOCK)
+        match name:
+            case "flip" if at < len(log):
+                log[at] ^= what
+            case "overwrite":
+                log[at : at + len(what)] = what
+            case "insert":
+                log[at:at] = what
+            case "delete":
+                del log[at : at + what]
+            case "double block":
+                log[what * BLOCK : what * BLOCK] = log[block]
+            case "zero block":
+                log[block] = bytes(len(log[block]))
+            case "fragment":
+                piece = fragment(*what)
+                log[at : at + len(piece)] = piece
+            case "truncate":
+                del log[at:]
+    return bytes(log)
+
+
+@settings(max_examples=200)
+@given(st.booleans(), mutations)
+def test_mutated_logs_are_read_as_leveldb_reads_them(crossing: bool, steps: list) -> None:
+    agrees(mutate(write(*(CROSSING if crossing else SMALL)), steps))
+
+
+quiet = st.lists(
+    st.one_of(
+        st.tuples(st.just("flip"), positions, st.integers(1, 255)),
+        st.tuples(st.just("zero block"), blocks, st.none()),
+        st.tuples(st.just("delete"), positions, st.integers(1, 40_000)),
+        st.tuples(st.just("truncate"), positions, st.none()),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=100)
+@given(st.booleans(), quiet)
+def test_nothing_is_invented(crossing: bool, steps: list) -> None:
+    records = CROSSING if crossing else SMALL
+    found = agrees(mutate(write(*records), steps))
+    assert is_subsequence(found.records, records)
+
+
+@settings(max_examples=60)
+@given(st.booleans(), mutations)
+def test_fail_delivers_what_stands_before_the_first_damage(tmp_path_factory, crossing: bool, steps: list) -> None:
+    path = tmp_path_factory.getbasetemp() / "000009.log"
+    data = mutate(write(*(CROSSING if crossing else SMALL)), steps)
+    path.write_bytes(data)
+    skipped = scan(data, dialect="leveldb")
+    dataset = sawlog.open(path, format="leveldb_log", dialect="leveldb", columns=["_offset", "record"])
+    (whole,) = dataset.fragments()
+    delivered: list = []
+
+    def read() -> None:
+        for batch in whole.to_batches(sawlog.damage.Findings("fail")):
+            delivered.extend(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+    if not skipped.damages:
+        read()
+        assert delivered == skipped.rows
+        return
+    with pytest.raises(sawlog.DamageError) as caught:
+        read()
+    first = caught.value.damage
+    assert (first.offset, first.length, first.kind) == skipped.ranges[0]
+    assert str(path) in str(caught.value)
+    assert delivered == [row for row in skipped.rows if row[0] < first.offset]
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=300), st.sampled_from(["auto", "leveldb", "rocksdb", "pebble"]))
+def test_any_bytes_at_all(data: bytes, dialect: str) -> None:
+    scan(data, dialect=dialect)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, *range(13), 77, 127, 128, 130, 131, 255]),
+            st.binary(max_size=30),
+            st.sampled_from([3, 7, None]),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from(["rocksdb", "pebble"]),
+    st.booleans(),
+)
+def test_fragments_of_any_kind_in_any_order(pieces: list, dialect: str, padded: bool) -> None:
+    data = b""
+    for kind, payload, log in pieces:
+        data += fragment(kind, payload, log if kind in (*range(5, 9), 11, 131) else None)
+    if padded:
+        data += bytes(-len(data) % BLOCK)
+    try:
+        scan(data, dialect=dialect)
+    except sawlog.FormatError:
+        # A compression that nobody knows.
+        assert dialect == "rocksdb"
+        assert pieces[0][0] == 9
+
+
+@pytest.mark.parametrize("verify_checksums", [True, False])
+def test_lengths_that_reach_beyond_everything(verify_checksums: bool) -> None:
+    for length in (1, 4, 100, 32_761, 32_762, 65_535):
+        header = masked(b"\1foo").to_bytes(4, "little") + length.to_bytes(2, "little") + b"\1foo"
+        for data in (header, header + bytes(BLOCK - 10), bytes(BLOCK) + header):
+            found = scan(data, verify_checksums=verify_checksums)
+            assert all(offset + 7 + len(record) <= len(data) for offset, record in found.rows)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 299, 300, 32_754, 69_999, 70_000])
+def test_longer_records_than_allowed_are_damage(limit: int) -> None:
+    for records in (SMALL, CROSSING):
+        data = write(*records)
+        found = scan(data, max_record_bytes=limit)
+        assert found.records == [record for record in records if len(record) <= limit]
+        assert {damage.kind for damage in found.damages} <= {"record_too_large"}
+        assert len(found.damages) == sum(1 for record in records if len(record) > limit)
+        pieces = scan(data, BLOCK, max_record_bytes=limit)
+        assert (pieces.rows, pieces.ranges) == (found.rows, found.ranges)
+
+
+@pytest.mark.parametrize("limit", [-1, 1 << 31])
+def test_a_limit_that_arrow_cannot_hold_is_an_error(limit: int, tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    path.write_bytes(write(b"x"))
+    with pytest.raises(sawlog.OptionError, match="max_record_bytes"):
+        sawlog.open(path, max_record_bytes=limit)
+
+
+def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_BYTES", 64)
+    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 3)
+    monkeypatch.setattr("sawlog.leveldb_log.walk.EVENT_ROOM", 3)
+    monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", BLOCK)
+    rng = random.Random(3)
+    agrees(write(*CROSSING, *SMALL))
+    for _ in range(40):
+        data = bytearray(write(*CROSSING, *SMALL))
+        for _ in range(rng.randrange(4)):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        agrees(bytes(data))
+
+
+def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:
+    data = fragment(LAST, b"") * (200_000 // 7)
+    found = scan(data)
+    assert len(found.damages) == 1000
+    assert found.account.damage == len(data) - found.account.padding - found.account.tail

@@ -1,0 +1,404 @@
+"""The cases of LevelDB's own log tests, and vectors measured with its reader: sections 6, 7 and 15 of the format."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import sawlog
+from sawlog.damage import TailStatus
+
+from .fragments import (
+    BLOCK,
+    FIRST,
+    FULL,
+    HEADER,
+    LAST,
+    MIDDLE,
+    Found,
+    fragment,
+    masked,
+    offsets,
+    reference,
+    scan,
+    scan_file,
+    write,
+)
+
+B, H = BLOCK, HEADER
+LOG_URL = "memory://000007.log"
+
+
+def big(text: str, size: int) -> bytes:
+    return (text.encode() * (size // len(text) + 1))[:size]
+
+
+def num(i: int) -> bytes:
+    return b"%d." % i
+
+
+def bump(log: bytes, position: int, by: int) -> bytes:
+    return log[:position] + bytes([(log[position] + by) & 0xFF]) + log[position + 1 :]
+
+
+def retype(log: bytes, kind: int, length: int = 3) -> bytes:
+    """The first fragment with another type and the right checksum for it."""
+    checked = bytes([kind]) + log[7 : 7 + length]
+    return masked(checked).to_bytes(4, "little") + log[4:6] + checked + log[7 + length :]
+
+
+def skewed_records() -> list[bytes]:
+    """LevelDB's RandomRead: lengths from its own generator."""
+    state = 301
+
+    def uniform(n: int) -> int:
+        nonlocal state
+        state = state * 16807 % 0x7FFFFFFF
+        return state % n
+
+    return [big(num(i).decode(), uniform(1 << uniform(18))) for i in range(500)]
+
+
+FOO, BAR = b"foo", b"bar"
+CLEAN: list[tuple[str, list[bytes], list[int] | None]] = [
+    ("Empty", [], []),
+    ("ReadWrite", [FOO, BAR, b"", b"xxxx"], [0, 10, 20, 27]),
+    ("ManyBlocks", [num(i) for i in range(100_000)], None),
+    ("Fragmentation", [b"small", big("medium", 50_000), big("large", 100_000)], [0, 12, 50_026]),
+    ("MarginalTrailer", [big("foo", B - 2 * H), b"", BAR], [0, 32761, 32768]),
+    ("MarginalTrailer2", [big("foo", B - 2 * H), BAR], [0, 32761]),
+    ("ShortTrailer", [big("foo", B - 2 * H + 4), b"", BAR], [0, 32768, 32775]),
+    ("AlignedEof", [big("foo", B - 2 * H + 4)], [0]),
+    ("RandomRead", skewed_records(), None),
+]
+
+
+@pytest.mark.parametrize(("name", "records", "places"), CLEAN, ids=[case[0] for case in CLEAN])
+def test_what_leveldb_writes_is_read(name: str, records: list[bytes], places: list[int] | None) -> None:
+    found = scan(write(*records))
+    assert found.records == records
+    assert [offset for offset, _ in found.rows] == (offsets(*records) if places is None else places)
+    assert found.damages == []
+    assert found.tail is not None
+    assert found.tail.status is TailStatus.CLEAN
+
+
+GOLDEN = [
+    ("ManyBlocks", 1_289_116, "3746401e56b62027dc20820856ca77148590f9c76a5c64e2768be6df2b20742c"),
+    ("Fragmentation", 150_054, "c2df3caf8657dd7cdf8a3abc3daca72e72279501109b8bca1942de1e6c22d772"),
+    ("RandomRead", 3_492_213, "9de93bc1434e06c09ac3d8753d389387fe417617e4a42bb66408a5a0f7fbb882"),
+    ("SeedExample", 106_311, "e5420c39c7955f9dd62118ce3262724095c13f9e45f050ca78b2a31c89ca11ed"),
+]
+GOLDEN_RECORDS = {name: records for name, records, _ in CLEAN} | {
+    "SeedExample": [b"A" * 1000, b"B" * 97270, b"C" * 8000]
+}
+
+
+@pytest.mark.parametrize(("name", "size", "digest"), GOLDEN, ids=[case[0] for case in GOLDEN])
+def test_golden_files_are_written_and_read(name: str, size: int, digest: str, tmp_path: Path) -> None:
+    records = GOLDEN_RECORDS[name]
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    data = path.read_bytes()
+    assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest)
+    assert scan(data).records == records
+
+
+def test_generator_of_skewed_records() -> None:
+    lengths = [len(record) for record in skewed_records()]
+    assert (max(lengths), lengths.count(0)) == (129_780, 48)
+
+
+def test_seed_example_fragments() -> None:
+    found = scan(write(*GOLDEN_RECORDS["SeedExample"]))
+    assert [offset for offset, _ in found.rows] == [0, 1007, 98304]
+    assert found.account.padding == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "expected"),
+    [
+        (FULL, b"", "05 2b 28 43 00 00 01"),
+        (FULL, b"foo", "dd 5f b3 7a 03 00 01 66 6f 6f"),
+        (FULL, b"hello", "0b b9 57 58 05 00 01 68 65 6c 6c 6f"),
+        (FIRST, b"", "64 51 d0 e9 00 00 02"),
+        (MIDDLE, b"", "33 6d cd e3 00 00 03"),
+        (LAST, b"", "a7 16 20 2b 00 00 04"),
+        (0, b"", "d2 8f 25 49 00 00 00"),
+        (FULL, bytes.fromhex("0100000000000000020000000101 6b01760004676f6e65"), None),
+    ],
+)
+def test_golden_fragments(kind: int, payload: bytes, expected: str | None) -> None:
+    if expected is None:
+        expected = "f7 be e5 b8 17 00 01 01 00 00 00 00 00 00 00 02 00 00 00 01 01 6b 01 76 00 04 67 6f 6e 65"
+    assert fragment(kind, payload) == bytes.fromhex(expected)
+    found = scan(bytes.fromhex(expected))
+    assert found.records == ([payload] if kind == FULL else [])
+
+
+def test_golden_manifest() -> None:
+    edit = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
+    manifest = bytes.fromhex("0d493f3c240001") + edit
+    assert len(manifest) == 43
+    assert scan(manifest, name="MANIFEST-000001").records == [edit]
+
+
+@pytest.mark.parametrize(
+    ("left", "second", "place", "size"),
+    [
+        *((left, FOO, 32768, 32778) for left in range(7)),
+        (7, FOO, 32761, 32778),
+        (8, FOO, 32760, 32777),
+        (7, b"", 32761, 32768),
+    ],
+)
+def test_every_way_to_meet_a_block_end(left: int, second: bytes, place: int, size: int, tmp_path: Path) -> None:
+    records = [b"x" * (B - H - left), second]
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    data = path.read_bytes()
+    assert data == write(*records)
+    assert len(data) == size
+    assert scan(data).rows == [(0, records[0]), (place, second)]
+
+
+UNKNOWN = "unknown record type"
+MISSING = "missing start of fragmented record"
+PARTIAL = "partial record without end"
+MIDST = "error in middle of record"
+CHECKSUM = "checksum mismatch"
+LENGTH = "bad record length"
+
+one, two, three = write(b"one"), write(b"two"), write(b"three")
+bar = write(BAR)
+full_first_block = write(b"x" * (B - 2 * H))
+joined = write(big("foo", B), big("bar", B), b"correct")
+FIVE_LEFT = write(b"x" * (B - H - 5))
+bad_then_next_block = (
+    fragment(FULL, b"first")
+    + bump(fragment(FULL, b"second"), 0, 1)
+    + fragment(FULL, b"third")
+    + write(b"x" * (B - 12 - 13 - 12 - 7))
+)
+
+# Name, log, records, drops.
+CASES: list[tuple[str, bytes, list[bytes], list[tuple[int, str]]]] = [
+    ("BadRecordType", retype(bump(write(FOO), 6, 100), 101), [], [(3, UNKNOWN)]),
+    ("TruncatedTrailingRecordIsIgnored", write(FOO)[:-4], [], []),
+    ("BadLength", bump(write(big("bar", B - H), FOO), 4, 1), [FOO], [(32768, LENGTH)]),
+    ("BadLengthAtEndIsIgnored", write(FOO)[:-1], [], []),
+    ("ChecksumMismatch", bump(write(FOO), 0, 10), [], [(10, CHECKSUM)]),
+    ("UnexpectedMiddleType", retype(write(FOO), MIDDLE), [], [(3, MISSING)]),
+    ("UnexpectedLastType", retype(write(FOO), LAST), [], [(3, MISSING)]),
+    ("UnexpectedFullType", retype(write(FOO, BAR), FIRST), [BAR], [(3, PARTIAL)]),
+    (
+        "UnexpectedFirstType",
+        retype(write(FOO, big("bar", 100_000)), FIRST),
+        [big("bar", 100_000)],
+        [(3, PARTIAL)],
+    ),
+    ("MissingLastIsIgnored", write(big("bar", B))[:-14], [], []),
+    ("PartialLastIsIgnored", write(big("bar", B))[:-1], [], []),
+    (
+        "ErrorJoinsRecords",
+        joined[:B] + b"x" * B + joined[2 * B :],
+        [b"correct"],
+        [(32768, CHECKSUM), (32761, MIDST), (21, MISSING)],
+    ),
+    ("type 0 with payload", fragment(0, FOO) + bar, [BAR], [(3, UNKNOWN)]),
+    *(
+        (f"type {kind}", fragment(kind, FOO) + bar, [BAR], [(3, UNKNOWN)])
+        for kind in (5, 6, 7, 8, 9, 10, 127, 128, 130, 255)
+    ),
+    (
+        "unknown type inside a record",
+        fragment(FIRST, b"aaa") + fragment(9, b"zzz") + fragment(LAST, b"bbb") + bar,
+        [BAR],
+        [(6, UNKNOWN), (3, MISSING)],
+    ),
+    ("zero header hides the block", one + bytes(7) + write(b"lost"), [b"one"], []),
+    ("zero header with a checksum", one + fragment(0, b"") + write(b"lost"), [b"one"], []),
+    (
+        "zero type with a length",
+        one + b"\0\0\0\0\3\0\0abc" + write(b"lost"),
+        [b"one"],
+        [(21, CHECKSUM)],
+    ),
+    ("zeros to the block end", one + bytes(B - 10) + two, [b"one", b"two"], []),
+    ("zeros to the file end", one + bytes(128 << 10), [b"one"], []),
+    (
+        "zeros inside a record",
+        fragment(FIRST, b"aaa") + bytes(B - 10) + fragment(LAST, b"bbb") + bar,
+        [BAR],
+        [(3, MIDST), (3, MISSING)],
+    ),
+    ("empty FIRST of an old writer", full_first_block + fragment(FIRST, b"") + bar, [b"x" * (B - 2 * H), BAR], []),
+    (
+        "empty FIRST of an old writer, then a record in pieces",
+        full_first_block + fragment(FIRST, b"") + fragment(FIRST, b"ba") + fragment(LAST, b"r"),
+        [b"x" * (B - 2 * H), BAR],
+        [],
+    ),
+    ("trailer of other bytes", FIVE_LEFT + b"\1\2\3\4\5" + bar, [b"x" * (B - H - 5), BAR], []),
+    (
+        "the rest of a damaged block is lost",
+        bad_then_next_block + write(b"next"),
+        [b"first", b"next"],
+        [(B - 12, CHECKSUM)],
+    ),
+    ("too long a length at the end hides what follows", one + bump(bump(two, 4, 0x85), 5, 0x13) + three, [b"one"], []),
+    (
+        "too long a length in a full block",
+        write(b"x" * (B - 17)) + bump(fragment(FULL, FOO), 4, 1),
+        [b"x" * (B - 17)],
+        [(10, LENGTH)],
+    ),
+    ("a full block that ends in FIRST", write(b"x" * (B - 17)) + fragment(FIRST, FOO), [b"x" * (B - 17)], []),
+    (
+        "FULL inside a record",
+        b"".join(fragment(*f) for f in [(2, b"aa"), (3, b"bb"), (1, b"cc"), (4, b"dd"), (1, b"ee")]),
+        [b"cc", b"ee"],
+        [(4, PARTIAL), (2, MISSING)],
+    ),
+    (
+        "orphans",
+        b"".join(fragment(*f) for f in [(3, b"a"), (3, b"b"), (4, b"c"), (1, b"ok")]),
+        [b"ok"],
+        [(1, MISSING)] * 3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "log", "records", "drops"), CASES, ids=[case[0] for case in CASES])
+def test_damage_is_counted_as_leveldb_counts_it(
+    name: str, log: bytes, records: list[bytes], drops: list[tuple[int, str]]
+) -> None:
+    found = scan(log, dialect="leveldb")
+    assert found.records == records
+    assert found.drops == drops
+    model = reference(log)
+    assert (model.rows, model.drops) == (found.rows, drops)
+
+
+@pytest.mark.parametrize(("name", "log", "records", "drops"), CASES, ids=[case[0] for case in CASES])
+def test_the_damage_view_lists_the_same(
+    name: str, log: bytes, records: list[bytes], drops: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "000007.log"
+    path.write_bytes(log)
+    view = sawlog.read(path, format="leveldb_log", view="damage", dialect="leveldb")
+    assert view.column("dropped").to_pylist() == [size for size, _ in drops]
+    assert set(view.column("file").to_pylist()) <= {str(path)}
+    for offset, length in zip(view.column("offset").to_pylist(), view.column("length").to_pylist(), strict=True):
+        assert 0 <= offset < offset + length <= len(log)
+
+
+def test_checksums_can_be_left_unverified() -> None:
+    log = bump(write(FOO), 0, 1) + bar
+    assert scan(log, verify_checksums=False).records == [FOO, BAR]
+    assert scan(log).records == []
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "offset"),
+    [
+        (write(FOO), TailStatus.CLEAN, 10),
+        (write(FOO) + bar[:3], TailStatus.TORN, 10),
+        (write(FOO) + bar[:-1], TailStatus.TORN, 10),
+        (write(FOO) + fragment(FIRST, b"ba"), TailStatus.OPEN, 10),
+        (write(FOO) + fragment(FIRST, b"ba") + fragment(LAST, b"r")[:7], TailStatus.OPEN, 10),
+        (write(FOO) + bytes(100), TailStatus.PADDING, 10),
+        (write(FOO) + bytes(B * 2 - 10 + 3), TailStatus.PADDING, 10),
+        (bytes(B + 5), TailStatus.PADDING, 0),
+        (bytes(5), TailStatus.TORN, 0),
+        (FIVE_LEFT + bytes(5), TailStatus.PADDING, B - 5),
+    ],
+)
+def test_tails(log: bytes, status: TailStatus, offset: int) -> None:
+    found = scan(log)
+    assert found.tail is not None
+    assert (found.tail.status, found.tail.offset, found.tail.length) == (status, offset, len(log) - offset)
+    assert found.damages == []
+
+
+INITIAL = [bytes([ord("a") + i]) * size for i, size in enumerate([10000, 10000, 2 * B - 1000, 1, 13716, B - H])]
+INITIAL_LOG = write(*INITIAL)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        *((start, 0) for start in [0]),
+        *((start, 1) for start in [1, 10000, 10007]),
+        *((start, 2) for start in [10008, 20014]),
+        *((start, 3) for start in [20015, B - 4, B, B + 1, 2 * B, 2 * B + 1, 66571, 84571]),
+        (84572, 4),
+        *((start, 5) for start in range(3 * B - 7, 3 * B + 1)),
+        *((start, 6) for start in [3 * B + 1, 4 * B, 4 * B + 5]),
+    ],
+)
+def test_initial_offset(start: int, first: int) -> None:
+    assert len(INITIAL_LOG) == 131_072
+    places = [0, 10007, 20014, 84571, 84579, 98304]
+    found = scan(INITIAL_LOG, filters=[("_offset", ">=", start)])
+    assert found.rows == list(zip(places, INITIAL, strict=True))[first:]
+    assert found.damages == []
+
+
+def test_skip_into_a_record_of_many_blocks(tmp_path: Path) -> None:
+    log = write(big("foo", 3 * B), b"correct")
+    found = scan(log, filters=[("_offset", ">=", B)])
+    assert found.rows == [(98332, b"correct")]
+    assert found.damages == []
+    path = tmp_path / "000007.log"
+    path.write_bytes(log)
+    (fragment,) = sawlog.open(path, filters=[("_offset", ">=", B + 5)]).fragments()
+    assert (fragment.start, fragment.end) == (B, len(log))
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Found]]:
+    """Reads a log in small windows from a store that fails beyond some byte."""
+    monkeypatch.setattr("sawlog.storage.REMOTE_RANGE", 4 * B)
+    monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", 4 * B)
+    intact = MemoryFileSystem.cat_file
+
+    def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> Found:
+        def cat_file(self, path, start=None, end=None, **arguments):
+            if end is not None and end > broken_from:
+                raise OSError("read error")
+            return intact(self, path, start, end, **arguments)
+
+        MemoryFileSystem().pipe_file("/000007.log", log)
+        monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+        return scan_file(LOG_URL, task_bytes, dialect="leveldb")
+
+    yield read
+    MemoryFileSystem().rm_file("/000007.log")
+
+
+def test_read_error(broken) -> None:
+    found = broken(write(FOO), 0)
+    assert [(damage.kind, damage.offset, damage.length, damage.dropped) for damage in found.damages] == [
+        ("read_error", 0, 10, 32768)
+    ]
+    assert "read error" in found.damages[0].detail
+    assert found.account.total == 10
+
+
+@pytest.mark.parametrize(("task_bytes", "reached"), [(None, 8 * B), (6 * B, 10 * B)])
+def test_read_error_far_inside(broken, task_bytes: int | None, reached: int) -> None:
+    records = [bytes([i]) * 20_000 for i in range(30)]
+    log = write(*records)
+    found = broken(log, 10 * B, task_bytes)
+    intact = sum(1 for offset in offsets(*records) if offset + 20_014 < reached)
+    assert found.records == records[:intact]
+    assert found.account.total == len(log)
+    assert {damage.kind for damage in found.damages} == {"read_error"}
+    with pytest.raises(sawlog.DamageError, match="read_error"):
+        sawlog.read(LOG_URL, format="leveldb_log", dialect="leveldb")
