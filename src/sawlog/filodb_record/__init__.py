@@ -1,0 +1,24 @@
+"""FiloDB's BinaryRecord v2 and RecordContainers: time series as they travel through Kafka and rest in Cassandra."""
+
+from __future__ import annotations
+
+from sawlog.filodb_record.builder import RecordBuilder, RecordContainer
+from sawlog.filodb_record.columns import Column
+from sawlog.filodb_record.histogram import Buckets, Histogram
+from sawlog.filodb_record.maps import MapEncoder
+from sawlog.filodb_record.schema import RecordSchema
+from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
+
+__all__ = [
+    "Buckets",
+    "Column",
+    "DatasetOptions",
+    "Histogram",
+    "MapEncoder",
+    "PartitionSchema",
+    "RecordBuilder",
+    "RecordContainer",
+    "RecordSchema",
+    "Schema",
+    "Schemas",
+]

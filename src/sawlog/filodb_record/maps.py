@@ -1,0 +1,134 @@
+"""Map payloads: entries of key and value, with predefined keys. Section 2 of the format.
+
+"Encoded" maps are the entries alone, without the length in front of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from sawlog.errors import FormatError, SchemaError
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.hashing import java_order
+
+Buffer = bytes | bytearray | memoryview
+
+
+def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes:
+    """One entry.
+
+    Raises:
+        SchemaError: For a key of 192 bytes or more, or a value of 64 KiB or more.
+    """
+    if len(key) > layout.MAX_KEY:
+        raise SchemaError(f"map key {key[:20]!r}…: {len(key)} bytes; a key has at most {layout.MAX_KEY}")
+    if len(value) > layout.MAX_PAYLOAD:
+        raise SchemaError(f"map value of key {key!r}: {len(value)} bytes; a value has at most {layout.MAX_PAYLOAD}")
+    code, rest = (layout.PREDEFINED_FLAG | predefined.index(key), b"") if key in predefined else (len(key), key)
+    return bytes((code,)) + rest + len(value).to_bytes(layout.MAP_VALUE_LENGTH_SIZE, "little") + value
+
+
+def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[bytes, memoryview]]:
+    """Keys and values of an encoded map, in the order they are in.
+
+    Raises:
+        FormatError: When the entries do not end where the map does, or a predefined key is not in the list.
+    """
+    view = memoryview(entries)
+    at, end = 0, len(view)
+    while at < end:
+        start = at
+        code = view[at]
+        at += 1
+        if code >= layout.PREDEFINED_FLAG:
+            index = code - layout.PREDEFINED_FLAG
+            if index >= len(predefined):
+                raise FormatError(f"map: predefined key number {index}; the schema's list has {len(predefined)}")
+            key = predefined[index]
+        else:
+            key = bytes(view[at : at + code])
+            at += code
+        if end - at < layout.MAP_VALUE_LENGTH_SIZE:
+            raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
+        length = int.from_bytes(view[at : at + layout.MAP_VALUE_LENGTH_SIZE], "little")
+        at += layout.MAP_VALUE_LENGTH_SIZE
+        if end - at < length:
+            raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
+        yield key, view[at : at + length]
+        at += length
+
+
+class MapEncoder:
+    """Encodes maps once, to be added to any number of records; looks keys up in encoded bytes.
+
+    Args:
+        predefined_keys: The schema's list of predefined keys.
+    """
+
+    def __init__(self, predefined_keys: Sequence[str] = ()) -> None:
+        self._predefined = tuple(key.encode() for key in predefined_keys)
+
+    def encode(self, labels: Mapping[str, str], order: Callable[[str], bytes] = java_order) -> bytes:
+        """The entries of a map, keys in the order of Java's strings as FiloDB's `MapEncoder` has them.
+
+        Raises:
+            SchemaError: When a key, a value or the whole is too long.
+        """
+        entries = (
+            encode_entry(key.encode(), labels[key].encode(), self._predefined) for key in sorted(labels, key=order)
+        )
+        return _checked(b"".join(entries))
+
+    def decode(self, encoded: Buffer) -> dict[str, str]:
+        """The map; of repeated keys the last one counts."""
+        return {key.decode(): str(value, "utf-8") for key, value in iterate(encoded, self._predefined)}
+
+    def items(self, encoded: Buffer) -> Iterator[tuple[str, str]]:
+        """Keys and values in the order they are in."""
+        for key, value in iterate(encoded, self._predefined):
+            yield key.decode(), str(value, "utf-8")
+
+    def size(self, encoded: Buffer) -> int:
+        """Number of entries."""
+        return sum(1 for _ in iterate(encoded, self._predefined))
+
+    def get_value(self, encoded: Buffer, key: str) -> str | None:
+        """The value of a key, or None."""
+        found = self.get_value_bytes(encoded, key.encode())
+        return None if found is None else found.decode()
+
+    def get_value_bytes(self, encoded: Buffer, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        return next((bytes(value) for name, value in iterate(encoded, self._predefined) if name == key), None)
+
+    def retain(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
+        """The entries of some keys."""
+        return self._select(encoded, keys, keep=True)
+
+    def remove(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
+        """The entries of all other keys."""
+        return self._select(encoded, keys, keep=False)
+
+    def _select(self, encoded: Buffer, keys: Collection[str | bytes], *, keep: bool) -> bytes:
+        wanted = {key.encode() if isinstance(key, str) else key for key in keys}
+        return b"".join(
+            encode_entry(key, bytes(value), self._predefined)
+            for key, value in iterate(encoded, self._predefined)
+            if (key in wanted) is keep
+        )
+
+
+def sorted_entries(pairs: Iterable[tuple[str, str]], predefined: Sequence[bytes]) -> bytes:
+    """Entries in the order of their keys' UTF-8 bytes, as FiloDB's `addMap` has them.
+
+    Raises:
+        SchemaError: When a key, a value or the whole is too long.
+    """
+    encoded = sorted(((key.encode(), value.encode()) for key, value in pairs), key=lambda pair: pair[0])
+    return _checked(b"".join(encode_entry(key, value, predefined) for key, value in encoded))
+
+
+def _checked(entries: bytes) -> bytes:
+    if len(entries) > layout.MAX_PAYLOAD:
+        raise SchemaError(f"map: {len(entries)} bytes of entries; a map has at most {layout.MAX_PAYLOAD}")
+    return entries

@@ -1,0 +1,393 @@
+"""Record schemas, and access to single records by them. Sections 1, 5.1 and 7 of the format.
+
+A record is any bytes that begin with its length field; what follows its end is not looked at. Every access is checked:
+what leads outside the record raises `FormatError`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import FormatError, SchemaError
+from sawlog.filodb_record import layout, maps
+from sawlog.filodb_record.columns import Column, parse_columns
+from sawlog.filodb_record.hashing import combine, h32
+
+if TYPE_CHECKING:
+    from sawlog.filodb_record.builder import RecordBuilder
+    from sawlog.filodb_record.histogram import Histogram
+
+Buffer = bytes | bytearray | memoryview
+
+_SCALARS = {
+    "int": struct.Struct("<i"),
+    "long": struct.Struct("<q"),
+    "ts": struct.Struct("<q"),
+    "double": struct.Struct("<d"),
+}
+_HASH = struct.Struct("<i")
+
+
+class RecordSchema:
+    """The columns of a record, and where they stand in it.
+
+    Args:
+        columns: Columns, or their notation; data columns before partition columns.
+        partition_field_start: Number of data columns; 0 for a part key; None for records without schema ID and hash.
+        predefined_keys: Keys that maps name by number.
+        br_schemas: By column number: the schema of the records nested in `br` columns.
+
+    Raises:
+        SchemaError: For no columns, too many or too long predefined keys, or a start beyond the columns.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column | str],
+        partition_field_start: int | None = None,
+        predefined_keys: Sequence[str] = (),
+        br_schemas: Mapping[int, RecordSchema] | None = None,
+    ) -> None:
+        self.columns = parse_columns(columns)
+        self.partition_field_start = partition_field_start
+        self.predefined_keys = tuple(predefined_keys)
+        self.br_schemas = dict(br_schemas or {})
+        for index, column in enumerate(self.columns):
+            if column.schema is not None:
+                self.br_schemas.setdefault(index, column.schema)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.columns:
+            raise SchemaError("a record schema has at least one column")
+        if len(self.predefined_keys) > layout.MAX_PREDEFINED_KEYS:
+            raise SchemaError(f"{len(self.predefined_keys)} predefined keys; there can be {layout.MAX_PREDEFINED_KEYS}")
+        for key in self.predefined_keys:
+            if len(key.encode()) > layout.MAX_KEY:
+                raise SchemaError(f"predefined key {key[:20]!r}…: a key has at most {layout.MAX_KEY} bytes")
+        start = self.partition_field_start
+        if start is not None and not 0 <= start < len(self.columns):
+            raise SchemaError(f"partition_field_start={start}: expected less than {len(self.columns)}, the columns")
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether records have partition columns, and with them a schema ID and a hash."""
+        return self.partition_field_start is not None
+
+    @cached_property
+    def fixed_start(self) -> int:
+        """Offset of the first slot."""
+        return layout.LENGTH_SIZE + (layout.SCHEMA_ID_SIZE if self.has_partition else 0)
+
+    @cached_property
+    def field_offsets(self) -> tuple[int, ...]:
+        """Offset of each column's slot."""
+        offsets = [self.fixed_start]
+        for column in self.columns:
+            offsets.append(offsets[-1] + column.slot_size)
+        return tuple(offsets[:-1])
+
+    @cached_property
+    def slots_end(self) -> int:
+        """Offset behind the last slot."""
+        return self.field_offsets[-1] + self.columns[-1].slot_size
+
+    @property
+    def hash_offset(self) -> int | None:
+        """Offset of the partition hash."""
+        return self.slots_end if self.has_partition else None
+
+    @cached_property
+    def variable_area_start(self) -> int:
+        """Offset of the variable area, which is the smallest size of a record."""
+        return self.slots_end + (layout.HASH_SIZE if self.has_partition else 0)
+
+    @cached_property
+    def max_record_size(self) -> int:
+        """No record can be longer than this."""
+        pointers = sum(column.pointer for column in self.columns)
+        return self.variable_area_start + pointers * (layout.PAYLOAD_LENGTH_SIZE + layout.MAX_PAYLOAD)
+
+    @cached_property
+    def hashed_columns(self) -> tuple[int, ...]:
+        """The columns whose payloads make up the partition hash."""
+        start = len(self.columns) if self.partition_field_start is None else self.partition_field_start
+        return tuple(
+            index
+            for index, column in enumerate(self.columns)
+            if column.type == "map" or (index >= start and column.pointer)
+        )
+
+    @cached_property
+    def predefined(self) -> tuple[bytes, ...]:
+        """The predefined keys as bytes."""
+        return tuple(key.encode() for key in self.predefined_keys)
+
+    @cached_property
+    def part_key_schema(self) -> RecordSchema:
+        """The schema of part keys: the partition columns alone."""
+        if self.partition_field_start is None:
+            raise SchemaError(f"{self}: no partition columns, so no part keys")
+        start = self.partition_field_start
+        nested = {index - start: schema for index, schema in self.br_schemas.items() if index >= start}
+        return RecordSchema(self.columns[start:], 0, self.predefined_keys, nested)
+
+    def __eq__(self, other: object) -> bool:
+        """Types, partition start and predefined keys decide; names do not."""
+        return isinstance(other, RecordSchema) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"RecordSchema<{', '.join(map(str, self.columns))}; {self.partition_field_start}>"
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return tuple(column.type for column in self.columns), self.partition_field_start, self.predefined_keys
+
+    # Access to records.
+
+    def num_bytes(self, record: Buffer) -> int:
+        """Bytes of the record with its length field.
+
+        Raises:
+            FormatError: When it is shorter than its schema's fixed area, or longer than the bytes given.
+        """
+        if len(record) < layout.LENGTH_SIZE:
+            raise FormatError(f"record: {len(record)} bytes, fewer than a length field")
+        size = int.from_bytes(record[: layout.LENGTH_SIZE], "little", signed=True) + layout.LENGTH_SIZE
+        if not self.variable_area_start <= size <= len(record):
+            raise FormatError(
+                f"record: {size} bytes by its length field; expected {self.variable_area_start} to {len(record)}"
+            )
+        return size
+
+    def as_bytes(self, record: Buffer) -> bytes:
+        """A copy of the record, without what follows it."""
+        return bytes(record[: self.num_bytes(record)])
+
+    def schema_id(self, record: Buffer) -> int:
+        """The schema ID, 0 to 65535."""
+        self.num_bytes(record)
+        if not self.has_partition:
+            raise SchemaError(f"{self}: records have no schema ID")
+        start = layout.SCHEMA_ID_OFFSET
+        return int.from_bytes(record[start : start + layout.SCHEMA_ID_SIZE], "little")
+
+    def partition_hash(self, record: Buffer) -> int:
+        """The stored partition hash, signed."""
+        self.num_bytes(record)
+        if self.hash_offset is None:
+            raise SchemaError(f"{self}: records have no partition hash")
+        return int(_HASH.unpack_from(record, self.hash_offset)[0])
+
+    def compute_partition_hash(self, record: Buffer) -> int:
+        """The hash that FiloDB computes for the record; producers may have stored another (section 3.2)."""
+        total = layout.HASH_INIT
+        for index in self.hashed_columns:
+            payload = self.blob(record, index)
+            if self.columns[index].type == "map":
+                payload = memoryview(len(payload).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + payload)
+            total = combine(total, h32(payload))
+        return total
+
+    def get_int(self, record: Buffer, index: int) -> int:
+        """An `int` column."""
+        return int(self._scalar(record, index, "int"))
+
+    def get_boolean(self, record: Buffer, index: int) -> bool:
+        """Whether an `int` column is not zero."""
+        return self.get_int(record, index) != 0
+
+    def get_long(self, record: Buffer, index: int) -> int:
+        """A `long` or `ts` column; milliseconds since the epoch."""
+        return int(self._scalar(record, index, "long", "ts"))
+
+    def get_double(self, record: Buffer, index: int) -> float:
+        """A `double` column."""
+        return float(self._scalar(record, index, "double"))
+
+    def blob(self, record: Buffer, index: int) -> memoryview:
+        """The payload of a pointer column, without its length. A view of the record, not a copy."""
+        size = self.num_bytes(record)
+        column = self.columns[index]
+        if not column.pointer:
+            raise SchemaError(f"column {column.name!r} is {column.type}; it has no payload")
+        at = self.field_offsets[index]
+        pointer = int.from_bytes(record[at : at + 4], "little")
+        if not self.variable_area_start <= pointer <= size - layout.PAYLOAD_LENGTH_SIZE:
+            raise FormatError(
+                f"record, column {column.name!r}: pointer {pointer}; expected"
+                f" {self.variable_area_start} to {size - layout.PAYLOAD_LENGTH_SIZE}"
+            )
+        start = pointer + layout.PAYLOAD_LENGTH_SIZE
+        length = int.from_bytes(record[pointer:start], "little")
+        if size - start < length:
+            raise FormatError(f"record, column {column.name!r}: {length} bytes at {start} run over its end at {size}")
+        return memoryview(record)[start : start + length]
+
+    def utf8_bytes(self, record: Buffer, index: int) -> bytes:
+        """A `string` column as its bytes."""
+        self._expect(index, "string")
+        return bytes(self.blob(record, index))
+
+    def utf8_string(self, record: Buffer, index: int) -> str:
+        """A `string` column.
+
+        Raises:
+            FormatError: When it is not UTF-8; `utf8_bytes` gives the bytes.
+        """
+        return self._text(self.utf8_bytes(record, index), index)
+
+    def map_items(self, record: Buffer, index: int) -> Iterator[tuple[str, str]]:
+        """Keys and values of a `map` column in the order they are in; keys may repeat."""
+        for key, value in self.map_bytes(record, index):
+            yield self._text(key, index), self._text(value, index)
+
+    def map_bytes(self, record: Buffer, index: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a `map` column as bytes."""
+        self._expect(index, "map")
+        for key, value in maps.iterate(self.blob(record, index), self.predefined):
+            yield key, bytes(value)
+
+    def get_map(self, record: Buffer, index: int) -> dict[str, str]:
+        """A `map` column; of repeated keys the last one counts."""
+        return dict(self.map_items(record, index))
+
+    def get_histogram(self, record: Buffer, index: int) -> Histogram:
+        """A `hist` column."""
+        from sawlog.filodb_record.histogram import Histogram
+
+        self._expect(index, "hist")
+        return Histogram.decode(self.blob(record, index))
+
+    def nested_record(self, record: Buffer, index: int) -> memoryview:
+        """The record in a `br` column; `br_schemas[index]` is its schema."""
+        self._expect(index, "br")
+        return self.blob(record, index)
+
+    def get(self, record: Buffer, index: int) -> Any:
+        """Any column: int, float, str, dict, `Histogram`, or a dict of columns for a nested record."""
+        kind = self.columns[index].type
+        if kind in _SCALARS:
+            return self._scalar(record, index, kind)
+        if kind == "string":
+            return self.utf8_string(record, index)
+        if kind == "map":
+            return self.get_map(record, index)
+        if kind == "hist":
+            return self.get_histogram(record, index)
+        nested = self.br_schemas.get(index)
+        inner = self.nested_record(record, index)
+        return bytes(inner) if nested is None else nested.to_dict(inner)
+
+    def to_dict(self, record: Buffer) -> dict[str, Any]:
+        """All columns by name."""
+        return {column.name: self.get(record, index) for index, column in enumerate(self.columns)}
+
+    def to_string_pairs(self, record: Buffer) -> list[tuple[str, str]]:
+        """All columns as text, maps flattened into their entries."""
+        pairs: list[tuple[str, str]] = []
+        for index, column in enumerate(self.columns):
+            if column.type == "map":
+                pairs += self.map_items(record, index)
+            else:
+                pairs.append((column.name, self._as_text(record, index)))
+        return pairs
+
+    def to_hex_string(self, record: Buffer) -> str:
+        """The record in hexadecimal, as FiloDB prints it."""
+        return "0x" + self.as_bytes(record).hex().upper()
+
+    def stringify(self, record: Buffer, name: str | None = None) -> str:
+        """The record as FiloDB prints it; `name` is that of its schema, if known."""
+        values = ",".join(f"{c.name}={self._as_text(record, index)}" for index, c in enumerate(self.columns))
+        if not self.has_partition:
+            return f"b2[ {values}]"
+        return f"b2[schema={name or f'schemaID:{self.schema_id(record)}'}  {values}]"
+
+    # Part keys.
+
+    def partition_match(self, ingest: Buffer, part_key: Buffer) -> bool:
+        """Whether a record of this schema belongs to the series of a part key.
+
+        Schema IDs and the values of all partition columns decide; stored hashes are not compared.
+        """
+        keys = self.part_key_schema
+        if self.schema_id(ingest) != keys.schema_id(part_key):
+            return False
+        start = self.partition_field_start or 0
+        return all(self._raw(ingest, start + index) == keys._raw(part_key, index) for index in range(len(keys.columns)))
+
+    def build_part_key_from_ingest(self, ingest: Buffer, builder: RecordBuilder) -> int:
+        """Add the part key of a record of this schema to a builder; the stored hash is taken over.
+
+        Returns:
+            The offset of the new record in its container, as `RecordBuilder.end_record`.
+        """
+        keys = self.part_key_schema
+        builder.start_new_record(keys, self.schema_id(ingest))
+        builder.add_part_key_fields(ingest, self)
+        return builder.end_record()
+
+    def update_schema(self, record: Buffer, schema_id: int) -> bytes:
+        """A copy of a record under another schema ID; everything else stays, the hash too."""
+        start = layout.SCHEMA_ID_OFFSET
+        copied = bytearray(self.as_bytes(record))
+        copied[start : start + layout.SCHEMA_ID_SIZE] = schema_id.to_bytes(layout.SCHEMA_ID_SIZE, "little")
+        return bytes(copied)
+
+    def _raw(self, record: Buffer, index: int) -> bytes:
+        """A column's slot, or its payload where the slot is a pointer."""
+        if self.columns[index].pointer:
+            return bytes(self.blob(record, index))
+        at = self.field_offsets[index]
+        return bytes(record[at : at + self.columns[index].slot_size])
+
+    def _scalar(self, record: Buffer, index: int, *kinds: str) -> Any:
+        self._expect(index, *kinds)
+        self.num_bytes(record)
+        return _SCALARS[self.columns[index].type].unpack_from(record, self.field_offsets[index])[0]
+
+    def _expect(self, index: int, *kinds: str) -> None:
+        column = self.columns[index]
+        if column.type not in kinds:
+            raise SchemaError(f"column {column.name!r} is {column.type}, not {' or '.join(kinds)}")
+
+    def _text(self, data: bytes, index: int) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"record, column {self.columns[index].name!r}: not UTF-8: {error}") from error
+
+    def _as_text(self, record: Buffer, index: int) -> str:
+        kind = self.columns[index].type
+        value = self.get(record, index)
+        if kind == "map":
+            return "{" + ", ".join(f"{key}: {item}" for key, item in self.map_items(record, index)) + "}"
+        if kind == "hist":
+            return f" {value}"
+        if kind == "br" and index in self.br_schemas:
+            return self.br_schemas[index].stringify(self.nested_record(record, index))
+        return java_double(value) if kind == "double" else str(value)
+
+
+def java_double(value: float) -> str:
+    """A double as Java prints it: plain from 0.001 up to 10 million, else with an exponent."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    exact = Decimal(repr(value))
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = f"{exact:f}"
+        return text if "." in text else f"{text}.0"
+    sign, digits, _ = exact.normalize().as_tuple()
+    text = "".join(map(str, digits))
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{exact.adjusted()}"

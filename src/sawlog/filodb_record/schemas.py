@@ -1,0 +1,393 @@
+"""Schemas of time series: data columns and partition columns, and sets of them by name and by schema ID.
+
+Section 5 of the format. A set comes from FiloDB's own configuration (HOCON), from TOML with the same names, or from
+Python; `BUILT_IN` names the eighteen that FiloDB ships.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from sawlog.errors import SchemaError
+from sawlog.filodb_record import hocon
+from sawlog.filodb_record.columns import Column, parse_columns, schema_hash
+from sawlog.filodb_record.schema import RecordSchema
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """How FiloDB chooses shards and trims metrics.
+
+    Attributes:
+        shard_key_columns: Labels (and the metric) that choose the group of shards.
+        metric_column: The column of the metric's name.
+        ignore_shard_key_column_suffixes: Suffixes that are cut off shard key values, by column.
+        ignore_tags_on_partition_key_hash: Labels that do not spread series over shards.
+    """
+
+    shard_key_columns: tuple[str, ...] = ()
+    metric_column: str = "__name__"
+    ignore_shard_key_column_suffixes: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("__name__", ("_bucket", "_count", "_sum")),
+    )
+    ignore_tags_on_partition_key_hash: tuple[str, ...] = ("le",)
+
+    @property
+    def non_metric_shard_columns(self) -> tuple[str, ...]:
+        """The shard key columns without the metric, sorted."""
+        return tuple(sorted(name for name in self.shard_key_columns if name != self.metric_column))
+
+
+@dataclass(frozen=True)
+class PartitionSchema:
+    """The columns that name a time series.
+
+    Raises:
+        SchemaError: For more than one map, or one that is not last.
+    """
+
+    columns: tuple[Column, ...]
+    predefined_keys: tuple[str, ...] = ()
+    options: DatasetOptions = field(default_factory=DatasetOptions)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", parse_columns(self.columns))
+        if any(column.type == "map" for column in self.columns[:-1]):
+            raise SchemaError("partition columns: there can be one map, and it must be the last column")
+
+    @cached_property
+    def hash(self) -> int:
+        """Hash of the columns, 16 bits."""
+        return schema_hash(self.columns)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a sample, under a name.
+
+    Attributes:
+        name: Its name.
+        data_columns: Columns of the sample, or their notation; the first is `ts` or `long`, none is a map.
+        partition: The columns of the series; without them records have no schema ID and no hash, as in query results.
+        value_column: The column that queries take by default.
+        downsample_schema: Name of the schema that samples are aggregated to.
+
+    Raises:
+        SchemaError: When the columns are not of that shape.
+    """
+
+    name: str
+    data_columns: tuple[Column, ...]
+    partition: PartitionSchema | None
+    value_column: str | None = None
+    downsample_schema: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_columns", parse_columns(self.data_columns))
+        names = [column.name for column in self.columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(f"schema {self.name!r}: two columns are named {name!r}")
+        if not names:
+            raise SchemaError(f"schema {self.name!r}: no columns")
+        if self.partition is not None:
+            if not self.data_columns or self.data_columns[0].type not in ("ts", "long"):
+                raise SchemaError(f"schema {self.name!r}: the first data column must be of type ts or long")
+            for column in self.data_columns:
+                if column.type == "map":
+                    raise SchemaError(f"schema {self.name!r}: data column {column.name!r} cannot be a map")
+        if self.value_column is not None and self.value_column not in [c.name for c in self.data_columns]:
+            raise SchemaError(f"schema {self.name!r}: there is no value column {self.value_column!r}")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns, in the order they have in a record."""
+        return (*self.data_columns, *(self.partition.columns if self.partition else ()))
+
+    @cached_property
+    def data_hash(self) -> int:
+        """Hash of the data columns, 16 bits."""
+        return schema_hash(self.data_columns)
+
+    @cached_property
+    def schema_id(self) -> int:
+        """What stands in the records, 0 to 65535."""
+        return ((self.partition.hash if self.partition else 0) + 31 * self.data_hash) & 0xFFFF
+
+    @cached_property
+    def ingestion(self) -> RecordSchema:
+        """Layout of samples."""
+        start = len(self.data_columns) if self.partition else None
+        return RecordSchema(self.columns, start, self.partition.predefined_keys if self.partition else ())
+
+    @cached_property
+    def part_key(self) -> RecordSchema:
+        """Layout of part keys."""
+        return self.ingestion.part_key_schema
+
+    def definition(self) -> dict[str, Any]:
+        """Plain data, as `Schemas.parse` takes it."""
+        found: dict[str, Any] = {"columns": [str(column) for column in self.data_columns]}
+        if self.partition is None:
+            found["partitioned"] = False
+        if self.value_column:
+            found["value-column"] = self.value_column
+        if self.downsample_schema:
+            found["downsample-schema"] = self.downsample_schema
+        return found
+
+
+class Schemas(Mapping[str, Schema]):
+    """A set of schemas that share their partition columns, by name; `by_id` finds them by schema ID.
+
+    Args:
+        schemas: The schemas.
+        partition: Their partition columns; taken from the first schema that has any, if not given.
+
+    Raises:
+        SchemaError: When two have the same name, or data columns of the same hash.
+    """
+
+    def __init__(self, schemas: Iterable[Schema], partition: PartitionSchema | None = None) -> None:
+        self._schemas: dict[str, Schema] = {}
+        self._by_id: dict[int, Schema] = {}
+        for schema in schemas:
+            if schema.name in self._schemas:
+                raise SchemaError(f"two schemas are named {schema.name!r}")
+            self._schemas[schema.name] = schema
+            if schema.partition is None:
+                continue
+            other = self._by_id.setdefault(schema.schema_id, schema)
+            if other is not schema:
+                raise SchemaError(
+                    f"schemas {other.name!r} and {schema.name!r} have the same schema ID, {schema.schema_id}"
+                )
+        found = next((s.partition for s in self._schemas.values() if s.partition), None)
+        self.partition = partition or found
+
+    @classmethod
+    def parse(cls, text: str, *, where: str = "schema definitions") -> Schemas:
+        """Schemas from FiloDB's configuration: HOCON, or TOML with the same names.
+
+        Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
+        `value-column`, `downsample-schema`), at the top or under `filodb`. Without `partition-schema` the built-in one
+        holds. `partitioned = false` in a schema makes its records have no partition columns.
+
+        Raises:
+            SchemaError: When it is not understood.
+        """
+        try:
+            found: Any = tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            found = hocon.parse(text, where=where)
+        found = found.get("filodb", found)
+        given = found.get("partition-schema")
+        partition = _partition_schema(given, where) if given is not None else default_partition()
+        schemas = found.get("schemas")
+        if not isinstance(schemas, dict) or not schemas:
+            raise SchemaError(f"{where}: expected schemas.NAME.columns; found: {', '.join(found) or 'nothing'}")
+        return cls((_schema(name, one, partition, where) for name, one in schemas.items()), partition)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schemas:
+        """Schemas from a file; see `parse`.
+
+        Raises:
+            SchemaError: When it is not understood, or not there.
+        """
+        try:
+            return cls.parse(Path(path).read_text("utf-8"), where=os.fspath(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchemaError(f"schema definitions: {error}") from error
+
+    @classmethod
+    def from_text(cls, text: str) -> Schemas:
+        """What an option says: the path of a file with definitions, or the definitions themselves."""
+        return cls.parse(text) if "\n" in text or "{" in text else cls.load(text)
+
+    @classmethod
+    def built_in(cls) -> Schemas:
+        """The schemas that FiloDB ships."""
+        return _built_in()
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        """The schema of an ID, or None."""
+        return self._by_id.get(schema_id)
+
+    def get_schema(self, name: str) -> Schema:
+        """The schema of a name.
+
+        Raises:
+            SchemaError: When there is none.
+        """
+        if name not in self._schemas:
+            raise SchemaError(f"no schema {name!r}; schemas: {', '.join(self._schemas)}")
+        return self._schemas[name]
+
+    def select(self, names: Sequence[str]) -> tuple[Schema, ...]:
+        """Schemas by name; `all` for all that have partition columns.
+
+        Raises:
+            SchemaError: When there is none of a name.
+        """
+        if tuple(names) == ("all",):
+            return tuple(self._by_id.values())
+        return tuple(self.get_schema(name) for name in names)
+
+    def to_json(self, names: Sequence[str] | None = None) -> str:
+        """Definitions of some schemas, of all by default, as `parse` takes them."""
+        wanted = self._schemas.values() if names is None else [self._schemas[name] for name in names]
+        found: dict[str, Any] = {"schemas": {schema.name: schema.definition() for schema in wanted}}
+        if self.partition is not None:
+            options = self.partition.options
+            found["partition-schema"] = {
+                "columns": [str(column) for column in self.partition.columns],
+                "predefined-keys": list(self.partition.predefined_keys),
+                "options": {
+                    "shardKeyColumns": list(options.shard_key_columns),
+                    "metricColumn": options.metric_column,
+                    "ignoreShardKeyColumnSuffixes": {k: list(v) for k, v in options.ignore_shard_key_column_suffixes},
+                    "ignoreTagsOnPartitionKeyHash": list(options.ignore_tags_on_partition_key_hash),
+                },
+            }
+        return json.dumps(found)
+
+    def __getitem__(self, name: str) -> Schema:
+        return self._schemas[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schemas)
+
+    def __len__(self) -> int:
+        return len(self._schemas)
+
+    def __repr__(self) -> str:
+        return f"<Schemas {', '.join(self._schemas)}>"
+
+
+def _partition_schema(given: Any, where: str) -> PartitionSchema:
+    columns = _texts(given, "columns", f"{where}: partition-schema")
+    keys = _texts(given, "predefined-keys", f"{where}: partition-schema") if "predefined-keys" in given else ()
+    found = given.get("options", {})
+    defaults = DatasetOptions()
+    place = f"{where}: partition-schema.options"
+    suffixes = found.get("ignoreShardKeyColumnSuffixes")
+    return PartitionSchema(
+        parse_columns(columns),
+        keys,
+        DatasetOptions(
+            _texts(found, "shardKeyColumns", place) if "shardKeyColumns" in found else defaults.shard_key_columns,
+            str(found.get("metricColumn", defaults.metric_column)),
+            defaults.ignore_shard_key_column_suffixes
+            if suffixes is None
+            else tuple((column, _texts(suffixes, column, place)) for column in suffixes),
+            _texts(found, "ignoreTagsOnPartitionKeyHash", place)
+            if "ignoreTagsOnPartitionKeyHash" in found
+            else defaults.ignore_tags_on_partition_key_hash,
+        ),
+    )
+
+
+def _schema(name: str, given: Any, partition: PartitionSchema, where: str) -> Schema:
+    columns = _texts(given, "columns", f"{where}: schemas.{name}")
+    return Schema(
+        name,
+        parse_columns(columns),
+        partition if given.get("partitioned", True) else None,
+        given.get("value-column"),
+        given.get("downsample-schema"),
+    )
+
+
+def _texts(given: Any, key: str, where: str) -> tuple[str, ...]:
+    found = given.get(key) if isinstance(given, dict) else None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise SchemaError(f"{where}: {key}: expected a list of strings, found {found!r}")
+    return tuple(found)
+
+
+_D0 = ":detectDrops=false"
+_D1 = ":detectDrops=true"
+_DELTA = ":{detectDrops=false,delta=true}"
+_COUNTER_HIST = "h:hist:counter=true"
+_DELTA_HIST = "h:hist:{counter=false,delta=true}"
+_EXP_HIST = "h:hist:{counter=false,delta=true,exp=true}"
+_MIN_MAX_DELTA = f"min:double{_DELTA} max:double{_DELTA}"
+_SUM_COUNT_DELTA = f"sum:double{_DELTA} count:double{_DELTA}"
+_PREAGG_DELTA = f"{_SUM_COUNT_DELTA} tscount:double{_DELTA}"
+_PREAGG_GAUGE = f"count:double{_D0} min:double{_D0} sum:double{_D0} max:double{_D0}"
+
+# Name: data columns after `timestamp:ts`, value column, downsample schema ("=" for itself).
+_BUILT_IN = {
+    "gauge": (f"value:double{_D0}", "value", "ds-gauge"),
+    "untyped": ("number:double", "number", None),
+    "prom-counter": (f"count:double{_D1}", "count", "="),
+    "delta-counter": (f"count:double{_DELTA}", "count", "="),
+    "prom-histogram": (f"sum:double{_D1} count:double{_D1} {_COUNTER_HIST}", "h", "="),
+    "delta-histogram": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST}", "h", "="),
+    "otel-cumulative-histogram": (
+        f"sum:double{_D1} count:double{_D1} {_COUNTER_HIST} min:double{_D1} max:double{_D1}",
+        "h",
+        "=",
+    ),
+    "otel-delta-histogram": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA}", "h", "="),
+    "delta-histogram-v2": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} sumLast:double{_DELTA}", "h", "="),
+    "otel-exp-delta-histogram": (f"{_SUM_COUNT_DELTA} {_EXP_HIST} {_MIN_MAX_DELTA}", "h", "="),
+    "preagg-gauge": (_PREAGG_GAUGE, "sum", "="),
+    "preagg-gauge-v2": (
+        f"{_PREAGG_GAUGE} countl:double{_D0} minl:double{_D0} suml:double{_D0} maxl:double{_D0}",
+        "sum",
+        "=",
+    ),
+    "preagg-delta-counter": (
+        f"count:double{_DELTA} min:double{_D0} sum:double{_DELTA} max:double{_D0}",
+        "sum",
+        "=",
+    ),
+    "preagg-delta-histogram": (f"{_PREAGG_DELTA} {_DELTA_HIST}", "h", "="),
+    "preagg-otel-delta-histogram": (f"{_PREAGG_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA}", "h", "="),
+    "preagg-otel-exp-delta-histogram": (f"{_PREAGG_DELTA} {_EXP_HIST} {_MIN_MAX_DELTA}", "h", "="),
+    "preagg-delta-histogram-v2": (
+        f"{_PREAGG_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} sumLast:double{_DELTA}",
+        "h",
+        "=",
+    ),
+    "ds-gauge": ("min:double max:double sum:double count:double avg:double", "avg", None),
+}
+BUILT_IN = tuple(_BUILT_IN)
+"""Names of the schemas that FiloDB ships."""
+
+PREDEFINED_KEYS = ("_ws_", "_ns_", "app", "__name__", "instance", "dc", "le", "job", "exporter", "_pi_")
+"""FiloDB's predefined keys, in order."""
+
+
+@cache
+def default_partition() -> PartitionSchema:
+    """FiloDB's partition columns: the metric and a map of labels."""
+    options = DatasetOptions(
+        shard_key_columns=("_ws_", "_ns_", "_metric_"),
+        metric_column="_metric_",
+        ignore_shard_key_column_suffixes=(("_metric_", ("_bucket", "_count", "_sum")),),
+    )
+    return PartitionSchema(parse_columns(("_metric_:string", "tags:map")), PREDEFINED_KEYS, options)
+
+
+@cache
+def _built_in() -> Schemas:
+    return Schemas(
+        Schema(
+            name,
+            parse_columns(("timestamp:ts", *columns.split())),
+            default_partition(),
+            value,
+            name if downsample == "=" else downsample,
+        )
+        for name, (columns, value, downsample) in _BUILT_IN.items()
+    )

@@ -1,0 +1,63 @@
+"""XXH32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import load_u32
+
+_P1 = np.uint64(0x9E3779B1)
+_P2 = np.uint64(0x85EBCA77)
+_P3 = np.uint64(0xC2B2AE3D)
+_P4 = np.uint64(0x27D4EB2F)
+_P5 = np.uint64(0x165667B1)
+_U32 = np.uint64(0xFFFFFFFF)
+_STRIPE = np.uint64(16)
+_FOUR = np.uint64(4)
+_ONE = np.uint64(1)
+_WIDTH = np.uint64(32)
+
+
+@inlined
+def _rotate(value: Any, bits: Any) -> Any:
+    """Rotate a 32-bit number, held in 64, to the left."""
+    return (value << np.uint64(bits) | value >> (_WIDTH - np.uint64(bits))) & _U32
+
+
+@inlined
+def _round(lane: Any, word: Any) -> Any:
+    return _rotate((lane + word * _P2) & _U32, 13) * _P1 & _U32
+
+
+@inlined
+def xxh32(buffer: Any, start: Any, length: Any, seed: Any) -> Any:
+    """XXH32 of `buffer[start : start + length]` as uint64. `start`, `length` and `seed` are uint64."""
+    position = start
+    end = start + length
+    if length >= _STRIPE:
+        a = (seed + _P1 + _P2) & _U32
+        b = (seed + _P2) & _U32
+        c = seed
+        d = (seed + (_U32 - _P1 + _ONE)) & _U32
+        while end - position >= _STRIPE:
+            a = _round(a, load_u32(buffer, position))
+            b = _round(b, load_u32(buffer, position + np.uint64(4)))
+            c = _round(c, load_u32(buffer, position + np.uint64(8)))
+            d = _round(d, load_u32(buffer, position + np.uint64(12)))
+            position += _STRIPE
+        value = (_rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)) & _U32
+    else:
+        value = (seed + _P5) & _U32
+    value = (value + length) & _U32
+    while end - position >= _FOUR:
+        value = _rotate((value + load_u32(buffer, position) * _P3) & _U32, 17) * _P4 & _U32
+        position += _FOUR
+    while position < end:
+        value = _rotate((value + np.uint64(buffer[position]) * _P5) & _U32, 11) * _P1 & _U32
+        position += _ONE
+    value = (value ^ value >> np.uint64(15)) * _P2 & _U32
+    value = (value ^ value >> np.uint64(13)) * _P3 & _U32
+    return value ^ value >> np.uint64(16)

@@ -1,0 +1,217 @@
+"""Schemas: layouts and IDs against FiloDB's own, definitions in HOCON, TOML and Python, and their errors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from sawlog import SchemaError
+from sawlog.filodb_record import Column, PartitionSchema, RecordSchema, Schema, Schemas
+from sawlog.filodb_record.columns import params_hash, parse_columns
+from sawlog.filodb_record.hocon import parse
+from sawlog.filodb_record.schemas import BUILT_IN
+
+from . import golden
+
+SCHEMAS = golden.facts("schemas")
+
+FILODB_CONF = """
+# as in filodb-defaults.conf
+filodb {
+  partition-schema {
+    columns = ["_metric_:string", "tags:map"]
+    predefined-keys = ["_ws_", "_ns_", "app", "__name__", "instance", "dc", "le", "job", "exporter", "_pi_"]
+    options {
+      copyTags = { "_ns_" = [ "_ns", "exporter", "job" ] }
+      ignoreShardKeyColumnSuffixes = { "_metric_" = ["_bucket", "_count", "_sum"] }
+      ignoreTagsOnPartitionKeyHash = ["le"]
+      metricColumn = "_metric_"
+      shardKeyColumns = [ "_ws_", "_ns_", "_metric_" ]
+    }
+  }
+  schemas {
+    gauge {  // one line
+      columns = ["timestamp:ts", "value:double:detectDrops=false"]
+      value-column = "value"
+      downsamplers = [ "tTime(0)", "dMin(1)" ]
+      downsample-schema = "ds-gauge"
+    }
+    otel-exp-delta-histogram {
+      columns = [
+        "timestamp:ts"
+        "sum:double:{detectDrops=false,delta=true}"
+        "count:double:{detectDrops=false,delta=true}"
+        "h:hist:{counter=false,delta=true,exp=true}"
+        "min:double:{detectDrops=false,delta=true}"
+        "max:double:{detectDrops=false,delta=true}"
+      ],
+      value-column = "h"
+    }
+  }
+}
+"""
+
+TOML = """
+[partition-schema]
+columns = ["series:string", "tags:map"]
+
+[schemas.machine]
+columns = ["timestamp:ts", "min:double", "avg:double", "max:double", "count:long"]
+value-column = "avg"
+
+[schemas.result]
+columns = ["timestamp:ts", "value:double"]
+partitioned = false
+"""
+
+
+@pytest.mark.parametrize("expected", SCHEMAS["default_schemas"], ids=lambda expected: expected["name"])
+def test_built_in_schemas(expected: dict) -> None:
+    schema = Schemas.built_in()[expected["name"]]
+    assert schema.schema_id == expected["schema_id"]
+    assert schema.data_hash == expected["data_hash"]
+    assert schema.partition is not None
+    assert schema.partition.hash == expected["partition_hash_of_schema"]
+    assert [str(column) for column in schema.data_columns] == expected["data_columns"]
+    layout = schema.ingestion
+    assert list(layout.field_offsets) == expected["fields"]["field_offsets"]
+    assert layout.hash_offset == expected["fields"]["hash_offset"]
+    assert layout.variable_area_start == expected["fields"]["variable_area_start"]
+    assert list(layout.predefined_keys) == SCHEMAS["predefined_keys"]
+    assert Schemas.built_in().by_id(expected["schema_id"]) is schema
+
+
+def test_there_are_eighteen() -> None:
+    assert set(BUILT_IN) == {one["name"] for one in SCHEMAS["default_schemas"]} == set(Schemas.built_in())
+    assert len(BUILT_IN) == 18
+
+
+@pytest.mark.parametrize("expected", SCHEMAS["other_checks"], ids=lambda expected: expected["name"])
+def test_ids_in_filodbs_tests(expected: dict) -> None:
+    partition = PartitionSchema(parse_columns(expected["partition_columns"]))
+    schema = Schema("x", parse_columns(expected["data_columns"]), partition)
+    assert schema.schema_id == expected["expected_in_filodb_tests"]
+    assert schema.data_hash == expected["data_hash"]
+    assert partition.hash == expected["partition_schema_hash"]
+
+
+@pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda one: one["params"])
+def test_parameter_hashes(expected: dict) -> None:
+    assert params_hash(parse(expected["params"], where="parameters")) == expected["config_hash"]
+
+
+@pytest.mark.parametrize("name", ["gauge_100", "otel_exp_delta_histogram_10", "no_partition_5", "str_long_12"])
+def test_record_layouts(name: str) -> None:
+    given = golden.facts(name)["schema"]
+    layout = golden.record_schema(given)
+    assert list(layout.field_offsets) == given["field_offsets"]
+    assert layout.hash_offset == given["hash_offset"]
+    assert layout.variable_area_start == given["variable_area_start"]
+
+
+def test_custom_schema_matches_golden() -> None:
+    given = golden.facts("str_long_12")
+    assert golden.STR_LONG.schema_id == given["schema"]["schema_id"]
+    assert list(golden.STR_LONG.part_key.field_offsets) == given["partkey_schema"]["field_offsets"]
+
+
+def test_filodb_configuration() -> None:
+    schemas = Schemas.parse(FILODB_CONF)
+    built_in = Schemas.built_in()
+    assert list(schemas) == ["gauge", "otel-exp-delta-histogram"]
+    for name, schema in schemas.items():
+        assert schema.schema_id == built_in[name].schema_id
+    assert schemas["gauge"].partition == built_in["gauge"].partition
+    assert schemas["gauge"].downsample_schema == "ds-gauge"
+    assert schemas["otel-exp-delta-histogram"].value_column == "h"
+
+
+def test_toml(tmp_path: Path) -> None:
+    place = tmp_path / "schemas.toml"
+    place.write_text(TOML)
+    schemas = Schemas.load(place)
+    assert schemas["machine"].schema_id == 11228
+    assert schemas["result"].partition is None
+    assert not schemas["result"].ingestion.has_partition
+    assert list(Schemas.from_text(str(place))) == list(Schemas.from_text(TOML)) == ["machine", "result"]
+
+
+def test_definitions_round_trip() -> None:
+    for schemas in (Schemas.built_in(), Schemas.parse(FILODB_CONF), Schemas.parse(TOML)):
+        again = Schemas.parse(schemas.to_json())
+        assert dict(again) == dict(schemas)
+        assert again.partition == schemas.partition
+        assert dict(pickle.loads(pickle.dumps(schemas))) == dict(schemas)
+
+
+def test_parameters_keep_their_order() -> None:
+    for text in ("value:double:{detectDrops=false,delta=true}", "h:hist:counter=true", 'x:int:a="b c"', "s:string"):
+        assert str(Column.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["timestamp"], "expected name:type"),
+        (["timestamp:ts:{a="], "parameters of column 'timestamp'"),
+        (["timestamp:ts", "h:hist"], "needs the parameter counter"),
+        (["timestamp:ts", "col, umn1:int"], "a name"),
+        (["timestamp:ts", "x:bitmap"], "unknown type 'bitmap'"),
+        (["value:double"], "first data column must be of type ts or long"),
+        (["timestamp:ts", "labels:map"], "cannot be a map"),
+        (["timestamp:ts", "timestamp:int"], "two columns are named"),
+        ([], "first data column"),
+    ],
+)
+def test_bad_columns(columns: list[str], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Schema("x", columns, PartitionSchema(parse_columns(("tags:map",))))  # type: ignore[arg-type]
+
+
+def test_bad_schemas() -> None:
+    with pytest.raises(SchemaError, match="must be the last column"):
+        PartitionSchema(parse_columns(("tags:map", "name:string")))
+    with pytest.raises(SchemaError, match="no value column 'y'"):
+        Schema("x", parse_columns(("timestamp:ts",)), None, value_column="y")
+    gauge = Schemas.built_in()["gauge"]
+    twin = Schema("twin", gauge.data_columns, gauge.partition)
+    with pytest.raises(SchemaError, match="same schema ID, 2200"):
+        Schemas([gauge, twin])
+    with pytest.raises(SchemaError, match="no schema 'guage'; schemas: gauge"):
+        Schemas([gauge]).get_schema("guage")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schemas { a { columns = [1] } }", "expected a list of strings"),
+        ("schemas { a { columns = ${x} } }", "unexpected"),
+        ('include "other.conf"', "include is not supported"),
+        ("schemas {", "at the end"),
+        ("a = b", "expected schemas.NAME.columns; found: a"),
+        ("x = " + "[" * 40, "nested more than"),
+    ],
+)
+def test_bad_definitions(text: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Schemas.parse(text)
+
+
+def test_record_schema_limits() -> None:
+    with pytest.raises(SchemaError, match="65 predefined keys"):
+        RecordSchema(["tags:map"], 0, [f"k{i}" for i in range(65)])
+    with pytest.raises(SchemaError, match="at most 191 bytes"):
+        RecordSchema(["tags:map"], 0, ["k" * 192])
+    with pytest.raises(SchemaError, match="partition_field_start=1"):
+        RecordSchema(["tags:map"], 1)
+    with pytest.raises(SchemaError, match="at least one column"):
+        RecordSchema([])
+
+
+def test_equality_is_by_types_start_and_keys() -> None:
+    assert RecordSchema(["a:int"], 0) == RecordSchema(["b:int"], 0)
+    assert RecordSchema(["a:int"], 0) != RecordSchema(["a:int"])
+    assert RecordSchema(["a:int"], 0) != RecordSchema(["a:long"], 0)
+    assert RecordSchema(["a:map"], 0, ["x"]) != RecordSchema(["a:map"], 0, ["y"])
