@@ -80,19 +80,16 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
     if not settings.wanted(f"writes_{name}"):
         return
     count, few = (data.count_for(size, length) for size in (settings.size, settings.size // SLOW))
-    log = data.write_log(settings.place / "000001.log", data.write_batches(count, length))
-    database = settings.place / "database"
-    database.mkdir()
-    slice = data.write_log(database / "000003.log", data.write_batches(few, length))
-    make_database(database)
+    whole, small, opened = (make_database(settings.place / name) for name in ("whole", "small", "opened"))
+    log = data.write_log(whole / "000003.log", data.write_batches(count, length))
+    slice = data.write_log(small / "000003.log", data.write_batches(few, length))
     size, less = log.stat().st_size, slice.stat().st_size
-    opened = settings.place / "opened"
     yield Case(
         f"writes_{name}",
         f"{spoken} write batches to sequence, key and value, one core",
         (
             Side("sawlog", partial(read, log, count, view="writes"), size, count, "into Arrow, checksums verified"),
-            Side("rleveldb", partial(rleveldb_records, database, few), less, few, "one list of objects; verifies"),
+            Side("rleveldb", partial(rleveldb_records, whole, count), size, count, "one list of objects; verifies"),
             Side("dfindexeddb", partial(dfindexeddb_keys, slice, few), less, few, "objects; does not verify"),
             Side(
                 "LevelDB (plyvel), opening",
@@ -100,13 +97,12 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
                 less,
                 few,
                 "what LevelDB itself does with a log: replays it into its sorted memtable; changes the database",
-                prepare=partial(fresh_copy, database, opened),
+                prepare=partial(fresh_copy, small, opened),
             ),
         ),
     )
-    log.unlink()
-    shutil.rmtree(database)
-    shutil.rmtree(opened)
+    for directory in (whole, small, opened):
+        shutil.rmtree(directory)
 
 
 def write_cases(settings: Settings, name: str, length: int, spoken: str) -> Iterator[Case]:
@@ -231,12 +227,14 @@ def plyvel_put(database: Path, keys: list[bytes], values: list[bytes]) -> None:
             opened.put(key, value)
 
 
-def make_database(directory: Path) -> None:
+def make_database(directory: Path) -> Path:
     """What LevelDB wants to see beside a log `000003.log`: an empty database's MANIFEST, and CURRENT."""
+    directory.mkdir()
     comparator = b"leveldb.BytewiseComparator"
     edit = bytes([1, len(comparator), *comparator, 2, 0, 9, 0, 3, 2, 4, 0])
     data.write_log(directory / "MANIFEST-000001", iter([pa.record_batch({"record": [edit]})]))
     (directory / "CURRENT").write_text("MANIFEST-000001\n")
+    return directory
 
 
 def fresh_copy(source: Path, target: Path) -> None:

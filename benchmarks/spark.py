@@ -17,6 +17,7 @@ def session(place: Path, cores: int = 2) -> Any:
         SparkSession.builder.master(f"local[{cores}]")
         .appName("sawlog benchmarks")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))
         .config("spark.local.dir", str(place / "spark"))

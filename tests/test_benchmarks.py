@@ -1,0 +1,70 @@
+"""Ratios, and how they get into the documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report
+from benchmarks.harness import Case, Settings, Side, lines, run_case
+
+CASE = {
+    "name": "read",
+    "what": "records into Arrow",
+    "per": "bytes",
+    "cores": 1,
+    "headline": True,
+    "sides": [
+        {"name": "sawlog", "bytes": 1000, "rows": 10, "note": "", "seconds": [1.0, 2.0, 3.0]},
+        {"name": "slow", "bytes": 100, "rows": 1, "note": "objects", "seconds": [5.0, 4.0, 6.0]},
+    ],
+}
+RESULT = {
+    "benchmark": "some_log",
+    "made": "2026-01-01",
+    "environment": {"cpu": "a cpu", "cores": "2", "system": "Linux", "python": "3.11"},
+    "settings": {"size": 1000, "big": 0, "repeat": 3},
+    "cases": [CASE],
+    "probes": [{"name": "memory", "what": "peak memory", "bytes": {"resident": 230_000_000}}],
+}
+
+
+def test_sides_are_compared_per_byte() -> None:
+    ours, slow = lines(CASE)
+    assert (ours.ratio_best, ours.ratio_median) == (1, 1)
+    assert slow.ratio_best == pytest.approx(40)
+    assert slow.ratio_median == pytest.approx(25)
+    assert ours.rows == 10
+
+
+def test_sides_run_in_turns_and_warm_up_is_not_measured(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    order: list[str] = []
+    sides = tuple(Side(name, lambda name=name: order.append(name), 1, 1) for name in "AB")
+    result = run_case(Case("c", "w", sides), Settings(1, 1, 2, "", tmp_path), Console(quiet=True))
+    assert "".join(order) == "ABABAB"
+    assert [len(side["seconds"]) for side in result["sides"]] == [2, 2]
+
+
+def test_results_appear_in_both_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/performance.md"):
+        (tmp_path / name).write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nbehind\n")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(report, "RESULTS", results)
+    report.main()
+    assert report.UNMEASURED in (tmp_path / "README.md").read_text()
+    (results / "some_log.json").write_text(json.dumps(RESULT))
+    report.main()
+    readme, page = ((tmp_path / name).read_text() for name in ("README.md", "docs/performance.md"))
+    assert "40.00 x slow" in readme
+    assert "230 MB" in readme
+    assert "| slow | 4.000 s | 5.000 s |" in page
+    assert "- slow: objects" in page
+    assert all(text.startswith("before\n") and text.endswith("\nbehind\n") for text in (readme, page))
+    assert "old" not in readme + page
