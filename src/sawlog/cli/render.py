@@ -23,25 +23,39 @@ BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
 Encode: TypeAlias = Callable[[bytes], str]
 
 _ESCAPE = re.compile(r"\\(\\|x([0-9a-fA-F]{2}))?")
+_TABLE_SIZE = 8192
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
+class _Escapes(dict[int, int | str]):
+    """A table for `str.translate`, filled as characters are met."""
+
+    def __missing__(self, code: int) -> int | str:
+        text: int | str = code
+        if 0xDC80 <= code <= 0xDCFF:  # what `surrogateescape` makes of a byte that is not UTF-8
+            text = f"\\x{code - 0xDC00:02x}"
+        elif not chr(code).isprintable():
+            text = "".join(f"\\x{byte:02x}" for byte in chr(code).encode("utf-8", "surrogatepass"))
+        if len(self) < _TABLE_SIZE:
+            self[code] = text
+        return text
+
+
+_UNPRINTABLE = _Escapes()
+_BINARY = _Escapes({ord("\\"): "\\\\"})
+
+
 def escape(value: bytes) -> str:
     """Bytes as readable text; see the module."""
-    text = value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
-    return text if text.isprintable() else printable(text)
+    text = value.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() and "\\" not in text else text.translate(_BINARY)
 
 
 def printable(text: str) -> str:
     r"""Text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
-        for char in text
-    )
+    return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
 def unescape(text: str) -> bytes:

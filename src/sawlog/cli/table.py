@@ -43,7 +43,7 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     for batch in itertools.chain([] if first is None else [first], batches):
         printer.rows(_cells(batch.select(list(range(len(widths)))), room))
     if hidden:
-        complain(f"{len(hidden)} more columns: {', '.join(hidden)}; choose with --columns, or see all with --json")
+        complain(f"columns without room: {', '.join(hidden)}; choose with --columns, or take --json")
 
 
 def fit(natural: Sequence[int], room: int) -> list[int]:
