@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import DamageWarning
+from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.payloads import datastore_layout
 from sawlog.leveldb_log.reader import RECORD_COLUMN, LevelDBLogDataset, ReadOptions, first_fragments
 from sawlog.leveldb_log.writer import LogWriter, WriteOptions, repair
 
@@ -22,8 +24,15 @@ if TYPE_CHECKING:
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
+_METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
+_NAMES_OF_VIEWS = {
+    "writes": (layout.LOG_NAME, layout.SINK_NAME),
+    "edits": (layout.MANIFEST_NAME,),
+    "files": (layout.MANIFEST_NAME,),
+    "entities": (layout.EXPORT_NAME, *_METADATA_NAMES),
+}
+"""What of a directory the views that decode records read."""
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
-_ARCHIVE = "archive"
 _WRITE_BATCH = bytes.fromhex("0100000000000000 01000000 01016b0176")
 """A record to warm up with: one write batch that puts `k` = `v` as number 1."""
 
@@ -37,6 +46,10 @@ class LevelDBLog(Format):
     views: ClassVar = {
         "rows": "one row per record: record (binary)",
         "damage": "one row per damaged range",
+        "writes": "one row per operation in write batches: sequence, operation, column_family, key, value",
+        "edits": "one row per version edit of a MANIFEST: comparator, log number, added and deleted files",
+        "files": "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
+        "entities": "one row per entity of a Datastore or Firestore export: key, properties",
     }
     read_options = ReadOptions
     write_options = WriteOptions
@@ -46,20 +59,26 @@ class LevelDBLog(Format):
         for dialect in ("rocksdb", "pebble"):
             if next(first_fragments(head, dialect), None) is not None:
                 return Match.CONTENT
-        names = (*_DATA_NAMES, layout.MANIFEST_NAME)
+        names = (*_DATA_NAMES, layout.MANIFEST_NAME, *_METADATA_NAMES)
         return Match.NAME if any(name.match(file.name) for name in names) else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
-        chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in _DATA_NAMES)]
+        names = _NAMES_OF_VIEWS.get(view, _DATA_NAMES)
+        chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(chosen, key=_log_order)
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""
-        return LevelDBLogDataset(self, files, scan)
+        _check_options(scan.options, scan.view)
+        return _dataset_type(scan.view)(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LogWriter:
         """See `Format.writer`."""
+        if options.view == "writes":
+            from sawlog.leveldb_log.payloads.writer import WritesWriter
+
+            return WritesWriter(path, schema, options, storage)
         return LogWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
@@ -73,16 +92,45 @@ class LevelDBLog(Format):
             log, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
             record = pa.array([_WRITE_BATCH], pa.binary())
             api.write(pa.table([record], names=[RECORD_COLUMN]), log, format=self.name)
-            for view in self.views:
+            for view in self.views.keys() - {"entities"}:  # which has no kernel, and needs an extra
                 api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
             api.verify(log, format=self.name)
             api.repair(log, copy, format=self.name)
 
 
+def _dataset_type(view: str) -> type[LevelDBLogDataset]:
+    """The kind of dataset that serves a view."""
+    if view == "writes":
+        from sawlog.leveldb_log.payloads.history import WritesDataset
+
+        return WritesDataset
+    if view in ("edits", "files"):
+        from sawlog.leveldb_log.payloads import edits
+
+        return edits.EditsDataset if view == "edits" else edits.FilesDataset
+    if view == "entities":
+        from sawlog.leveldb_log.payloads.entities import EntitiesDataset
+
+        return EntitiesDataset
+    return LevelDBLogDataset
+
+
+def _check_options(options: ReadOptions, view: str) -> None:
+    """Refuse options that the view has no use for.
+
+    Raises:
+        OptionError: For such an option.
+    """
+    if options.latest and view != "writes":
+        raise OptionError(f"latest=true is for the view 'writes', not {view!r}")
+    if (options.schema != "json" or options.kind is not None) and view != "entities":
+        raise OptionError(f"the options schema and kind are for the view 'entities', not {view!r}")
+
+
 def _log_order(file: File) -> tuple[str, int]:
     """Directories apart, an archive together with the directory it lies in; logs by number."""
     directory, name = posixpath.split(file.path)
-    if posixpath.basename(directory) == _ARCHIVE:
+    if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     number = layout.LOG_NAME.match(name) or layout.EXPORT_NAME.match(name)
     return directory, int(number[1]) if number else -1

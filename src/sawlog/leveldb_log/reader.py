@@ -36,11 +36,18 @@ class ReadOptions:
             lies beside RocksDB's IDENTITY file, and LevelDB's otherwise.
         verify_checksums: Whether the CRC-32C of every fragment is verified.
         max_record_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
+        latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
+        schema: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
+            property, for which all entities are read twice.
+        kind: View `entities` only: deliver the entities of this kind.
     """
 
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
     verify_checksums: bool = True
     max_record_bytes: int = 1 << 30
+    latest: bool = False
+    schema: Literal["json", "infer"] = "json"
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_record_bytes <= MAX_RECORD_BYTES:
@@ -261,5 +268,5 @@ class LevelDBLogDataset(Dataset):
             if condition.op in (">", ">=", "=", "=="):
                 low = max(low, int(condition.value))
             if condition.op in ("<", "<=", "=", "=="):
-                high = min(high, int(condition.value) + 1)
+                high = min(high, int(condition.value) + (condition.op != "<"))
         return low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
-from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, ROWS_SCHEMA, LevelDBLogDataset, LogRange
+from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, ROWS_SCHEMA, LogRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -247,13 +247,3 @@ def report_record(findings: Findings, damage: Damage) -> None:
         findings.damage(damage)
     else:
         findings.tally(damage.kind, 1, damage.length)
-
-
-class WritesDataset(LevelDBLogDataset):
-    """The operations of logs, in the order in which they were written."""
-
-    range_type: ClassVar[type[LogRange]] = WriteRange
-
-    def view_schema(self) -> pa.Schema:
-        """See `WRITES_SCHEMA`."""
-        return WRITES_SCHEMA

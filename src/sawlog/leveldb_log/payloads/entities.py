@@ -1,0 +1,212 @@
+"""The view `entities`: Datastore and Firestore exports, one row per entity."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import constant_string
+from sawlog.damage import Damage, Findings
+from sawlog.errors import SchemaError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Scan
+from sawlog.leveldb_log.payloads import datastore_layout as layout
+from sawlog.leveldb_log.payloads.exports import describe, find_outputs, is_metadata
+from sawlog.leveldb_log.payloads.typed import KEY_TYPE, NULL, Shape, converter, shape_field, shape_of, unite
+from sawlog.leveldb_log.payloads.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
+from sawlog.leveldb_log.payloads.writes import RECORDS_SCHEMA, binary_buffers, report_record
+from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, LevelDBLogDataset, LogRange
+from sawlog.storage import File
+
+CHUNK = 2048
+"""Entities that are parsed at a time."""
+
+PATH_TYPE = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                pa.field("kind", pa.string(), nullable=False),
+                pa.field("id", pa.int64()),
+                pa.field("name", pa.string()),
+            ]
+        ),
+        nullable=False,
+    )
+)
+
+ENTITIES_SCHEMA = pa.schema(
+    [
+        *KEY_TYPE,
+        pa.field("path", PATH_TYPE, nullable=False),
+        pa.field("properties", pa.string(), nullable=False, metadata={b"sawlog.type": b"json"}),
+    ]
+)
+"""One row per entity: its key, and its properties as a JSON object.
+
+`kind`, `id` and `name` are those of the last step of the path, `key` is the path as text: kinds and ids or names,
+joined by slashes, as Firestore writes document paths. A database or namespace that is the default one is empty.
+"""
+
+
+KEY_FIELD = pa.field(KEY_PROPERTY, pa.struct([*KEY_TYPE, pa.field("path", PATH_TYPE, nullable=False)]), nullable=False)
+"""The key in typed columns: what it is made of may be called as properties are."""
+
+
+@dataclass(slots=True)
+class Entity:
+    """One decoded entity, and where its record is."""
+
+    offset: int
+    key: Key
+    path: list[dict[str, Any]]
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EntityRange(LogRange):
+    """The entities of those records that belong to the range."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A record that is no entity is damage."""
+        typed = self.scan.options.schema == "infer"
+        columns = [_column(field, self.path, typed=typed) for field in schema]
+        for entities, failed in self.entities(findings):
+            yield pa.RecordBatch.from_arrays([array(entities) for array in columns], schema=schema)
+            if failed is not None:
+                report_record(findings, failed)
+
+    def entities(self, findings: Findings) -> Iterator[tuple[list[Entity], Damage | None]]:
+        """Entities, up to and with the next damage inside a record."""
+        decoder = EntityDecoder()
+        for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
+            findings.rows -= records.num_rows
+            for start in range(0, records.num_rows, CHUNK):
+                for entities, failed in self._decode(decoder, records.slice(start, CHUNK)):
+                    findings.rows += len(entities)
+                    yield entities, failed
+
+    def _decode(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+        data, bounds = binary_buffers(records.column(RECORD_COLUMN))
+        payload, ends = data.data, bounds.tolist()
+        messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
+        offsets = records.column(OFFSET_COLUMN).to_numpy().tolist()
+        wanted = self.scan.options.kind
+        entities: list[Entity] = []
+        for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
+            try:
+                if isinstance(message, EntityError):
+                    raise message
+                key = decoder.key(message)
+                if wanted is None or key["kind"] == wanted:
+                    entities.append(Entity(offset, key, key_path(message), decoder.properties(message)))
+            except ValueError as error:  # protobuf's own for text that is no UTF-8 included
+                length = records.column(END_COLUMN)[index].as_py() - offset
+                yield entities, Damage(self.path, offset, length, layout.ENTITY_DAMAGE, str(error))
+                entities = []
+        yield entities, None
+
+
+def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
+    """What makes one column of entities."""
+    name, kind = field.name, field.type
+    if name == FILE_COLUMN:
+        return lambda entities: constant_string(path, len(entities))
+    if name == OFFSET_COLUMN:
+        return lambda entities: pa.array([entity.offset for entity in entities], kind)
+    if typed:
+        return _typed_column(field)
+    if name == "path":
+        return lambda entities: pa.array([entity.path for entity in entities], kind)
+    if name == "properties":
+        encode = json_encoder()
+        return lambda entities: _texts([encode(entity.properties) for entity in entities])
+    return lambda entities: pa.array([entity.key[name] for entity in entities], kind)
+
+
+def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
+    """What makes the column of one property, or of the keys."""
+    name, kind = field.name, field.type
+    if name == KEY_PROPERTY:
+        return lambda entities: pa.array([{**entity.key, "path": entity.path} for entity in entities], kind)
+    convert = converter(field)
+
+    def array(entities: list[Entity]) -> pa.Array:
+        values = [entity.properties.get(name) for entity in entities]
+        try:
+            return pa.array(values if convert is None else map(convert, values), kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
+            first = entities[0].key["key"]
+            raise SchemaError(f"property {name!r}, in entities from {first!r} on: expected {kind}: {error}") from error
+
+    return array
+
+
+def _texts(values: list[bytes]) -> pa.Array:
+    """UTF-8 texts as an array, without a look at each."""
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
+
+
+class EntitiesDataset(LevelDBLogDataset):
+    """The entities of an export: of its data files, or of those that the metadata which is named tells of.
+
+    Raises:
+        FormatError: When the metadata tells of a file that is not there.
+    """
+
+    range_type: ClassVar[type[LogRange]] = EntityRange
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        outputs = find_outputs(files, scan.options, scan.storage)
+        super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.kind)], scan)
+        self._metadata = [file for file in files if is_metadata(file)]
+
+    def view_schema(self) -> pa.Schema:
+        """See `ENTITIES_SCHEMA`; with `schema="infer"`, the key and one column per property."""
+        return ENTITIES_SCHEMA if self.scan.options.schema == "json" else self._inferred
+
+    @cached_property
+    def _inferred(self) -> pa.Schema:
+        """Typed columns that hold all entities of all files. Reads them all."""
+        shapes: dict[str, Shape] = {}
+        options = replace(self.scan.options, schema="json")
+        every = EntitiesDataset(self.format, self.files, Scan(options=options, storage=self.scan.storage))
+        for fragment in every.entity_ranges():
+            for entities, _ in fragment.entities(Findings("skip")):
+                for entity in entities:
+                    for name, value in entity.properties.items():
+                        shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
+        shapes.pop(KEY_PROPERTY, None)
+        return pa.schema([KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
+
+    def entity_ranges(self) -> Iterator[EntityRange]:
+        """All ranges, whole files each."""
+        for fragment in self.plan(None):
+            if isinstance(fragment, EntityRange):
+                yield fragment
+
+    def info(self) -> dict[str, Any]:
+        """What the metadata says, where it is there."""
+        facts = super().info()
+        for file in self._metadata:
+            facts.update(describe(file, self.scan.options, self.scan.storage))
+        return facts
+
+
+def _may_hold(file: File, kind: str | None) -> bool:
+    """Whether a data file may hold entities of a kind; in an export of some kinds the directory tells."""
+    directory = posixpath.basename(posixpath.dirname(file.path))
+    if kind is None or not directory.startswith(layout.KIND_DIRECTORY):
+        return True
+    # How names that are no plain words are spelled there is not documented.
+    plain = re.fullmatch(r"\w+", kind, re.ASCII) is not None
+    return not plain or directory == layout.KIND_DIRECTORY + kind

@@ -1,0 +1,52 @@
+"""Protobuf message classes, made of the numbers in `datastore_layout` when the first of them is needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sawlog.errors import SawlogError
+from sawlog.leveldb_log.payloads.datastore_layout import MESSAGES
+
+_PACKAGE = "sawlog.datastore"
+
+
+@cache
+def message_class(name: str) -> Any:
+    """The class of a message in `MESSAGES`.
+
+    Raises:
+        SawlogError: When the packages that the view `entities` needs are not installed.
+    """
+    try:
+        from google.protobuf import message_factory
+    except ImportError as error:
+        raise SawlogError(f"reading Datastore entities: {error}; install sawlog[datastore]") from error
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+@cache
+def _pool() -> Any:
+    """A pool of our own: the same messages may exist in the default one, made by the vendor."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    field_type = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="sawlog/datastore.proto", package=_PACKAGE, syntax="proto2")
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        if any(one.oneof for one in fields.values()):
+            message.oneof_decl.add(name="kind")
+        for field_name, one in fields.items():
+            field = message.field.add(
+                name=field_name,
+                number=one.number,
+                type=getattr(field_type, f"TYPE_{one.kind.upper()}"),
+                label=field_type.LABEL_REPEATED if one.repeated else field_type.LABEL_OPTIONAL,
+            )
+            if one.message:
+                field.type_name = f".{_PACKAGE}.{one.message}"
+            if one.oneof:
+                field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
