@@ -115,6 +115,7 @@ $(VENV)/.demo: pyproject.toml $(LOCK)
 
 $(VENV)/.dev: pyproject.toml $(LOCK)
 	$(call install,$(VENV),development,-c $(LOCK) -e ".[dev$(,)spark$(,)remote]")
+	@touch $(VENV)/.demo
 
 $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 	@mkdir -p .cache && grep -v '^pyspark==' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
