@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import tempfile
 from dataclasses import dataclass, field
@@ -146,4 +147,15 @@ def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", *
         path.write_bytes(data)
         found = scan_file(path, task_bytes, **arguments)
     assert found.account.total == len(data) or "filters" in arguments
+    return found
+
+
+def agrees(data: bytes) -> Found:
+    """Rows and drops are those of the model of LevelDB's reader; the accounts are exact."""
+    found, model = scan(data, dialect="leveldb"), reference(data)
+    assert found.rows == model.rows
+    assert found.drops == model.drops
+    covered = sorted((damage.offset, damage.offset + damage.length) for damage in found.damages)
+    assert all(one[1] <= two[0] for one, two in itertools.pairwise(covered)), "damages overlap"
+    assert found.account.damage == sum(damage.length for damage in found.damages)
     return found

@@ -1,0 +1,50 @@
+"""The kernels again where every memory access is checked: in plain Python, and compiled with bounds checks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+SMALL = ["kernels/test_crc32c.py", "kernels/test_memory.py", "leveldb_log/test_kernels.py"]
+MODES = ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"]
+
+
+def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=TESTS.parent,
+        env={**os.environ, mode: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_kernels_stay_inside_their_arrays(mode: str) -> None:
+    done = run(mode, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(TESTS / name) for name in SMALL))
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_access_outside_would_be_seen(mode: str) -> None:
+    script = """
+import numpy as np
+from sawlog.kernels.jit import CHECKED, kernel
+from sawlog.kernels.memory import load_u32
+assert CHECKED
+@kernel
+def load(array, position):
+    return load_u32(array, position)
+load(np.zeros(8, np.uint8), np.uint64(4))
+load(np.zeros(8, np.uint8), np.uint64(5))
+"""
+    done = run(mode, "-c", script)
+    assert "IndexError" in done.stderr
+    assert done.returncode == 1
