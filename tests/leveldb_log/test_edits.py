@@ -1,0 +1,217 @@
+"""Version edits and live files: by hand, and against the MANIFEST files of LevelDB and RocksDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import plyvel
+import pytest
+from rocksdict import Options, Rdict
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError, FormatError, OptionError
+
+from .fragments import write
+from .test_writes import MANIFEST, lp, varint
+
+
+def internal(key: bytes, sequence: int, kind: int = 1) -> bytes:
+    return lp(key + (sequence << 8 | kind).to_bytes(8, "little"))
+
+
+def new_file(level: int, number: int, size: int = 10, low: bytes = b"a", high: bytes = b"z") -> bytes:
+    return b"\x07" + varint(level) + varint(number) + varint(size) + internal(low, 5) + internal(high, 9, 0)
+
+
+def save(directory: Path, *edits: bytes, name: str = "MANIFEST-000001") -> Path:
+    (directory / name).write_bytes(write(*edits))
+    return directory / name
+
+
+def edits(path: Path, **arguments: Any) -> list[dict]:
+    """Edits, without what they do not say."""
+    table = sawlog.read(path, format="leveldb_log", view="edits", **arguments)
+    return [{name: value for name, value in row.items() if value} for row in table.to_pylist()]
+
+
+def live(path: Path, **arguments: Any) -> list[tuple[int, int]]:
+    table = sawlog.read(path, format="leveldb_log", view="files", **arguments)
+    return [(row["level"], row["file"]) for row in table.to_pylist()]
+
+
+def test_leveldb_fields(tmp_path: Path) -> None:
+    pointer = b"\x05\x02" + internal(b"p", 77)
+    path = save(tmp_path, MANIFEST, pointer + b"\x06\x01" + varint(300) + new_file(1, 301, 1 << 40), b"")
+    first, second, third = edits(path)
+    assert first == {"comparator": "leveldb.BytewiseComparator", "next_file": 2}
+    assert second["compact_pointers"] == [{"level": 2, "key": b"p", "sequence": 77}]
+    assert second["deleted_files"] == [{"level": 1, "file": 300}]
+    (entry,) = second["new_files"]
+    assert {name: value for name, value in entry.items() if value is not None} == {
+        "level": 1,
+        "file": 301,
+        "size": 1 << 40,
+        "smallest_key": b"a",
+        "largest_key": b"z",
+        "smallest_key_sequence": 5,
+        "largest_key_sequence": 9,
+    }
+    assert third == {}
+    row = sawlog.read(path, view="edits").to_pylist()[0]
+    assert (row["log_number"], row["previous_log_number"], row["last_sequence"]) == (0, 0, 0)
+    assert row["min_log_to_keep"] is None
+
+
+def test_rocksdb_fields(tmp_path: Path) -> None:
+    v2 = varint(100) + new_file(0, 1)[1:] + varint(3) + varint(8)
+    v3 = (
+        varint(102) + b"\x00" + varint(2) + varint(1) + varint(10) + internal(b"a", 5) + internal(b"z", 9) + b"\x03\x08"
+    )
+    custom = (
+        varint(6)
+        + lp(varint(1700000000))
+        + varint(7)
+        + lp(b"sum")
+        + varint(8)
+        + lp(b"crc32c")
+        + varint(9)
+        + lp(b"\x02")
+    )
+    unknown = varint(12) + lp(b"id") + varint(13) + lp(varint(44)) + varint(65) + lp(b"\x03") + varint(1)
+    v4 = varint(103) + new_file(6, 3)[1:] + varint(3) + varint(8) + custom + unknown
+    blob = (
+        varint(400) + varint(9) + varint(100) + varint(1000) + lp(b"SHA") + lp(b"xx") + varint(2) + lp(b"?") + b"\x00"
+    )
+    garbage = varint(8195) + varint(9) + varint(1) + varint(10) + b"\x00"
+    wals = varint(8199) + lp(varint(7) + b"\x02" + varint(99) + b"\x01") + varint(8200) + lp(varint(6))
+    family = varint(200) + b"\x03" + varint(201) + lp(b"cf") + varint(203) + b"\x04" + varint(10) + b"\x05"
+    skipped = varint(8192 + 1000) + lp(b"whatever")
+    (row,) = edits(save(tmp_path, v2 + v3 + v4 + blob + garbage + wals + family + skipped + varint(8193) + lp(b"uuid")))
+    one, two, three = ({k: v for k, v in entry.items() if v is not None} for entry in row["new_files"])
+    assert (one["smallest_sequence"], one["largest_sequence"]) == (3, 8)
+    assert (two["path_id"], two["file"]) == (1, 2)
+    assert three["level"] == 6
+    assert {name: three[name] for name in ("creation_time", "checksum", "checksum_function", "temperature")} == {
+        "creation_time": 1700000000,
+        "checksum": b"sum",
+        "checksum_function": "crc32c",
+        "temperature": 2,
+    }
+    assert (three["epoch_number"], three["path_id"]) == (44, 3)
+    assert row["new_blob_files"] == [
+        {"file": 9, "count": 100, "size": 1000, "checksum_method": "SHA", "checksum": b"xx"}
+    ]
+    assert row["blob_garbage"] == [{"file": 9, "count": 1, "size": 10}]
+    assert row["wals_added"] == [{"log": 7, "synced_size": 99}]
+    assert row["wals_deleted_before"] == 6
+    assert (row["column_family"], row["column_family_added"], row["max_column_family"]) == (3, "cf", 4)
+    assert (row["min_log_to_keep"], row["db_id"]) == (5, "uuid")
+
+
+DAMAGED = [
+    (b"\x08", "unknown tag 8 at byte 0"),
+    (b"\x02", "does not end"),
+    (b"\x02" + b"\xff" * 10, "does not end"),
+    (b"\x01\x05abc", "5 bytes expected at byte 2, 3 are left"),
+    (b"\x05\x01" + lp(b"short"), "internal key of 5 bytes"),
+    (b"\x06" + varint(256) + b"\x01", "level 256"),
+    (varint(103) + new_file(0, 1)[1:] + b"\x01\x01" + varint(66) + lp(b""), "field 66"),
+    (varint(9001), "a varint at byte 2"),
+]
+
+
+@pytest.mark.parametrize(("edit", "detail"), DAMAGED)
+def test_a_record_that_is_no_edit_is_damage(tmp_path: Path, edit: bytes, detail: str) -> None:
+    path = save(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
+    with pytest.raises(DamageError, match="bad_edit") as caught:
+        sawlog.read(path, view="edits")
+    assert detail in caught.value.damage.detail
+    (report,) = sawlog.verify(path, view="edits").files
+    assert (report.rows, report.account.total) == (3, report.size)
+    with pytest.warns(DamageWarning, match="bad_edit"):
+        assert live(path, on_damage="skip") == [(0, 1), (0, 2)]
+
+
+def test_live_files(tmp_path: Path) -> None:
+    family = varint(200) + b"\x02"
+    gone = varint(200) + b"\x03"
+    path = save(
+        tmp_path,
+        MANIFEST + new_file(0, 5) + new_file(0, 4),
+        b"\x06\x00\x05" + new_file(1, 5),
+        family + varint(201) + lp(b"other"),
+        family + new_file(0, 9),
+        gone + varint(201) + lp(b"dropped") + new_file(0, 11),
+        gone + varint(202),
+        varint(300) + b"\x01" + new_file(3, 20),
+        varint(300) + b"\x00" + new_file(3, 21),
+        varint(300) + b"\x01" + new_file(3, 22),
+    )
+    table = sawlog.read(path, view="files").select(["column_family", "column_family_name", "level", "file"])
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        (0, "default", 0, 4),
+        (0, "default", 1, 5),
+        (0, "default", 3, 20),
+        (0, "default", 3, 21),
+        (2, "other", 0, 9),
+    ]
+    dataset = sawlog.open(path, view="files")
+    assert len(dataset.fragments(1)) == 1
+    assert dataset.count_rows() == 5
+    with pytest.raises(OptionError, match="cannot be followed"):
+        dataset.follow({})
+
+
+def test_current_names_the_live_manifest(tmp_path: Path) -> None:
+    save(tmp_path, MANIFEST, new_file(0, 1), name="MANIFEST-000009")
+    save(tmp_path, MANIFEST, new_file(0, 2), name="MANIFEST-000010")
+    (tmp_path / "000003.log").write_bytes(b"")
+    assert live(tmp_path) == [(0, 2)]
+    (tmp_path / "CURRENT").write_text("MANIFEST-000009\n")
+    assert live(tmp_path) == [(0, 1)]
+    assert len(edits(tmp_path)) == 2
+    assert live(tmp_path / "MANIFEST-000010") == [(0, 2)]
+    with pytest.raises(FormatError, match="none of the"):
+        sawlog.read(tmp_path, format="leveldb_log", view="entities")
+
+
+def test_against_leveldb(tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path), create_if_missing=True, write_buffer_size=64 << 10) as db:
+        for i in range(20_000):
+            db.put(b"key%06d" % (i * 7919 % 10_000), bytes(20))
+        db.compact_range()
+        db.put(b"last", b"")
+    files = sawlog.read(tmp_path, view="files", provenance=True).to_pylist()
+    tables = {int(path.stem): path.stat().st_size for path in tmp_path.glob("*.ldb")}
+    assert {row["file"]: row["size"] for row in files}.items() <= tables.items()
+    assert files
+    assert min(row["smallest_key"] for row in files) == b"key000000"
+    assert max(row["largest_key"] for row in files) == b"key009999"
+    history = edits(tmp_path)
+    assert history[0]["comparator"] == "leveldb.BytewiseComparator"
+    assert history[-1]["log_number"] <= max(int(path.stem) for path in tmp_path.glob("*.log"))
+
+
+def test_against_rocksdb(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    db = Rdict(str(path), Options(raw_mode=True))
+    other = db.create_column_family("other", Options(raw_mode=True))
+    for i in range(500):
+        db[b"key%03d" % i] = b"value"
+    other[b"x"] = b"y"
+    db.flush()
+    db.compact_range(None, None)
+    for i in range(500, 700):
+        db[b"key%03d" % i] = b"value"
+    db.flush()
+    other.flush()
+    truth = {(one["name"], one["level"], one["size"], one["start_key"], one["end_key"]) for one in db.live_files()}
+    found = sawlog.read(path, view="files").to_pylist()
+    assert {
+        (f"/{row['file']:06}.sst", row["level"], row["size"], row["smallest_key"], row["largest_key"]) for row in found
+    } == truth
+    assert {row["column_family_name"] for row in found} == {"default", "other"}
+    assert any(row.get("db_id") for row in edits(path))
+    db.close()

@@ -1,0 +1,426 @@
+"""Write batches: every operation, damage, splits, building them; against LevelDB and RocksDB."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import plyvel
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rocksdict import Options, Rdict, WriteBatch
+
+import sawlog
+from sawlog.damage import DamageWarning, Findings
+from sawlog.errors import DamageError, OptionError, SchemaError
+
+from .fragments import offsets, write
+
+MANIFEST = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def lp(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def batch(sequence: int, count: int, *operations: bytes) -> bytes:
+    return struct.pack("<QI", sequence, count) + b"".join(operations)
+
+
+def put(key: bytes, value: bytes) -> bytes:
+    return b"\x01" + lp(key) + lp(value)
+
+
+def delete(key: bytes) -> bytes:
+    return b"\x00" + lp(key)
+
+
+def save(directory: Path, *records: bytes, name: str = "000003.log") -> Path:
+    path = directory / name
+    path.write_bytes(write(*records))
+    return path
+
+
+def rows(path: Path | str, **arguments: Any) -> list[tuple]:
+    table = sawlog.read(path, format="leveldb_log", view="writes", **arguments)
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def as_table(operations: list[tuple], names: tuple[str, ...] = ("operation", "key", "value")) -> pa.Table:
+    types = {"operation": pa.string(), "key": pa.binary(), "value": pa.binary()}
+    columns = list(zip(*operations, strict=True)) or [[]] * len(names)
+    arrays = [pa.array(column, types.get(name, pa.int64())) for name, column in zip(names, columns, strict=True)]
+    return pa.table(arrays, names=list(names))
+
+
+def database(directory: Path) -> Path:
+    """What LevelDB needs beside a log to open a database."""
+    directory.mkdir()
+    (directory / "MANIFEST-000001").write_bytes(write(MANIFEST))
+    (directory / "CURRENT").write_text("MANIFEST-000001\n")
+    return directory
+
+
+BIG = 0xFFFFFFFF
+TAGS = [
+    (b"\x00" + lp(b"k"), "delete", 0, b"k", None, 1),
+    (b"\x01" + lp(b"k") + lp(b"v"), "put", 0, b"k", b"v", 1),
+    (b"\x02" + lp(b"k") + lp(b"v"), "merge", 0, b"k", b"v", 1),
+    (b"\x03" + lp(b"blob"), "log_data", 0, None, b"blob", 0),
+    (b"\x04" + varint(7) + lp(b"k"), "delete", 7, b"k", None, 1),
+    (b"\x05" + varint(BIG) + lp(b"k") + lp(b"v"), "put", BIG, b"k", b"v", 1),
+    (b"\x06" + varint(300) + lp(b"k") + lp(b"v"), "merge", 300, b"k", b"v", 1),
+    (b"\x07" + lp(b"k"), "single_delete", 0, b"k", None, 1),
+    (b"\x08" + varint(1) + lp(b"k"), "single_delete", 1, b"k", None, 1),
+    (b"\x09", "begin_prepare", 0, None, None, 0),
+    (b"\x0a" + lp(b"xid"), "end_prepare", 0, b"xid", None, 0),
+    (b"\x0b" + lp(b"xid"), "commit", 0, b"xid", None, 0),
+    (b"\x0c" + lp(b"xid"), "rollback", 0, b"xid", None, 0),
+    (b"\x0d", "noop", 0, None, None, 0),
+    (b"\x0e" + varint(2) + lp(b"a") + lp(b"z"), "delete_range", 2, b"a", b"z", 1),
+    (b"\x0f" + lp(b"a") + lp(b"z"), "delete_range", 0, b"a", b"z", 1),
+    (b"\x10" + varint(2) + lp(b"k") + lp(b"i"), "put_blob_index", 2, b"k", b"i", 1),
+    (b"\x11" + lp(b"k") + lp(b"i"), "put_blob_index", 0, b"k", b"i", 1),
+    (b"\x12", "begin_persisted_prepare", 0, None, None, 0),
+    (b"\x13", "begin_unprepare", 0, None, None, 0),
+    (b"\x15" + lp(b"ts") + lp(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
+    (b"\x16" + lp(b"k") + lp(b"w"), "put_entity", 0, b"k", b"w", 1),
+    (b"\x17" + varint(2) + lp(b"k") + lp(b"w"), "put_entity", 2, b"k", b"w", 1),
+    (b"\x18" + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 0, b"k", b"v" + bytes(8), 1),
+    (b"\x19" + varint(2) + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 2, b"k", b"v" + bytes(8), 1),
+]
+
+
+@pytest.mark.parametrize(("tag", "name", "family", "key", "value", "counted"), TAGS)
+def test_every_tag(
+    tmp_path: Path, tag: bytes, name: str, family: int, key: bytes | None, value: bytes | None, counted: int
+) -> None:
+    record = batch(100, counted + 1, tag, put(b"after", b""))
+    assert rows(save(tmp_path, record)) == [
+        (100, name, family, key, value),
+        (100 + counted, "put", 0, b"after", b""),
+    ]
+    copy = tmp_path / "copy.log"
+    table = sawlog.read(tmp_path / "000003.log", view="writes", provenance=True)
+    sawlog.write(table, copy, format="leveldb_log", view="writes")
+    assert copy.read_bytes() == write(record)
+
+
+def test_golden_vector(tmp_path: Path) -> None:
+    log = bytes.fromhex("f7bee5b8170001 0100000000000000 02000000 01016b0176 0004676f6e65")
+    (tmp_path / "000001.log").write_bytes(log)
+    assert rows(tmp_path) == [(1, "put", 0, b"k", b"v"), (2, "delete", 0, b"gone", None)]
+    operations = as_table([("put", b"k", b"v"), ("delete", b"gone", None)])
+    sawlog.write(operations, tmp_path / "w.log", format="leveldb_log", view="writes", operations_per_batch=2)
+    assert (tmp_path / "w.log").read_bytes() == log
+
+
+def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None:
+    record = batch(1, 1, b"\x01" + b"\x81\x80\x00" + b"k" + b"\x82\x80\x80\x80\x70" + b"vv")
+    assert rows(save(tmp_path, record)) == [(1, "put", 0, b"k", b"vv")]
+    copy = database(tmp_path / "db")
+    save(copy, record)
+    with plyvel.DB(str(copy), paranoid_checks=True) as db:
+        assert dict(db.iterator()) == {b"k": b"vv"}
+
+
+DAMAGED = [
+    (b"", "batch_too_small", "the record has 0", [], 0),
+    (bytes(11), "batch_too_small", "the record has 11", [], 11),
+    (batch(5, 2, put(b"a", b"1"), b"\x14" + lp(b"x")), "unknown_operation", "0x14 at byte 17", [(5, b"a")], None),
+    (batch(5, 1, b"\xff"), "unknown_operation", "0xff at byte 12", [], None),
+    (batch(5, 2, put(b"a", b"1"), put(b"b", b"2")[:-1]), "broken_operation", "put at byte 17", [(5, b"a")], None),
+    (batch(5, 1, b"\x01"), "broken_operation", "put at byte 12", [], None),
+    (batch(5, 1, b"\x00" + b"\xff" * 4 + b"\x7f"), "broken_operation", "delete at byte 12", [], None),
+    (batch(5, 1, b"\x00" + b"\xff" * 5 + b"\x00"), "broken_operation", "delete at byte 12", [], None),
+    (batch(5, 1, b"\x04\x80"), "broken_operation", "delete at byte 12", [], None),
+    (batch(5, 3, put(b"a", b"1")), "wrong_count", "counts 3 operations and holds 1", [(5, b"a")], None),
+    (batch(5, 0, put(b"a", b"1")), "wrong_count", "counts 0 operations and holds 1", [(5, b"a")], None),
+]
+
+
+@pytest.mark.parametrize(("record", "kind", "detail", "kept", "dropped"), DAMAGED)
+def test_damage_inside_a_batch(
+    tmp_path: Path, record: bytes, kind: str, detail: str, kept: list[tuple], dropped: int | None
+) -> None:
+    records = (batch(1, 1, put(b"one", b"1")), record, batch(9, 1, put(b"two", b"2")))
+    path = save(tmp_path, *records)
+    with pytest.warns(DamageWarning, match=kind):
+        found = rows(path, columns=["sequence", "key"], on_damage="skip")
+    assert found == [(1, b"one"), *kept, (9, b"two")]
+
+    (report,) = sawlog.verify(path, view="writes").files
+    (damage,) = report.damages
+    start, end = offsets(*records)[1:3]
+    assert (damage.kind, damage.offset, damage.length, damage.dropped) == (kind, start, end - start, dropped)
+    assert detail in damage.detail
+    assert report.account.total == report.size
+    assert report.account.damage == end - start
+
+    before: list[bytes] = []
+    with pytest.raises(DamageError, match=kind):
+        before.extend(b for part in sawlog.open(path, view="writes").to_batches() for b in part["key"].to_pylist())
+    assert before == [b"one", *(key for _, key in kept)]
+    assert not sawlog.verify(path).damaged, "the log itself is intact"
+
+
+def test_damage_is_what_leveldb_makes_of_it(tmp_path: Path) -> None:
+    records = [record for record, *_ in DAMAGED if b"\x14" not in record]
+    records = [batch(1, 1, put(b"first", b"1")), *records, batch(90, 1, put(b"last", b"2"))]
+    db = database(tmp_path / "db")
+    path = save(db, *records)
+    with pytest.warns(DamageWarning):
+        states = sawlog.read(path, view="writes", latest=True, on_damage="skip").to_pylist()
+    (report,) = sawlog.verify(path, view="writes").files
+    with plyvel.DB(str(db)) as opened:
+        kept = dict(opened.iterator())
+    assert {row["key"]: row["value"] for row in states} == kept
+    drops = [int(size) for size in re.findall(r"dropping (\d+) bytes", (db / "LOG").read_text())]
+    assert [damage.dropped for damage in report.damages if damage.dropped is not None] == drops
+
+
+def test_hostile_damage_is_counted_and_not_listed(tmp_path: Path) -> None:
+    path = save(tmp_path, *[b"short"] * 5000)
+    (report,) = sawlog.verify(path, view="writes").files
+    assert report.kinds == {"batch_too_small": 5000}
+    assert len(report.damages) <= 2000
+    assert report.account.damage == report.size
+
+
+def test_a_batch_of_more_rows_than_fit(tmp_path: Path) -> None:
+    count = 200_000
+    record = batch(7, count, *(put(b"%d" % i, b"v") for i in range(count)), b"\x03" + lp(b"end"))
+    path = save(tmp_path, record, batch(1 << 40, 1, delete(b"k")))
+    dataset = sawlog.open(path, view="writes", provenance=True)
+    batches = list(dataset.to_batches())
+    assert max(part.num_rows for part in batches) <= 65536
+    table = pa.Table.from_batches(batches)
+    assert table["sequence"].to_pylist() == [*range(7, 7 + count + 1), 1 << 40]
+    assert table["key"].to_pylist()[:-2] == [b"%d" % i for i in range(count)]
+    assert table["_offset"].to_pylist()[-3:] == [0, 0, offsets(record, b"")[1]]
+    assert dataset.count_rows() == count + 2
+    sawlog.write(table, tmp_path / "copy", format="leveldb_log", view="writes")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+
+
+keys = st.binary(max_size=12)
+operation = st.one_of(
+    st.tuples(st.just("put"), keys, st.binary(max_size=300)), st.tuples(st.just("delete"), keys, st.none())
+)
+
+
+@given(
+    st.lists(operation, max_size=200), st.integers(1, 9), st.integers(0, 1 << 40), st.sampled_from([1, 40_000, None])
+)
+@settings(max_examples=40)
+def test_round_trip_and_splits(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple], group: int, first: int, task_bytes: int | None
+) -> None:
+    path = tmp_path_factory.mktemp("writes") / "000001.log"
+    operations = [*operations, ("put", b"large", bytes(70_000))]
+    sawlog.write(
+        as_table(operations),
+        path,
+        format="leveldb_log",
+        view="writes",
+        operations_per_batch=group,
+        first_sequence=first,
+    )
+    fragments = sawlog.open(path, view="writes").fragments(task_bytes)
+    found = [row for one in fragments for part in one.to_batches(Findings()) for row in part.to_pylist()]
+    assert [(row["operation"], row["key"], row["value"]) for row in found] == operations
+    assert [row["sequence"] for row in found] == list(range(first, first + len(operations)))
+    assert len(sawlog.read(path)) == -(-len(operations) // group)
+
+
+def test_columns_filters_and_head(tmp_path: Path) -> None:
+    path = save(tmp_path, batch(1, 3, put(b"a", b"1"), delete(b"a"), put(b"b", b"2")))
+    dataset = sawlog.open(path, view="writes", columns=["value"], filters=[("operation", "=", "put")])
+    assert dataset.to_table().to_pylist() == [{"value": b"1"}, {"value": b"2"}]
+    assert dataset.head(1).to_pylist() == [{"value": b"1"}]
+    assert sawlog.open(path, view="writes").count_rows() == 3
+
+
+def test_sequences_with_gaps_make_batches_of_their_own(tmp_path: Path) -> None:
+    names = ("operation", "key", "value", "sequence")
+    operations = [("put", b"a", b"", 5), ("put", b"b", b"", 6), ("put", b"c", b"", 9), ("delete", b"d", None, 10)]
+    path = tmp_path / "w.log"
+    sawlog.write(as_table(operations, names), path, format="leveldb_log", view="writes", operations_per_batch=100)
+    assert path.read_bytes() == write(
+        batch(5, 2, put(b"a", b""), put(b"b", b"")), batch(9, 2, put(b"c", b""), delete(b"d"))
+    )
+
+
+REFUSED = [
+    ([("put", b"a", None)], ("operation", "key", "value"), r"column 'value', row 0: 'put' needs one"),
+    ([("put", b"a", b""), ("delete", b"b", b"x")], ("operation", "key", "value"), r"'value', row 1: 'delete' has none"),
+    ([("put", b"a", b""), ("upsert", b"b", b"x")], ("operation", "key", "value"), r"'operation', row 1: 'upsert' is"),
+    ([("put", b"a", b"", -1)], ("operation", "key", "value", "sequence"), r"'sequence', row 0: -1 is not between"),
+    ([("put", b"a", b"", 1 << 32)], ("operation", "key", "value", "column_family"), r"'column_family', row 0"),
+    ([("log_data", None, b"", 1)], ("operation", "key", "value", "column_family"), r"belongs to no column family"),
+    ([("put", b"a", b"", 1)], ("operation", "key", "value", "more"), r"no column 'more'"),
+    ([("put", b"a")], ("operation", "key"), r"'value' is missing"),
+]
+
+
+@pytest.mark.parametrize(("operations", "names", "message"), REFUSED)
+def test_what_no_batch_can_hold(tmp_path: Path, operations: list[tuple], names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        sawlog.write(as_table(operations, names), tmp_path / "w.log", format="leveldb_log", view="writes")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_for_other_views_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, batch(1, 1, put(b"a", b"1")))
+    with pytest.raises(OptionError, match="latest=true is for the view 'writes'"):
+        sawlog.open(path, latest=True)
+    with pytest.raises(OptionError, match="view 'entities'"):
+        sawlog.open(path, view="writes", kind="users")
+    with pytest.raises(OptionError, match="cannot be followed"):
+        sawlog.open(path, view="writes", latest=True).follow({})
+
+
+def test_follow(tmp_path: Path) -> None:
+    records = [batch(i, 1, put(b"%d" % i, b"")) for i in range(4)]
+    path = tmp_path / "000001.log"
+    path.write_bytes(write(*records[:2]) + write(records[2], start=len(write(*records[:2])))[:-1])
+    fragments, positions = sawlog.open(tmp_path, view="writes").follow({})
+    assert [r["key"] for one in fragments for b in one.to_batches() for r in b.to_pylist()] == [b"0", b"1"]
+    path.write_bytes(write(*records))
+    fragments, _ = sawlog.open(tmp_path, view="writes").follow(positions)
+    assert [r["key"] for one in fragments for b in one.to_batches() for r in b.to_pylist()] == [b"2", b"3"]
+
+
+def test_latest(tmp_path: Path) -> None:
+    save(tmp_path, batch(10, 3, put(b"a", b"new"), delete(b"b"), put(b"c", b"3")), name="000009.log")
+    save(tmp_path, batch(1, 4, put(b"a", b"old"), put(b"b", b"x"), put(b"d", b"4"), put(b"e", b"5")), name="000010.log")
+    save(
+        tmp_path,
+        batch(20, 3, b"\x0f" + lp(b"d") + lp(b"e"), put(b"f", b"6"), b"\x05\x02" + lp(b"d") + lp(b"other family")),
+        name="000011.log",
+    )
+    columns = ["sequence", "operation", "column_family", "key", "value"]
+    assert rows(tmp_path, latest="true", columns=columns) == [
+        (4, "put", 0, b"e", b"5"),
+        (10, "put", 0, b"a", b"new"),
+        (11, "delete", 0, b"b", None),
+        (12, "put", 0, b"c", b"3"),
+        (20, "delete", 0, b"d", None),
+        (21, "put", 0, b"f", b"6"),
+        (22, "put", 2, b"d", b"other family"),
+    ]
+    dataset = sawlog.open(tmp_path, view="writes", latest=True)
+    assert len(dataset.fragments(1)) == 1
+    assert dataset.count_rows() == 7
+    assert sawlog.verify(tmp_path, view="writes", latest=True).rows == 10
+    table = sawlog.read(tmp_path, view="writes", latest=True, columns=["key", "_offset", "_file"])
+    assert table.to_pylist()[0] == {"key": b"e", "_offset": 0, "_file": str(tmp_path / "000010.log")}
+
+
+def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
+    begin, end, commit, rollback = b"\x09", b"\x0a", b"\x0b", b"\x0c"
+    save(
+        tmp_path,
+        batch(1, 1, put(b"a", b"0")),
+        batch(2, 1, begin, put(b"a", b"1"), end + lp(b"t1")),
+        batch(3, 1, begin, put(b"b", b"1"), end + lp(b"t2")),
+        batch(4, 1, begin, put(b"c", b"1"), end + lp(b"t3")),
+        batch(5, 1, put(b"a", b"between")),
+        batch(6, 0, commit + lp(b"t1")),
+        batch(7, 0, rollback + lp(b"t2")),
+    )
+    assert [row[1:] for row in rows(tmp_path, latest=True)] == [("put", 0, b"a", b"1")]
+
+
+def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sawlog.leveldb_log.payloads import history
+
+    operations = [("put", b"%d" % (i * 7919 % 500), b"%d" % i) for i in range(20_000)]
+    path = tmp_path / "000001.log"
+    sawlog.write(as_table(operations), path, format="leveldb_log", view="writes", operations_per_batch=50)
+    truth = {key: value for _, key, value in operations}
+    monkeypatch.setattr(history, "FOLD_ROWS", 1000)
+    table = sawlog.read(path, view="writes", latest=True)
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == truth
+    assert table["sequence"].to_pylist() == sorted(table["sequence"].to_pylist())
+
+
+def test_against_leveldb(tmp_path: Path) -> None:
+    db = plyvel.DB(str(tmp_path / "db"), create_if_missing=True, write_buffer_size=64 << 20)
+    done: list[tuple] = []
+    for i in range(3000):
+        done.append(("put", b"key%d" % (i % 700), b"value %d" % i))
+        db.put(*done[-1][1:])
+    done.append(("put", b"large", bytes(100_000)))
+    db.put(b"large", bytes(100_000))
+    with db.write_batch() as together:
+        for i in range(100):
+            done.append(("delete", b"key%d" % i, None))
+            together.delete(b"key%d" % i)
+    copy = shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    truth = dict(db.iterator())
+    db.close()
+
+    table = sawlog.read(copy, view="writes", provenance=True)
+    assert [(row["operation"], row["key"], row["value"]) for row in table.to_pylist()] == done
+    assert table["sequence"].to_pylist() == list(range(1, len(done) + 1))
+    states = sawlog.read(copy, view="writes", latest=True, filters=[("operation", "=", "put")]).to_pylist()
+    assert {row["key"]: row["value"] for row in states} == truth
+
+    ours = database(tmp_path / "ours")
+    sawlog.write(table, ours / "000003.log", format="leveldb_log", view="writes")
+    (log,) = copy.glob("*.log")
+    assert (ours / "000003.log").read_bytes() == log.read_bytes()
+    with plyvel.DB(str(ours), create_if_missing=False, paranoid_checks=True) as opened:
+        assert dict(opened.iterator()) == truth
+
+
+def test_against_rocksdb(tmp_path: Path) -> None:
+    db = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    other = db.create_column_family("other", Options(raw_mode=True))
+    for i in range(2000):
+        db[b"key%03d" % (i % 300)] = b"value %d" % i
+    other[b"x"] = b"y"
+    db.delete_range(b"key100", b"key200")
+    together = WriteBatch(raw_mode=True)
+    together.put(b"a", b"1")
+    together.delete(b"key000")
+    db.write(together)
+    db.flush_wal(sync=True)
+    copy = shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    truth = dict(db.items())
+    db.close()
+
+    table = sawlog.read(copy, view="writes", provenance=True)
+    assert table.num_rows == 2004
+    assert table.slice(2000).drop(["_file", "_offset"]).to_pylist() == [
+        {"sequence": 2001, "operation": "put", "column_family": 1, "key": b"x", "value": b"y"},
+        {"sequence": 2002, "operation": "delete_range", "column_family": 0, "key": b"key100", "value": b"key200"},
+        {"sequence": 2003, "operation": "put", "column_family": 0, "key": b"a", "value": b"1"},
+        {"sequence": 2004, "operation": "delete", "column_family": 0, "key": b"key000", "value": None},
+    ]
+    states = sawlog.read(copy, view="writes", latest=True).to_pylist()
+    live = {row["key"]: row["value"] for row in states if row["operation"] == "put" and not row["column_family"]}
+    assert live == truth
+
+    # The log that sawlog builds, in the place of RocksDB's own.
+    (log,) = (path for path in copy.glob("*.log") if path.stat().st_size)
+    sawlog.write(table, log, format="leveldb_log", view="writes")
+    with_other = {"other": Options(raw_mode=True), "default": Options(raw_mode=True)}
+    recovered = Rdict(str(copy), Options(raw_mode=True), column_families=with_other)
+    assert dict(recovered.items()) == truth
+    assert recovered.get_column_family("other")[b"x"] == b"y"
+    recovered.close()
