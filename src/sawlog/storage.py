@@ -151,7 +151,8 @@ class Storage:
         """
         final = normalize(path)
         head, tail = os.path.split(final)
-        temporary = os.path.join(head, f".{tail}.{marker}{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}")
+        # What stands before the name stays as it is: `memory://name` has no directory that could be joined to it.
+        temporary = f"{final[: len(final) - len(tail)]}.{tail}.{marker}{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}"
         if is_remote(final):
             fs, inner = self._remote(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)

@@ -163,10 +163,12 @@ class _Appended:
         if is_remote(name):
             raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")
         file = File(name, os.path.getsize(name))
-        head = read_head(storage.read(name, 0, PROBE_BYTES), file, "auto")
+        # A torn first fragment does not tell whose it is.
+        dialect = settle_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
+        head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect)
         if head.compression != layout.COMPRESSION_NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
-        tail = whole_log(file, ReadOptions(), storage).find_tail()
+        tail = whole_log(file, ReadOptions(dialect=dialect), storage).find_tail()
         start = tail.offset if tail is not None else file.size
         number = None if options.log_number is None else options.log_number & 0xFFFFFFFF
         if start and head.recycled and head.log_number != number:
