@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
 from sawlog.cli.info import metadata
 from sawlog.cli.output import Output
 from sawlog.cli.render import printable
+from sawlog.cli.terminal import Terminal
 from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ConsoleOutput(Output):
     """Text on stdout; plain where that is no terminal."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._console = Terminal()
 
     def info(self, info: Info) -> None:
         """See `Output.info`."""

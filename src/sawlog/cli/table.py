@@ -78,12 +78,13 @@ class _Printer:
 
     def header(self, heads: list[tuple[str, str]]) -> None:
         """Names in bold, types below them dimmed, where a terminal can show that."""
-        from rich.console import Console
         from rich.text import Text
 
-        console = Console(highlight=False, soft_wrap=True)
+        from sawlog.cli.terminal import Terminal
+
+        console = Terminal()
         for line, style in zip(zip(*heads, strict=True), ("bold", "dim"), strict=False):
-            console.print(Text(self._line(line[: len(self._widths)]), style))
+            console.print(Text(self._line(line[: len(self._widths)]), style), soft_wrap=True)
 
     def rows(self, columns: list[list[str]]) -> None:
         """Print the rows of some columns."""

@@ -1,0 +1,148 @@
+"""One line on stderr and an exit code, whatever goes wrong; and what is loaded before there is anything to do."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.cli.errors import Exit, complain, guarded
+from sawlog.storage import Storage
+from tests.cli.conftest import Run, write_log
+
+HEAVY = ["numba", "pyspark", "pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "{tmp}/nothing.log"], "no such file"),
+        (["info", "{tmp}/empty"], "holds no files"),
+        (["info", "{tmp}/zero.bin"], "the file is empty"),
+        (["cat", "{tmp}/junk.bin"], "not recognised"),
+        (["cat", "{log}", "--format", "nope"], "unknown format 'nope'"),
+        (["cat", "{log}", "--view", "nope"], "no view 'nope'"),
+        (["cat", "{log}", "--columns", "nope"], "no column 'nope'"),
+        (["cat", "{log}", "--filter", "nope"], "expected COLUMN OP VALUE"),
+        (["cat", "{log}", "--filter", "nope = 1"], "no column 'nope'"),
+        (["cat", "{log}", "--filter", "_offset = x"], "is int64"),
+        (["cat", "{log}", "--filter", "record = \\q"], "is binary"),
+        (["cat", "{log}", "-o", "nope"], "expected KEY=VALUE"),
+        (["cat", "{log}", "-o", "nope=1"], "unknown option 'nope'"),
+        (["cat", "{log}", "-o", "view=damage"], "not an option of a format"),
+        (["cat", "{log}", "-o", "verify_checksums=maybe"], "expected bool"),
+        (["cat", "{log}", "--output", "xml"], "see sawlog cat --help"),
+        (["cat", "{log}", "--limit", "-1"], "see sawlog cat --help"),
+        (["cat", "{log}", "--nope"], "see sawlog cat --help"),
+        (["cat"], "see sawlog cat --help"),
+        (["nope"], "see sawlog --help"),
+        (["repair", "{tmp}/nothing.log", "{tmp}/new.log"], "no such file"),
+    ],
+)
+def test_one_line_and_exit_code_2(run: Run, arguments: list[str], message: str, log: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "zero.bin").touch()
+    (tmp_path / "junk.bin").write_bytes(b"junk" * 10)
+    result = run(*(text.format(log=log, tmp=tmp_path) for text in arguments))
+    assert result.code == 2
+    assert result.out == ""
+    assert len(result.err.splitlines()) == 1
+    assert result.err.startswith("sawlog: ")
+    assert message in result.err
+
+
+def test_no_permission(run: Run, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(log))
+
+    monkeypatch.setattr(Storage, "read", refuse)
+    result = run("cat", log)
+    assert (result.code, result.err) == (2, f"sawlog: {log}: Permission denied\n")
+
+
+def test_truncated_anywhere(run: Run, log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "000009.log"
+    for size in (1, 6, 7, 16, 17, 32767, 32768, 40000):
+        path.write_bytes(log.read_bytes()[:size])
+        for verb in ("info", "cat", "verify"):
+            result = run(verb, path)
+            assert result.code == 0
+            assert len(result.err.splitlines()) <= 1
+
+
+def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    def verb() -> int:
+        raise KeyboardInterrupt
+
+    assert guarded(verb)() == Exit.INTERRUPTED == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bugs_are_not_hidden() -> None:
+    def verb() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        guarded(verb)()
+
+
+def test_warnings_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    def verb() -> int:
+        warnings.warn("something is missing", sawlog.DamageWarning, stacklevel=1)
+        return 0
+
+    assert guarded(verb)() == 0
+    assert capsys.readouterr().err == "sawlog: warning: something is missing\n"
+
+
+def test_messages_cannot_harm_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("a\nb \x1b[31mred")
+    assert capsys.readouterr().err == "sawlog: a b \\x1b[31mred\n"
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "000001.log", [b"row"] * 200_000)
+    for rendering in ("table", "jsonl", "csv"):
+        command = [sys.executable, "-m", "sawlog", "cat", str(log), "--output", rendering]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 141
+
+
+def loaded_after(code: str) -> list[str]:
+    check = f"import json, sys; {code}; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    output = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    found: list[Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    "code", ["import sawlog", *(f"from sawlog.cli import main; main({a})" for a in ([], ["--help"]))]
+)
+def test_starting_loads_nothing_heavy(code: str) -> None:
+    assert loaded_after(code) == []
+
+
+def test_alone_it_says_what_it_can_do(run: Run) -> None:
+    result = run()
+    assert (result.code, result.err) == (0, "")
+    for verb in ("info", "cat", "verify", "repair", "convert", "formats", "warm-up", "Examples:"):
+        assert verb in result.out
+    assert run("--version").out == f"sawlog {sawlog.__version__}\n"
+
+
+def test_the_installed_command_ends_with_the_exit_code(damaged: Path) -> None:
+    command = Path(sys.executable).with_name("sawlog")
+    assert subprocess.run([command, "verify", damaged], check=False, capture_output=True).returncode == 1

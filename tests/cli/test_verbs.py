@@ -1,0 +1,240 @@
+"""info, cat, verify, repair, formats, warm-up: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import sawlog
+from sawlog.cli.formats import attribute_docs, option_cards
+from sawlog.cli.render import unescape
+from tests.cli.conftest import RECORDS, Run, write_log
+
+
+def test_info(run: Run, log: Path) -> None:
+    result = run("info", log)
+    assert (result.code, result.err) == (0, "")
+    assert "leveldb_log" in result.out
+    assert "rows " in result.out
+    assert "binary not null" in result.out
+    found = json.loads(run("info", log, "--json", "--view", "damage").out)
+    assert found["size"] == log.stat().st_size
+    assert found["format"] == "leveldb_log"
+    assert [column["name"] for column in found["schema"]] == sawlog.open(log, view="damage").schema.names
+    assert "rows" not in found
+
+
+def test_info_counts_on_request(run: Run, log: Path, torn: Path, damaged: Path) -> None:
+    assert json.loads(run("info", log, "--count", "--json").out)["rows"] == len(RECORDS)
+    found = json.loads(run("info", torn, "--count", "--json").out)
+    assert found["rows"] == len(RECORDS) - 1
+    assert found["tails"][str(torn)]["status"] == "torn"
+    result = run("info", damaged, "--count")
+    assert result.code == 1
+    assert "skipped" in result.err
+
+
+def test_cat_table(run: Run, log: Path) -> None:
+    result = run("cat", log)
+    lines = result.out.splitlines()
+    assert (result.code, result.err) == (0, "")
+    assert lines[:2] == ["record", "binary"]
+    assert [unescape(line) for line in lines[2:]] == RECORDS
+
+
+def test_cat_jsonl(run: Run, log: Path) -> None:
+    rows = [json.loads(line) for line in run("cat", log, "--json").out.splitlines()]
+    assert [unescape(row["record"]) for row in rows] == RECORDS
+    assert run("cat", log, "--output", "jsonl").out == run("cat", log, "--json").out
+
+
+def test_cat_csv(run: Run, log: Path) -> None:
+    csv.field_size_limit(1 << 20)
+    rows = list(csv.DictReader(io.StringIO(run("cat", log, "--output", "csv").out)))
+    assert [unescape(row["record"]) for row in rows] == RECORDS
+
+
+def test_cat_chooses_rows_and_columns(run: Run, log: Path) -> None:
+    result = run("cat", log, "--columns", "_offset,record", "--filter", "record in (n1, n3)", "--json")
+    assert [json.loads(line)["record"] for line in result.out.splitlines()] == ["n1", "n3"]
+    offset = json.loads(result.out.splitlines()[0])["_offset"]
+    again = run("cat", log, "--filter", f"_offset>={offset}", "--limit", 2, "--provenance", "--json")
+    assert [json.loads(line)["record"] for line in again.out.splitlines()] == ["n1", "n2"]
+    assert json.loads(again.out.splitlines()[0])["_file"] == str(log)
+    assert run("cat", log, "--filter", r"record = caf\xc3\xa9 \\ \xff\x00", "--json").out.count("\n") == 1
+    assert run("cat", log, "--limit", 0).out == "record\nbinary\n"
+    assert run("cat", log, "--limit", 0, "--output", "csv").out == '"record"\n'
+
+
+def test_cat_shows_what_is_intact_and_says_what_is_not(run: Run, damaged: Path, torn: Path) -> None:
+    result = run("cat", damaged, "--json")
+    rows = [json.loads(line)["record"] for line in result.out.splitlines()]
+    assert rows == [json.loads(line)["record"] for line in run("cat", damaged, "--json").out.splitlines()]
+    assert "n0" in rows
+    assert len(rows) == len(RECORDS) - 1
+    assert result.code == 1
+    assert len(result.err.splitlines()) == 1
+    assert f"{damaged}: skipped" in result.err
+    result = run("cat", torn)
+    assert result.code == 0
+    assert f"{torn}: torn tail of" in result.err
+
+
+def test_cat_fails_on_request(run: Run, damaged: Path) -> None:
+    result = run("cat", damaged, "--on-damage", "fail", "--json")
+    assert result.code == 1
+    assert len(result.out.splitlines()) == 4
+    assert len(result.err.splitlines()) == 1
+    assert "--on-damage skip" in result.err
+
+
+def test_cat_takes_several_paths(run: Run, log: Path, tmp_path: Path) -> None:
+    other = write_log(tmp_path / "000010.log", [b"other"])
+    assert len(run("cat", log, other, "--json").out.splitlines()) == len(RECORDS) + 1
+
+
+def test_verify(run: Run, log: Path, damaged: Path, torn: Path) -> None:
+    result = run("verify", log)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("clean")
+    assert run("verify", torn).code == 0
+    assert "torn from byte" in run("verify", torn).out
+    result = run("verify", log, damaged)
+    assert result.code == 1
+    assert "checksum_mismatch at byte" in result.out
+    assert result.out.splitlines()[-1].startswith("2 files: 1 clean, 1 damaged;")
+    found = json.loads(run("verify", log, damaged, "--json").out)
+    assert [path["damaged"] for path in found["paths"]] == [False, True]
+    assert found["paths"][1]["files"] == [file.to_dict() for file in sawlog.verify(damaged).files]
+    assert sum(found["bytes"].values()) == log.stat().st_size + damaged.stat().st_size
+
+
+def test_verify_goes_on_past_what_is_unusable(run: Run, log: Path, tmp_path: Path) -> None:
+    result = run("verify", tmp_path / "nothing", log)
+    assert result.code == 2
+    assert len(result.err.splitlines()) == 1
+    assert "clean" in result.out
+    result = run("verify", tmp_path / "nothing", log, "--json")
+    found = json.loads(result.out)
+    assert "no such file" in found["paths"][0]["error"]
+    assert found["paths"][1]["damaged"] is False
+
+
+def test_verify_lists_every_damage_on_request(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    write_log(path, [b"intact", *([b"y" * 100] * 400_000)])
+    data = bytearray(path.read_bytes())
+    for block in range(1, len(data) // 32768):
+        data[block * 32768 + 200] ^= 1
+    path.write_bytes(data)
+    report = sawlog.verify(path).files[0]
+    assert sum(report.kinds.values()) > len(report.damages), "otherwise the list is complete anyhow"
+    short = run("verify", path)
+    assert short.out.count(" at byte ") == 10
+    assert "verify --all lists them" in short.out
+    assert run("verify", path, "--all").out.count(" at byte ") == sum(report.kinds.values())
+    listed = json.loads(run("verify", path, "--all", "--json").out)["paths"][0]["files"][0]["damages"]
+    assert len(listed) == sum(report.kinds.values())
+    assert listed[: len(report.damages)] == report.to_dict()["damages"]
+
+
+def test_repair(run: Run, log: Path, damaged: Path, torn: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new" / "000001.log"
+    assert run("repair", log, new).code == 0
+    assert new.read_bytes() == log.read_bytes()
+    result = run("repair", damaged, new)
+    assert result.code == 3
+    assert f"kept      {len(RECORDS) - 1} rows" in result.out
+    assert "something lost" in result.out
+    assert sawlog.read(new).column("record").to_pylist() == [record for record in RECORDS if len(record) < 1000]
+    result = run("repair", torn, new, "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["outcome"] == "everything kept"
+    assert json.loads(result.out)["bytes"]["tail"] > 0
+
+
+def test_repair_of_ruins(run: Run, tmp_path: Path) -> None:
+    ruin = tmp_path / "000001.log"
+    ruin.write_bytes(b"\x01\x02\x03\x04\x10\x00\x01" + b"z" * 100)
+    result = run("repair", ruin, tmp_path / "new.log", "--format", "leveldb_log")
+    assert result.code == 1
+    assert "nothing recovered" in result.out
+
+
+def test_repair_of_a_directory(run: Run, log: Path, damaged: Path, tmp_path: Path) -> None:
+    result = run("repair", tmp_path, tmp_path.parent / f"{tmp_path.name}-new")
+    assert result.code == 3
+    assert "all 2 files" in result.out
+    assert (tmp_path.parent / f"{tmp_path.name}-new" / log.name).read_bytes() == log.read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["repair", "convert"])
+def test_the_source_is_never_the_destination(run: Run, verb: str, log: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.log"
+    link.symlink_to(log)
+    before = log.read_bytes()
+    result = run(verb, log, link)
+    assert result.code == 2
+    assert "never changed" in result.err
+    assert log.read_bytes() == before
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An example.
+
+    Attributes:
+        first: What it does,
+            over two lines.
+        second: Another one.
+
+    More.
+    """
+
+    first: Literal["a", "b"] = "a"
+    second: tuple[int, ...] | None = None
+    third: bool = False
+
+
+def test_options_are_described_from_their_dataclass() -> None:
+    assert attribute_docs(Sample) == {"first": "What it does, over two lines.", "second": "Another one."}
+    first, second, third = option_cards(Sample)
+    assert (first.takes, first.default) == ("a|b", "a")
+    assert (second.takes, second.default) == ("integer,...", None)
+    assert (third.takes, third.default, third.doc) == ("true|false", "false", "")
+
+
+def test_formats(run: Run) -> None:
+    found: dict[str, Any] = {one["name"]: one for one in json.loads(run("formats", "--json").out)["formats"]}
+    assert set(found) >= {*sawlog.formats(), "parquet", "arrow", "csv", "jsonl"}
+    for name, format in sawlog.formats().items():
+        assert found[name]["views"] == dict(format.views)
+        assert all(option["doc"] for option in found[name]["read_options"] + found[name]["write_options"]), name
+    assert "verify_checksums = true" in run("formats", "leveldb_log").out
+    assert run("formats", "nope").code == 2
+
+
+def test_warm_up_compiles_everything(tmp_path: Path, log: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("NUMBA_DISABLE_JIT", None)
+    environment.pop("NUMBA_BOUNDSCHECK", None)
+
+    def sawlog_command(*args: object) -> str:
+        command = [sys.executable, "-m", "sawlog", *map(str, args)]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    assert set(json.loads(sawlog_command("warm-up", "--json"))["seconds"]) == set(sawlog.formats())
+    compiled = sorted(path for path in (tmp_path / "cache").rglob("*.nbc"))
+    assert compiled
+    sawlog_command("verify", log)
+    sawlog_command("convert", log, tmp_path / "copy.log")
+    assert sorted(path for path in (tmp_path / "cache").rglob("*.nbc")) == compiled
