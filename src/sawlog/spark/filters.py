@@ -1,8 +1,15 @@
-"""Filter pushdown: which of Spark's filters sawlog can use to read less. Spark checks all of them again."""
+"""Filters: those of the option `filters`, and those that Spark pushes down, which it checks again.
+
+Spark (4.1 to 4.3 at least) plans a data frame that was loaded once only once: filters pushed down by the first query
+hold for whatever else is made of the same data frame, so that other queries of it lose rows, and in a union or a join
+with itself the last filter wins. A source cannot tell. Therefore filters are pushed down only where the user has set
+the option `pushdown`, and the option `filters` prunes without that danger.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from sawlog.errors import SawlogError
+from sawlog.errors import OptionError, SawlogError
 from sawlog.filters import parse_filters
 from sawlog.spark.schema import spark_field
 
@@ -57,6 +64,37 @@ def pushing_down() -> bool:
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return PUSHDOWN_MODULE in sys.modules or PUSHDOWN_MODULE in sys.argv or getattr(main, "name", "") == PUSHDOWN_MODULE
+
+
+def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
+    """The option `filters`: a JSON list of `[column, operator, value]`, times as ISO 8601 strings.
+
+    Raises:
+        OptionError: When it is something else. Columns, operators and values are for `sawlog.filters` to check.
+    """
+    if text is None:
+        return ()
+    try:
+        conditions = json.loads(text)
+    except json.JSONDecodeError:
+        conditions = None
+    if not isinstance(conditions, list) or not all(isinstance(one, list) and len(one) == 3 for one in conditions):
+        raise OptionError(f"option filters={text!r}: expected a JSON list of [column, operator, value]")
+    return tuple((column, op, _from_json(value, column, schema)) for column, op, value in conditions)
+
+
+def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
+    if isinstance(value, list):
+        return [_from_json(one, column, schema) for one in value]
+    if not isinstance(value, str) or column not in schema.names:
+        return value
+    kind = schema.field(column).type
+    try:
+        if arrow.is_timestamp(kind):
+            return dt.datetime.fromisoformat(value)
+        return dt.date.fromisoformat(value) if arrow.is_date(kind) else value
+    except ValueError as error:
+        raise OptionError(f"option filters: column {column!r} is {kind}: {error}") from error
 
 
 def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructType) -> tuple[Condition, ...]:

@@ -34,6 +34,10 @@ class ReadOptions:
         view: The view of the bytes.
         mode: FAILFAST stops at the first damage, DROPMALFORMED delivers everything intact and logs the rest.
         columns: Columns to deliver, in order, separated by commas.
+        filters: Conditions that every row meets, as a JSON list of `[column, operator, value]`; what a format can leave
+            out by them is not read. Times are ISO 8601 strings.
+        pushdown: Whether Spark may push filters down to the source, where its configuration allows it. Not by default:
+            see `sawlog.spark.filters`.
         provenance: Whether `_file` and `_offset` are appended.
         task_bytes: Input bytes per task that planning aims at.
     """
@@ -42,6 +46,8 @@ class ReadOptions:
     view: str = "rows"
     mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST"
     columns: tuple[str, ...] | None = None
+    filters: str | None = None
+    pushdown: bool = False
     provenance: bool = False
     task_bytes: int = TASK_BYTES
 

@@ -15,7 +15,7 @@ from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Fragment
 from sawlog.spark.cast import cast_batch
-from sawlog.spark.filters import pushing_down, translate_filters
+from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
 
@@ -32,9 +32,10 @@ def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
 
 
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogReader:
-    """The reader that fits the process: one that takes filters only where Spark wants to push them."""
+    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
     request = read_request(options, format)
-    return PushdownReader(request, schema) if pushing_down() else SawlogReader(request, schema)
+    pushdown = request.own.pushdown and pushing_down()
+    return PushdownReader(request, schema) if pushdown else SawlogReader(request, schema)
 
 
 class SawlogReader(DataSourceReader):
@@ -77,7 +78,8 @@ class SawlogReader(DataSourceReader):
                 f" {', '.join(names)}; give one of the two"
             )
         check_schema(self._schema, available, f"view {scan.view!r} of {dataset.format.name}")
-        filters = translate_filters(self._filters, available, self._schema)
+        filters = read_filters(self._request.own.filters, available)
+        filters += translate_filters(self._filters, available, self._schema)
         return dataset.format.open(dataset.files, replace(scan, columns=names, filters=filters))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sawlog.format import Format, Writer
+
+LINGER = 3.0
+"""Seconds after which no task of a failed job is alive: Spark kills workers after `spark.python.task.killTimeout`,
+two seconds, while it has the job aborted at once."""
 
 
 @dataclass
@@ -108,6 +113,8 @@ class SawlogWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[Written | None]) -> None:
         """Delete whatever the job has staged, by the tasks that failed too. What the directory held stays."""
         self._storage.discard(one for message in messages if message is not None for one in message.staged)
+        self._sweep()
+        time.sleep(LINGER)
         self._sweep()
 
     def _open(self, directory: str, task: int, storage: Storage) -> Writer:

@@ -1,0 +1,85 @@
+"""One Spark session for all tests that need one, and the data they read."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plyvel
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLUGIN = Path(__file__).parent.parent / "plugin"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here; PySpark warns of pandas 3 wherever it meets it."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session. Its Python processes see the third-party format of tests/plugin."""
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("sawlog tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.default.parallelism", "2")
+            .config("spark.sql.session.timeZone", "America/New_York")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .config("spark.sql.catalogImplementation", "in-memory")
+            .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
+            .config("spark.log.level", "OFF")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def pyspark_version() -> tuple[int, int]:
+    """Major and minor version of PySpark."""
+    import pyspark
+
+    major, minor = pyspark.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a database that LevelDB itself has written; the records are still in its log, 000003.log."""
+    path = tmp_path_factory.mktemp("leveldb") / "db"
+    db = plyvel.DB(str(path), create_if_missing=True)
+    for number in range(3000):
+        db.put(b"key%06d" % number, bytes([number % 251]) * (number % 400))
+    db.close()
+    return path
+
+
+@pytest.fixture
+def damaged(database: Path, tmp_path: Path) -> Path:
+    """The database's log with one byte changed in its third block."""
+    data = bytearray((database / "000003.log").read_bytes())
+    data[2 * 32768 + 5000] ^= 0xFF
+    path = tmp_path / "000003.log"
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+
+import sawlog
+import sawlog.spark
+from sawlog.spark import reader as module
+from sawlog.spark.reader import make_reader, read_schema
+from sawlog.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows(frame: DataFrame) -> pa.Table:
+    return frame.toArrow().combine_chunks().replace_schema_metadata(None)
+
+
+def expected(*args: Any, **kwargs: Any) -> pa.Table:
+    return sawlog.read(*args, **kwargs).combine_chunks()
+
+
+def write_logs(directory: Path, count: int) -> None:
+    directory.mkdir()
+    for number in range(count):
+        records = [b"%d-%d" % (number, i) for i in range(number % 4)]
+        sawlog.write(
+            pa.table({"record": pa.array(records, pa.binary())}), directory / f"{number:06}.log", format="leveldb_log"
+        )
+
+
+def test_nothing_has_to_be_registered(spark: SparkSession, database: Path) -> None:
+    frame = spark.read.format("sawlog").load(str(database))
+    assert frame.schema.simpleString() == "struct<record:binary>"
+    assert not frame.schema["record"].nullable
+    assert rows(frame).equals(expected(database))
+
+
+def test_short_name_in_sql(spark: SparkSession, database: Path) -> None:
+    assert "leveldb_log" in sawlog.spark.register(spark)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING leveldb_log OPTIONS (path '{database}', provenance 'true')")
+    table = expected(database, provenance=True)
+    assert rows(spark.sql("SELECT record, _file, _offset FROM v")).equals(table)
+
+
+def test_a_table_is_refused_with_the_way_out(spark: SparkSession, database: Path) -> None:
+    sawlog.spark.register(spark)
+    with pytest.raises(AnalysisException, match=r"OptionError: .* use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE refused USING leveldb_log OPTIONS (path '{database}')")
+
+
+def test_a_third_party_format_has_a_short_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sawlog.format import formats
+
+    path = tmp_path / "a.lines"
+    path.write_bytes(b"#lines\none\ntwo\n")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "plugin"))
+    formats.cache_clear()
+    try:
+        assert "lines" in sawlog.spark.register(spark)
+    finally:
+        formats.cache_clear()
+    frame = spark.read.format("lines").option("upper", "true").load(str(path))
+    assert rows(frame).to_pydict() == {"line": ["ONE", "TWO"]}
+    recognised = spark.read.format("sawlog").load(str(path))
+    assert rows(recognised).to_pydict() == {"line": ["one", "two"]}
+    target = tmp_path / "out"
+    frame.write.format("lines").mode("append").save(str(target))
+    assert rows(spark.read.format("lines").load(str(target))).to_pydict() == {"line": ["ONE", "TWO"]}
+
+
+@pytest.mark.parametrize("task_bytes", [1, 40_000, 100_000])
+def test_a_file_is_split_over_tasks(spark: SparkSession, database: Path, task_bytes: int) -> None:
+    reading = spark.read.format("sawlog").option("provenance", "true").option("task_bytes", task_bytes)
+    frame = reading.load(str(database))
+    blocks = -(-(database / "000003.log").stat().st_size // 32768)
+    per_task = -(-task_bytes // 32768)
+    assert frame.rdd.getNumPartitions() == -(-blocks // per_task)
+    assert rows(frame).equals(expected(database, provenance=True))
+
+
+def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write_logs(logs, 50)
+    frame = spark.read.format("sawlog").load(str(logs))
+    assert frame.rdd.getNumPartitions() == 1
+    assert rows(frame).equals(expected(logs))
+
+
+def test_globs_and_lists_of_paths(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs, all"
+    write_logs(logs, 12)
+    reading = spark.read.format("sawlog")
+    assert rows(reading.load(f"{logs}/00000[2-5].log")).equals(expected(f"{logs}/00000[2-5].log"))
+    pair = [f"{logs}/000007.log", f"file:{logs}/000003.log"]
+    assert rows(reading.load(pair)).equals(expected(pair))
+
+
+def test_a_relative_path_means_the_drivers_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_logs(tmp_path / "logs", 2)
+    monkeypatch.chdir(tmp_path)
+    (partition,) = make_reader({"path": "logs"}, None, read_schema({"path": "logs"}, None)).partitions()
+    assert [fragment.path for fragment in partition.value] == [f"{tmp_path}/logs/00000{n}.log" for n in (0, 1)]
+
+
+def test_an_empty_log_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "000001.log").touch()
+    frame = spark.read.format("sawlog").load(str(tmp_path))
+    assert frame.count() == 0
+    assert frame.columns == ["record"]
+
+
+def test_damage_fails_unless_told_otherwise(spark: SparkSession, damaged: Path) -> None:
+    with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
+        spark.read.format("sawlog").load(str(damaged)).count()
+    with pytest.warns(sawlog.DamageWarning):
+        table = expected(damaged, on_damage="skip")
+    assert 0 < table.num_rows < 3000
+    for task_bytes in (1, 1 << 20):
+        reading = spark.read.format("sawlog").option("mode", "dropMalformed").option("task_bytes", task_bytes)
+        assert rows(reading.load(str(damaged))).equals(table)
+
+
+def test_damage_is_a_view(spark: SparkSession, damaged: Path) -> None:
+    frame = spark.read.format("sawlog").option("view", "damage").load(str(damaged))
+    table = expected(damaged, view="damage")
+    assert "checksum_mismatch" in table["kind"].to_pylist()
+    assert rows(frame).equals(table)
+
+
+def test_what_was_left_out_is_logged_by_the_worker(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    options = {"path": str(damaged), "mode": "DROPMALFORMED"}
+    reader = make_reader(options, None, read_schema(options, None))
+    with caplog.at_level(logging.WARNING, logger="sawlog"):
+        for partition in reader.partitions():
+            list(reader.read(partition))
+    assert "skipped" in caplog.text
+    assert "torn tail" in caplog.text
+
+
+def test_garbage_collection_forgets_the_kernels_once(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(module.gc, "collect", lambda: calls.append("collect"))
+    monkeypatch.setattr(module.gc, "freeze", lambda: calls.append("freeze"))
+    module._settle.cache_clear()
+    reader = make_reader({"path": str(database), "task_bytes": "1"}, None, read_schema({"path": str(database)}, None))
+    for partition in reader.partitions():
+        list(reader.read(partition))
+    assert calls == ["collect", "freeze"]
+
+
+def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
+    reading = spark.read.format("sawlog").schema("_offset bigint, record binary")
+    assert rows(reading.load(str(database))).equals(
+        expected(database, columns=["_offset", "record"]).cast(
+            pa.schema([("_offset", pa.int64()), ("record", pa.binary())])
+        )
+    )
+
+
+def test_columns_by_option(spark: SparkSession, database: Path) -> None:
+    reading = spark.read.format("sawlog").option("columns", "_offset, _file")
+    assert rows(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
+    same = reading.schema("_offset bigint, _file string")
+    assert same.load(str(database)).columns == ["_offset", "_file"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (
+            "payload binary",
+            "view 'rows' of leveldb_log: no column 'payload'; columns: record binary, _file string, _offset bigint",
+        ),
+        ("Record binary", "no column 'Record'; did you mean 'record'"),
+        ("record string", "column 'record' is binary; the schema given to Spark says string"),
+    ],
+)
+def test_a_schema_that_does_not_fit(spark: SparkSession, database: Path, schema: str, message: str) -> None:
+    with pytest.raises(AnalysisException, match=f"SchemaError: .*{message}"):
+        spark.read.format("sawlog").schema(schema).load(str(database)).count()
+
+
+def test_schema_and_columns_must_agree(spark: SparkSession, database: Path) -> None:
+    reading = spark.read.format("sawlog").schema("record binary").option("columns", "_offset")
+    with pytest.raises(AnalysisException, match=r"OptionError: option columns='_offset'.* give one of the two"):
+        reading.load(str(database)).count()
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("sawlog", {"path": "/nowhere"}, "FileNotFoundError: /nowhere: no such file, directory or glob match"),
+        ("sawlog", {"format": "nonsense"}, "OptionError: unknown format 'nonsense'; known formats: .*leveldb_log"),
+        ("sawlog", {"viev": "rows"}, "OptionError: reading leveldb_log: unknown option 'viev'; known options: "),
+        (
+            "leveldb_log",
+            {"viev": "rows"},
+            "OptionError: reading leveldb_log: unknown option 'viev'; .*task_bytes, .*dialect",
+        ),
+        ("leveldb_log", {"view": "none"}, "OptionError: leveldb_log has no view 'none'; views: rows"),
+        ("leveldb_log", {"format": "lines"}, "OptionError: .*format='lines' contradicts the source 'leveldb_log'"),
+        ("leveldb_log", {"mode": "PERMISSIVE"}, "OptionError: option mode='PERMISSIVE': .*use DROPMALFORMED"),
+        ("leveldb_log", {"verify_checksums": "maybe"}, "OptionError: .*verify_checksums='maybe': expected bool"),
+    ],
+)
+def test_mistakes_get_one_clear_message(
+    spark: SparkSession, database: Path, format: str, options: dict[str, str], message: str
+) -> None:
+    sawlog.spark.register(spark)
+    with pytest.raises(AnalysisException, match=message):
+        spark.read.format(format).options(**{"path": str(database), **options}).load()
+
+
+def test_a_file_of_no_format(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"nothing")
+    with pytest.raises(AnalysisException, match=r"FormatError: .*a\.txt: not recognised \(first bytes: 6e 6f"):
+        spark.read.format("sawlog").load(str(path))
+
+
+def test_storage_options_reach_the_executors(spark: SparkSession, s3: dict[str, Any], database: Path) -> None:
+    place = "s3://logs/spark/read/000003.log"
+    file = Storage(s3).stage(place)
+    file.write((database / "000003.log").read_bytes())
+    Storage(s3).publish([file.finish()])
+    reading = (
+        spark.read.format("sawlog")
+        .option("storage.key", s3["key"])
+        .option("storage.secret", s3["secret"])
+        .option("storage.client_kwargs", str(s3["client_kwargs"]).replace("'", '"'))
+        .option("task_bytes", 200_000)
+    )
+    assert rows(reading.load(place.replace("s3:", "s3a:"))).equals(expected(database))
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(params=["true", "false"])
+def allowed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool]:
+    """Both settings of Spark's own switch; whether pushing down is allowed."""
+    spark.conf.set(PUSHDOWN, request.param)
+    yield request.param == "true"
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_pushdown_reads_less(
+    spark: SparkSession, pyspark_version: tuple[int, int], database: Path, allowed: bool
+) -> None:
+    reading = spark.read.format("sawlog").options(provenance="true", pushdown="true", task_bytes="32768")
+    some = reading.load(str(database)).where("_offset >= 70000 AND _offset < 90000 AND record IS NOT NULL")
+    filters = [("_offset", ">=", 70_000), ("_offset", "<", 90_000)]
+    assert rows(some).equals(expected(database, provenance=True, filters=filters))
+    everything = reading.load(str(database))
+    assert everything.count() == 3000
+    pruned = allowed and pyspark_version >= (4, 1)
+    assert (some.rdd.getNumPartitions() < everything.rdd.getNumPartitions()) == pruned
+
+
+def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database: Path, allowed: bool) -> None:
+    frame = spark.read.format("sawlog").options(provenance="true", task_bytes="32768").load(str(database))
+    head, tail = frame.where("_offset < 50000"), frame.where("_offset >= 50000")
+    assert head.count() + tail.count() == 3000
+    assert head.union(tail).count() == 3000
+    assert frame.count() == 3000
+
+
+def test_filters_by_option(spark: SparkSession, database: Path) -> None:
+    reading = spark.read.format("sawlog").option("task_bytes", 32768)
+    frame = reading.option("filters", '[["_offset", ">=", 70000], ["_offset", "<", 90000]]').load(str(database))
+    assert rows(frame).equals(expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
+    assert frame.rdd.getNumPartitions() < reading.option("filters", "[]").load(str(database)).rdd.getNumPartitions()
+
+
+def test_the_discovered_module_is_light() -> None:
+    script = (
+        "import sys, pyspark.sql.datasource; before = set(sys.modules); import pyspark_sawlog;"
+        "print(sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['pyspark_sawlog']"
+
+
+def test_the_discovered_module_never_fails() -> None:
+    script = "import sys; sys.modules['pyspark.sql.datasource'] = None; import pyspark_sawlog"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_lost_file_is_named(spark: SparkSession, database: Path, tmp_path: Path) -> None:
+    path = tmp_path / "000003.log"
+    shutil.copy(database / "000003.log", path)
+    frame = spark.read.format("sawlog").load(str(path))
+    path.unlink()
+    with pytest.raises(AnalysisException, match=r"FileNotFoundError: .*000003\.log: no such file"):
+        frame.count()

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql.types import BinaryType, StructType
+
+import sawlog
+import sawlog.spark
+from sawlog.spark import writer as module
+from sawlog.spark.writer import SawlogWriter, make_writer
+from sawlog.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = StructType().add("record", BinaryType())
+
+
+def save(frame: DataFrame, target: Path, mode: str = "append", **options: str) -> None:
+    frame.write.format("sawlog").option("format", "leveldb_log").options(**options).mode(mode).save(str(target))
+
+
+def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
+    return spark.range(0, count, 1, tasks).selectExpr("CAST(CAST(id AS string) AS binary) AS record")
+
+
+def content(target: Path) -> list[bytes]:
+    return sorted(sawlog.read(target)["record"].to_pylist())
+
+
+def decimal(count: int) -> list[bytes]:
+    return sorted(b"%d" % number for number in range(count))
+
+
+def listing(target: Path) -> list[str]:
+    return sorted(os.listdir(target)) if target.exists() else []
+
+
+def test_a_log_comes_back_byte_for_byte(spark: SparkSession, database: Path, tmp_path: Path) -> None:
+    frame = spark.read.format("sawlog").load(str(database))
+    save(frame.coalesce(1), tmp_path / "out")
+    (written,) = (tmp_path / "out").iterdir()
+    assert written.read_bytes() == (database / "000003.log").read_bytes()
+
+
+def test_through_parquet(spark: SparkSession, database: Path, tmp_path: Path) -> None:
+    frame = spark.read.format("sawlog").load(str(database))
+    frame.write.parquet(str(tmp_path / "parquet"))
+    save(spark.read.parquet(str(tmp_path / "parquet")), tmp_path / "out")
+    assert content(tmp_path / "out") == content(database)
+
+
+def test_one_file_per_task_with_rows(spark: SparkSession, tmp_path: Path) -> None:
+    save(numbers(spark, 30, 4).where("record < '2'"), tmp_path)
+    found = listing(tmp_path)
+    assert [name.split("-")[1] for name in found] == ["00000", "00001", "00002"]
+    assert len({name.split("-")[2] for name in found}) == 1
+    assert all(name.endswith(".log") for name in found)
+    assert len(content(tmp_path)) == 12
+
+
+def test_append_and_overwrite(spark: SparkSession, tmp_path: Path) -> None:
+    save(numbers(spark, 10, 2), tmp_path)
+    save(numbers(spark, 10, 2), tmp_path)
+    assert content(tmp_path) == sorted(2 * decimal(10))
+    (tmp_path / "README.txt").write_text("not a log")
+    save(numbers(spark, 5, 1), tmp_path, "overwrite")
+    assert content(tmp_path) == decimal(5)
+    assert "README.txt" in listing(tmp_path)
+
+
+def test_overwriting_what_is_being_read(spark: SparkSession, tmp_path: Path) -> None:
+    save(numbers(spark, 10, 2), tmp_path)
+    save(spark.read.format("sawlog").load(str(tmp_path)).where("record >= '5'"), tmp_path, "overwrite")
+    assert content(tmp_path) == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_no_rows_leave_an_empty_result(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    save(numbers(spark, 0, 2), target)
+    assert len(listing(target)) == 1
+    assert spark.read.format("sawlog").load(str(target)).count() == 0
+    save(numbers(spark, 3, 1), target)
+    save(numbers(spark, 0, 1), target)
+    assert len(listing(target)) == 2
+    save(numbers(spark, 0, 1), target, "overwrite")
+    assert len(listing(target)) == 1
+    assert content(target) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    save(numbers(spark, 10, 2), tmp_path)
+    before = listing(tmp_path)
+    broken = spark.range(0, 4000, 1, 4).selectExpr("IF(id = 3999, NULL, CAST(CAST(id AS string) AS binary)) AS record")
+    with pytest.raises(PythonException, match="SchemaError: column 'record', row 999: a log cannot hold null"):
+        save(broken, tmp_path, mode)
+    assert listing(tmp_path) == before
+    assert content(tmp_path) == decimal(10)
+
+
+def test_options_reach_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    sawlog.spark.register(spark)
+    writing = numbers(spark, 10, 1).write.format("leveldb_log").option("dialect", "rocksdb").option("log_number", 7)
+    writing.mode("append").save(str(tmp_path))
+    (path,) = tmp_path.iterdir()
+    assert sawlog.open(path).info()["dialect"] == "rocksdb"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"format": "leveldb_log", "dialekt": "x"},
+            "OptionError: writing leveldb_log: unknown option 'dialekt'; known",
+        ),
+        ({"format": "leveldb_log", "dialect": "x"}, "OptionError: .*dialect='x': expected one of leveldb, rocksdb"),
+        ({"format": "nonsense"}, "OptionError: unknown format 'nonsense'"),
+        ({}, "OptionError: writing with Spark: option 'format' is required"),
+    ],
+)
+def test_mistakes_get_one_clear_message(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(AnalysisException, match=message):
+        numbers(spark, 1, 1).write.format("sawlog").options(**options).mode("append").save(str(tmp_path))
+    assert listing(tmp_path) == []
+
+
+def test_columns_are_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="SchemaError: a leveldb_log holds one column, 'record'; found: id"):
+        save(spark.range(10), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(AnalysisException, match=r"OptionError: .*/out: is a file; a Spark job writes a directory"):
+        save(numbers(spark, 1, 1), tmp_path / "out")
+
+
+def test_other_save_modes_are_sparks_to_refuse(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        save(numbers(spark, 1, 1), tmp_path, "error")
+
+
+def test_on_an_object_store(spark: SparkSession, s3: dict[str, Any]) -> None:
+    kwargs = str(s3["client_kwargs"]).replace("'", '"')
+    options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}
+    target = "s3://logs/spark/write"
+    for count in (10, 4):
+        writing = numbers(spark, count, 2).write.format("sawlog").option("format", "leveldb_log").options(**options)
+        writing.mode("overwrite").save(target)
+        table = sawlog.read(target, storage_options=s3)
+        assert sorted(table["record"].to_pylist()) == decimal(count)
+    assert Storage(s3).staged(target, "") == []
+
+
+class Task:
+    """What a task of Spark says of itself."""
+
+    @classmethod
+    def get(cls) -> Task:
+        return cls()
+
+    def partitionId(self) -> int:
+        return 3
+
+
+@pytest.fixture
+def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SawlogWriter:
+    monkeypatch.setattr(module, "TaskContext", Task)
+    monkeypatch.setattr(module, "LINGER", 0)
+    return make_writer({"path": str(tmp_path / "out")}, "leveldb_log", RECORDS, overwrite=False)
+
+
+def batch(*records: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(records, pa.binary())], ["record"])
+
+
+def test_nothing_is_visible_before_commit(sink: SawlogWriter, tmp_path: Path) -> None:
+    message = sink.write(iter([batch(b"a")]))
+    assert all(name.startswith(".part-00003-") for name in listing(tmp_path / "out"))
+    sink.commit([message])
+    assert [name[:11] for name in listing(tmp_path / "out")] == ["part-00003-"]
+
+
+def test_abort_finds_what_killed_tasks_left(sink: SawlogWriter, tmp_path: Path) -> None:
+    message = sink.write(iter([batch(b"a")]))
+    killed = sink._open(str(tmp_path / "out"), 4, Storage())
+    killed.write(batch(b"b"))
+    killed.finish()
+    assert len(listing(tmp_path / "out")) == 2
+    sink.abort([message, None])
+    assert listing(tmp_path / "out") == []
+
+
+def test_commit_takes_one_attempt_per_task(sink: SawlogWriter, tmp_path: Path) -> None:
+    first, second = sink.write(iter([batch(b"a")])), sink.write(iter([batch(b"a")]))
+    assert first.staged[0].final == second.staged[0].final
+    sink.commit([second])
+    assert len(listing(tmp_path / "out")) == 1
+    assert content(tmp_path / "out") == [b"a"]
+
+
+def test_a_failing_task_discards_its_file(sink: SawlogWriter, tmp_path: Path) -> None:
+    with pytest.raises(sawlog.SchemaError, match="row 1"):
+        sink.write(iter([batch(b"a"), pa.record_batch([pa.array([None], pa.binary())], ["record"])]))
+    assert listing(tmp_path / "out") == []
