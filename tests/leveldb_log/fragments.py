@@ -159,3 +159,20 @@ def agrees(data: bytes) -> Found:
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(covered)), "damages overlap"
     assert found.account.damage == sum(damage.length for damage in found.damages)
     return found
+
+
+def varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def batch(sequence: int, *operations: tuple[bytes, bytes | None]) -> bytes:
+    """A write batch of puts, and of deletes where the value is `None`."""
+    body = b"".join(
+        b"\0" + varint(len(key)) + key if value is None else b"\1" + varint(len(key)) + key + varint(len(value)) + value
+        for key, value in operations
+    )
+    return sequence.to_bytes(8, "little") + len(operations).to_bytes(4, "little") + body

@@ -1,0 +1,406 @@
+"""RocksDB's and Pebble's fragments, built by hand: sections 8 and 9 of the format."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import Findings, TailStatus
+
+from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write
+
+COMPRESSED = fragment(9, struct.pack("<I", 7))
+SIZES = struct.pack("<IH", 1, 8)
+PREDECESSOR = struct.pack("<QQQ", 6, 1000, 55)
+FRESH = [b"one", b"", b"two" * 20_000, b"three"]
+STALE = [bytes([65 + i]) * (3_000 + i) for i in range(40)]
+
+
+def zstd(content: bytes) -> bytes:
+    """A frame that declares its size, as RocksDB's do."""
+    return pa.Codec("zstd").compress(content, asbytes=True)
+
+
+def unsized(content: bytes) -> bytes:
+    """A frame that does not declare its size."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content[: len(content) // 2])
+        stream.flush()
+        stream.write(content[len(content) // 2 :])
+    return sink.getvalue().to_pybytes()
+
+
+def recycled(fresh: bytes, stale: bytes) -> bytes:
+    return fresh + stale[len(fresh) :]
+
+
+@pytest.mark.parametrize("name", ["000007.log", "copy.log"])
+def test_a_recycled_log_ends_where_the_old_one_begins(name: str) -> None:
+    fresh = write(*FRESH, log=7)
+    found = scan(recycled(fresh, write(*STALE, log=3)), name=name)
+    assert found.records == FRESH
+    assert found.damages == []
+    assert found.tail is not None
+    assert (found.tail.status, found.tail.offset) == (TailStatus.STALE, len(fresh))
+
+
+def test_a_recycled_log_may_be_cut_off_anywhere() -> None:
+    fresh, stale = write(*FRESH, log=7), write(*STALE, log=3)
+    ends = [len(write(*FRESH[: i + 1], log=7)) for i in range(4)]
+    for place in [*range(60), *range(BLOCK - 15, BLOCK + 15), *range(len(fresh) - 30, len(fresh))]:
+        for data in (fresh[:place] + stale[place:], fresh[:place]):
+            found = scan(data, dialect="rocksdb")
+            complete = [record for record, end in zip(FRESH, ends, strict=True) if end <= place]
+            if place >= 11 + 3:
+                assert found.records == complete
+                assert found.damages == []
+
+
+def test_a_file_that_was_taken_over_and_not_written_yet_is_empty() -> None:
+    found = scan(write(*STALE, log=3), name="000007.log")
+    assert found.records == []
+    assert found.damages == []
+    assert found.tail is not None
+    assert (found.tail.status, found.tail.offset) == (TailStatus.STALE, 0)
+
+
+def test_log_numbers_of_64_bits() -> None:
+    data = write(b"a", b"b", log=5)
+    assert scan(data, name=f"{2**32 + 5}.log").records == [b"a", b"b"]
+    assert scan(data, name=f"{2**32 + 6}.log").records == []
+
+
+def test_damage_inside_a_recycled_log_is_not_its_end() -> None:
+    records = [bytes([i]) * 20_000 for i in range(20)]
+    data = bytearray(recycled(write(*records, log=7), write(*STALE * 8, log=3)))
+    data[100_000] ^= 1
+    found = scan(bytes(data))
+    assert [record[0] for record in found.records] == [0, 1, 2, 3, *range(7, 20)]
+    assert [damage.kind for damage in found.damages] == ["checksum_mismatch", "broken_record", "missing_start"]
+    assert found.tail is not None
+    assert found.tail.status is TailStatus.STALE
+    for cut in range(BLOCK, 10 * BLOCK, BLOCK):
+        assert scan(bytes(data), cut).ranges == found.ranges
+
+
+def test_a_torn_end_of_a_recycled_log_that_outgrew_the_old_one() -> None:
+    data = write(b"one", b"two", log=7)
+    for size in range(len(data) - 13, len(data)):
+        found = scan(data[:size])
+        assert found.records == [b"one"]
+        assert found.tail is not None
+        assert (found.tail.status, found.tail.offset) == (TailStatus.TORN, 14)
+
+
+@pytest.mark.parametrize("kind", [1, 4, 77])
+def test_fragments_of_no_log_number_end_a_recycled_log(kind: int) -> None:
+    found = scan(write(b"one", log=7) + fragment(kind, b"old"))
+    assert found.records == [b"one"]
+
+
+def test_a_recyclable_fragment_behind_a_legacy_one() -> None:
+    data = write(b"legacy") + write(b"recyclable", log=7) + write(b"legacy again")
+    found = scan(data, dialect="rocksdb")
+    assert found.records == [b"legacy", b"recyclable", b"legacy again"]
+    other = scan(write(b"legacy") + write(b"recyclable", log=8) + write(b"lost"), dialect="rocksdb")
+    assert other.records == [b"legacy"]
+    assert [damage.kind for damage in other.damages] == ["foreign_fragment"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        fragment(10, SIZES),
+        fragment(130, PREDECESSOR),
+        fragment(128, b"ignorable"),
+        fragment(254, b""),
+        fragment(11, SIZES, 7),
+        fragment(131, PREDECESSOR, 7),
+    ],
+)
+def test_metadata_is_no_record_and_no_damage(metadata: bytes) -> None:
+    found = scan(metadata + write(b"one") + metadata + write(b"two"), dialect="rocksdb")
+    log = 7 if metadata[6] in (11, 131) else None
+    if log is not None:
+        found = scan(metadata + write(b"one", log=7) + metadata + write(b"two", log=7))
+    assert found.records == [b"one", b"two"]
+    assert found.damages == []
+    assert found.account.header == 2 * len(metadata)
+
+
+def test_a_log_that_begins_with_metadata_is_recognised_as_rocksdbs() -> None:
+    assert scan(fragment(130, PREDECESSOR) + write(b"one")).damages == []
+    stale = write(*STALE, log=3)
+    for head in (fragment(131, PREDECESSOR, 7), COMPRESSED + fragment(11, SIZES, 7)):
+        fresh = head + write(b"", log=7)
+        found = scan(recycled(fresh, stale))
+        assert (found.records, found.damages) == ([b""], [])
+
+
+def test_an_identity_file_beside_the_log_tells_of_rocksdb(tmp_path: Path) -> None:
+    data = write(b"one") + fragment(130, PREDECESSOR) + write(b"two")
+    (tmp_path / "archive").mkdir()
+    for path in (tmp_path / "000007.log", tmp_path / "archive" / "000005.log"):
+        path.write_bytes(data)
+        assert [damage.kind for damage in scan_file(path).damages] == ["unknown_type"]
+    (tmp_path / "IDENTITY").write_text("some uuid")
+    for path in (tmp_path / "000007.log", tmp_path / "archive" / "000005.log"):
+        assert scan_file(path).damages == []
+    assert scan_file(tmp_path).records == [b"one", b"two"] * 2
+
+
+def test_unknown_types_below_the_mask_are_damage() -> None:
+    found = scan(write(b"one") + fragment(77, b"???") + write(b"two"), dialect="rocksdb")
+    assert found.records == [b"one", b"two"]
+    assert found.drops == [(3, "unknown record type")]
+
+
+def test_metadata_inside_a_record_forgets_it() -> None:
+    data = fragment(FIRST, b"ab") + fragment(130, PREDECESSOR) + fragment(LAST, b"cd") + write(b"next")
+    found = scan(data, dialect="rocksdb")
+    assert found.records == [b"next"]
+    assert [damage.kind for damage in found.damages] == ["partial_record", "missing_start"]
+
+
+def test_zeros_before_metadata_that_did_not_fit() -> None:
+    head = write(b"x" * (BLOCK - 7 - 20))
+    data = head + bytes(20) + fragment(130, PREDECESSOR) + write(b"two")
+    found = scan(data, dialect="rocksdb")
+    assert found.records == [b"x" * (BLOCK - 27), b"two"]
+    assert found.damages == []
+    assert found.account.padding == 20
+
+
+RECORDS = [b"a" * 1000, b"", random.Random(1).randbytes(100_000), b"b" * 300_000, b"c"]
+
+
+def compressed_log(*frames: bytes, log: int | None = None) -> bytes:
+    return COMPRESSED + write(*frames, log=log, start=len(COMPRESSED))
+
+
+@pytest.mark.parametrize("log", [None, 7])
+@pytest.mark.parametrize("frame", [zstd, unsized])
+def test_compressed_records(frame, log: int | None) -> None:
+    data = compressed_log(*(frame(record) if record else b"" for record in RECORDS), log=log)
+    found = scan(data)
+    assert found.records == RECORDS
+    assert found.damages == []
+    assert found.account.header == len(COMPRESSED)
+    for task_bytes in (1, 3 * BLOCK):
+        assert scan(data, task_bytes).rows == found.rows
+
+
+def test_compressed_records_in_small_chunks() -> None:
+    frame = zstd(RECORDS[2])
+    log = COMPRESSED + fragment(FIRST + 4, frame[:6_000], 7)
+    for start in range(6_000, len(frame), 6_000):
+        rest = frame[start : start + 6_000]
+        left = BLOCK - len(log) % BLOCK
+        if left < 11:
+            log += bytes(left)
+        elif left < 11 + len(rest):
+            log += fragment(MIDDLE + 4, rest[: left - 11], 7)
+            rest = rest[left - 11 :]
+        log += fragment(MIDDLE + 4, rest, 7)
+    log += fragment(LAST + 4, b"", 7)
+    assert scan(log).records == [RECORDS[2]]
+
+
+def test_a_long_trailer_inside_a_compressed_record() -> None:
+    frame = zstd(random.Random(3).randbytes(50_000))
+    for left in (7, 10):
+        first = BLOCK - len(COMPRESSED) - 11 - left
+        log = COMPRESSED + fragment(FIRST + 4, frame[:first], 7) + bytes(left)
+        log += fragment(LAST + 4, frame[first : first + 30_000], 7)
+        found = scan(log)
+        assert found.account.record == len(log) - len(COMPRESSED)
+
+
+def broken_frames() -> list[tuple[str, bytes]]:
+    good = zstd(b"content " * 100)
+    flipped = bytearray(good)
+    flipped[10] ^= 0x03
+    lying = bytearray(good)
+    lying[6] ^= 1
+    return [
+        ("not zstd", b"plain bytes"),
+        ("cut", good[:-1]),
+        ("more behind it", good + b"x"),
+        ("two frames", good + good),
+        ("undecodable", bytes(flipped)),
+        ("wrong size", bytes(lying)),
+        ("a bomb's size", b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + b"\x01\x00\x00"),
+        ("magic alone", b"\x28\xb5\x2f\xfd"),
+        ("skippable", b"\x50\x2a\x4d\x18\x00\x00\x00\x00"),
+        ("unsized and cut", unsized(b"content " * 100)[:-3]),
+    ]
+
+
+@pytest.mark.parametrize(("name", "frame"), broken_frames(), ids=[name for name, _ in broken_frames()])
+def test_broken_streams_are_damage_of_exactly_their_record(name: str, frame: bytes) -> None:
+    frames = [zstd(b"before"), frame, zstd(b"behind"), b""]
+    data = compressed_log(*frames)
+    found = scan(data)
+    assert found.records == [b"before", b"behind", b""]
+    start = len(COMPRESSED) + 7 + len(frames[0])
+    assert found.ranges == [(start, 7 + len(frame), "bad_compression")]
+    assert found.account.damage == 7 + len(frame)
+    assert found.account.record == len(data) - len(COMPRESSED) - 7 - len(frame)
+
+
+def test_fail_stops_at_a_broken_stream(tmp_path: Path) -> None:
+    path = tmp_path / "000007.log"
+    path.write_bytes(compressed_log(zstd(b"before"), b"broken", zstd(b"behind")))
+    delivered: list = []
+    (whole,) = sawlog.open(path).fragments()
+
+    def read() -> None:
+        for batch in whole.to_batches(Findings("fail")):
+            delivered.extend(batch.column("record").to_pylist())
+
+    with pytest.raises(sawlog.DamageError, match="bad_compression"):
+        read()
+    assert delivered == [b"before"]
+    with pytest.raises(sawlog.DamageError, match="bad_compression"):
+        sawlog.open(path).count_rows()
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30), st.sampled_from([0, 10, 1_000, 1 << 30]))
+def test_damaged_compressed_logs(seed: int, limit: int) -> None:
+    rng = random.Random(seed)
+    contents = [rng.randbytes(rng.randrange(50)) * rng.choice([0, 1, 30, 3_000]) for _ in range(30)]
+    frames = [rng.choice([zstd, unsized])(content) if content else b"" for content in contents]
+    broken = rng.sample(range(30), rng.randrange(4))
+    frames = [b"\0" + frame if i in broken else frame for i, frame in enumerate(frames)]
+    data = bytearray(compressed_log(*frames))
+    intact = [c for i, c in enumerate(contents) if i not in broken and len(c) <= limit]
+    found = scan(bytes(data), max_record_bytes=limit)
+    assert found.records == intact
+    assert len(found.damages) == len(contents) - len(intact)
+    for _ in range(rng.randrange(1, 4)):
+        data[rng.randrange(len(COMPRESSED), len(data))] ^= 1 << rng.randrange(8)
+    found = scan(bytes(data), max_record_bytes=limit)
+    pieces = scan(bytes(data), BLOCK, max_record_bytes=limit)
+    assert (pieces.rows, pieces.ranges, pieces.account) == (found.rows, found.ranges, found.account)
+    rest = iter(intact)
+    assert all(record in rest for record in found.records)
+
+
+def test_expansion_is_limited() -> None:
+    data = compressed_log(zstd(bytes(10_000_000)), unsized(bytes(10_000_000)), zstd(b"small"))
+    assert len(data) < 5_000
+    found = scan(data, max_record_bytes=1_000_000)
+    assert found.records == [b"small"]
+    assert {damage.kind for damage in found.damages} == {"record_too_large"}
+    assert [len(record) for record in scan(data).records] == [10_000_000, 10_000_000, 5]
+
+
+def test_batches_of_compressed_records_stay_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sawlog.leveldb_log.compression.EXPANDED_BYTES", 100_000)
+    path = tmp_path / "000007.log"
+    path.write_bytes(compressed_log(*(zstd(bytes([i % 256]) * 30_000) for i in range(50))))
+    batches = [batch for batch in sawlog.open(path).to_batches() if batch.num_rows]
+    assert [batch.num_rows for batch in batches] == [3] * 16 + [2]
+
+
+def test_other_compressions_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "000007.log"
+    path.write_bytes(fragment(9, struct.pack("<I", 4)) + write(b"x", start=11))
+    with pytest.raises(sawlog.FormatError, match="type 4; only ZSTD"):
+        sawlog.read(path)
+    path.write_bytes(fragment(9, struct.pack("<I", 0)) + write(b"x", start=11))
+    assert sawlog.read(path).column("record").to_pylist() == [b"x"]
+
+
+def test_a_compression_type_elsewhere_changes_nothing() -> None:
+    found = scan(write(b"plain") + COMPRESSED + write(b"plain too"), dialect="rocksdb")
+    assert found.records == [b"plain", b"plain too"]
+    assert found.drops == [(4, "unknown record type")]
+
+
+def repaired(data: bytes, tmp_path: Path, name: str = "000007.log") -> tuple[bytes, sawlog.FileReport]:
+    source, target = tmp_path / name, tmp_path / "repaired" / name
+    source.write_bytes(data)
+    report = sawlog.repair(source, target, format="leveldb_log", dialect="rocksdb")
+    return target.read_bytes(), report.files[0]
+
+
+def test_repair_carries_metadata_over_in_its_place(tmp_path: Path) -> None:
+    unknown = fragment(200, b"something new")
+    data = bytearray(
+        fragment(131, PREDECESSOR, 7)
+        + write(b"one", b"two", log=7)
+        + fragment(11, SIZES, 7)
+        + write(b"three", log=7)
+        + unknown
+    )
+    plain = fragment(130, PREDECESSOR) + write(b"one", b"two") + fragment(10, SIZES) + write(b"three") + unknown
+    assert repaired(bytes(data), tmp_path)[0] == plain
+    assert repaired(plain, tmp_path)[0] == plain
+
+
+def test_repair_of_metadata_at_a_block_end(tmp_path: Path) -> None:
+    for left in range(40):
+        first = b"x" * (BLOCK - 11 - left)
+        data = write(first, log=7) + (bytes(left) if left < 35 else b"") + fragment(131, PREDECESSOR, 7)
+        data += write(b"two", log=7, start=len(data))
+        plain, report = repaired(data, tmp_path)
+        assert (report.rows, report.damages) == (2, [])
+        found = scan(plain, dialect="rocksdb")
+        assert found.records == [first, b"two"]
+        assert found.account.header == 7 + len(PREDECESSOR)
+        assert found.damages == []
+
+
+def test_repair_makes_a_plain_log_of_a_compressed_one(tmp_path: Path) -> None:
+    frames = [zstd(record) if record else b"" for record in RECORDS]
+    data = compressed_log(*frames[:2], b"broken", *frames[2:])
+    plain, report = repaired(data, tmp_path)
+    assert plain == write(*RECORDS)
+    assert report.kinds == {"bad_compression": 1}
+    assert report.account.total == len(data)
+
+
+def test_repair_leaves_stale_tails_behind(tmp_path: Path) -> None:
+    plain, report = repaired(recycled(write(*FRESH, log=7), write(*STALE, log=3)), tmp_path)
+    assert plain == write(*FRESH)
+    assert report.tail.status is TailStatus.STALE
+
+
+def sync_fragment(kind: int, payload: bytes, log: int) -> bytes:
+    """Pebble's: with the offset up to which the log was synced."""
+    checked = bytes([kind]) + struct.pack("<IQ", log, 123) + payload
+    return struct.pack("<IH", masked(checked), len(payload)) + checked
+
+
+def test_pebble() -> None:
+    log = sync_fragment(9, b"one", 7) + sync_fragment(10, b"tw", 7) + sync_fragment(11, b"", 7)
+    log += sync_fragment(12, b"o", 7) + write(b"three", log=7)
+    stale = sync_fragment(9, b"old", 4) * 20
+    for data in (log, log + bytes(BLOCK - len(log)), log + stale, log + fragment(5, b"", 8)):
+        found = scan(data, dialect="pebble")
+        assert found.records == [b"one", b"two", b"three"]
+        assert found.damages == []
+    assert scan(log, dialect="pebble", name="other").records == [b"one", b"two", b"three"]
+
+
+def test_pebbles_long_trailers() -> None:
+    for left in range(19):
+        first = b"x" * (BLOCK - 19 - left)
+        log = sync_fragment(9, first, 7) + bytes(left) + sync_fragment(9, b"two", 7)
+        assert scan(log, dialect="pebble").records == [first, b"two"]
+
+
+def test_plain_fragments_are_the_same_in_every_dialect() -> None:
+    data = write(b"one", b"two" * 30_000, b"")
+    for dialect in ("auto", "leveldb", "rocksdb", "pebble"):
+        assert scan(data, dialect=dialect).records == [b"one", b"two" * 30_000, b""]
