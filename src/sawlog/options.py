@@ -61,6 +61,14 @@ def convert(value: Any, hint: Any, where: str) -> Any:
             with contextlib.suppress(OptionError):
                 return convert(value, inner, where)
         return convert(value, last, where)
+    if origin is dict:
+        pairs = (
+            [item.partition("=")[::2] for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+        )
+        if not isinstance(pairs, Mapping) and not isinstance(value, str):
+            raise OptionError(f"{where}={value!r}: expected name=value pairs")
+        kind = get_args(hint)[1]
+        return {str(name).strip(): convert(item, kind, f"{where}, {name}") for name, item in dict(pairs).items()}
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         return tuple(convert(item, get_args(hint)[0], where) for item in items)

@@ -1,0 +1,312 @@
+"""Columns of logs as Arrow: types and their metadata, the united schema of several files, decoded values."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.layout import ColumnType
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.deephaven_log.header import Header, LogColumn
+
+TYPE_KEY = b"sawlog.type"
+"""The format's name of the column's type."""
+CHARSET_KEY = b"sawlog.charset"
+"""Stored charset of an EnhancedString's values or of an Enum's table."""
+ENUM_KEY = b"sawlog.enum"
+"""JSON list: the table of an Enum."""
+CONSTANT_KEY = b"sawlog.constant"
+"""Hexadecimal: the value of a constant column as stored in the header."""
+UNIT_KEY = b"sawlog.unit"
+"""Unit of times stored in a Long column."""
+PARTITION_KEY = b"sawlog.partition"
+"""`column`: the value comes from the name of the file, not out of it."""
+APPLICATION_VERSION_KEY = b"sawlog.application_version"
+"""Of the schema, where all files agree on it."""
+
+PLAIN: dict[ColumnType, pa.DataType] = {
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.BYTE: pa.int8(),
+    ColumnType.CHAR: pa.uint16(),
+    ColumnType.SHORT: pa.int16(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.FLOAT: pa.float32(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BLOB: pa.binary(),
+    ColumnType.ENHANCED_STRING: pa.string(),
+    ColumnType.ENUM: pa.dictionary(pa.int32(), pa.string()),
+}
+_STRUCT = {
+    ColumnType.BYTE: ">b",
+    ColumnType.CHAR: ">H",
+    ColumnType.SHORT: ">h",
+    ColumnType.INT: ">i",
+    ColumnType.LONG: ">q",
+    ColumnType.FLOAT: ">f",
+    ColumnType.DOUBLE: ">d",
+    ColumnType.ENUM: ">i",
+}
+_WIDENINGS = (
+    (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG),
+    (ColumnType.FLOAT, ColumnType.DOUBLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How columns become Arrow columns, from the read options and a schema file.
+
+    Attributes:
+        units: Long columns that hold times, and their units.
+        char: Whether a Char is a string of one character or the number of its UTF-16 code unit.
+        widen: Whether columns whose types differ between files may take the wider type.
+        order: Names that come first, in this order.
+    """
+
+    units: Mapping[str, str]
+    char: Literal["number", "string"] = "number"
+    widen: bool = False
+    order: tuple[str, ...] = ()
+
+
+def arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
+    """The Arrow type of a column.
+
+    Raises:
+        SchemaError: When a column that is said to hold times is no Long.
+    """
+    unit = rendering.units.get(column.name)
+    if unit is not None:
+        if column.type is not ColumnType.LONG:
+            raise SchemaError(f"column {column.name!r} is {layout.TYPES[column.type].name}; times are Long columns")
+        return pa.timestamp(unit, "UTC")
+    if column.type is ColumnType.CHAR and rendering.char == "string":
+        return pa.string()
+    return PLAIN[column.type]
+
+
+def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schema:
+    """The schema of all files: columns by name, in the order in which they first appear.
+
+    Raises:
+        SchemaError: When files disagree on the type of a column; names both.
+    """
+    united: dict[str, tuple[str, LogColumn]] = {}
+    seen: dict[str, int] = {}
+    tables: dict[str, dict[tuple[str, ...], None]] = {}
+    same_constant: dict[str, bool] = {}
+    for path, header in files:
+        for column in header.columns:
+            seen[column.name] = seen.get(column.name, 0) + 1
+            if column.name not in united:
+                united[column.name] = (path, column)
+                same_constant[column.name] = True
+            else:
+                united[column.name] = _wider(united[column.name], (path, column), rendering.widen)
+            same_constant[column.name] &= column.constant == united[column.name][1].constant
+            if column.type is ColumnType.ENUM:
+                tables.setdefault(column.name, {})[column.values] = None
+    names = [name for name in rendering.order if name in united]
+    names += [name for name in united if name not in names]
+    fields = []
+    for name in names:
+        column = united[name][1]
+        constant = same_constant[name] and seen[name] == len(files)
+        values = _unite_tables(list(tables.get(name, ())))
+        fields.append(_field(column, values, rendering, constant=constant))
+    versions = {header.application_version for _, header in files}
+    metadata = None
+    if len(versions) == 1 and None not in versions:
+        metadata = {APPLICATION_VERSION_KEY: str(versions.pop()).encode()}
+    return pa.schema(fields, metadata)
+
+
+def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The tables of an Enum as one: files that agree keep theirs as it is."""
+    if len(tables) == 1:
+        return tables[0]
+    return tuple(dict.fromkeys(value for table in tables for value in table))
+
+
+def _wider(one: tuple[str, LogColumn], two: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:
+    first, second = one[1].type, two[1].type
+    if first is second:
+        return one
+    for ladder in _WIDENINGS:
+        if widen and first in ladder and second in ladder:
+            return one if ladder.index(first) > ladder.index(second) else two
+    hint = "" if widen else "; widen=True would allow Byte, Short, Int, Long and Float, Double to meet"
+    raise SchemaError(
+        f"column {one[1].name!r} is {layout.TYPES[first].name} in {one[0]} and {layout.TYPES[second].name}"
+        f" in {two[0]}: read them apart{hint}"
+    )
+
+
+def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, constant: bool) -> pa.Field:
+    kind = arrow_type(column, rendering)
+    metadata = {TYPE_KEY: layout.TYPES[column.type].name.encode()}
+    if column.charset:
+        metadata[CHARSET_KEY] = column.charset.encode()
+    if column.type is ColumnType.ENUM:
+        metadata[ENUM_KEY] = json.dumps(list(values)).encode()
+    if constant and column.constant is not None:
+        metadata[CONSTANT_KEY] = column.constant.hex().encode()
+    if pa.types.is_timestamp(kind):
+        metadata[UNIT_KEY] = kind.unit.encode()
+    return pa.field(column.name, kind, metadata=metadata)
+
+
+def partition_field(name: str) -> pa.Field:
+    """The field of the partitioning column, whose value lives in the file name."""
+    return pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"})
+
+
+def enum_table(field: pa.Field) -> tuple[str, ...] | None:
+    """The table in the metadata of an Enum's field; None when there is none."""
+    stored = (field.metadata or {}).get(ENUM_KEY)
+    return None if stored is None else tuple(json.loads(stored))
+
+
+def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
+    """A constant column: its value `length` times."""
+    value = _constant_value(column)
+    if pa.types.is_dictionary(field.type):
+        table = enum_table(field) or column.values
+        index = None
+        if isinstance(value, int) and 0 <= value < len(column.values):
+            index = list(table).index(column.values[value])
+        indices = pa.repeat(pa.scalar(index, pa.int32()), length)
+        return pa.DictionaryArray.from_arrays(indices, string_array(table))
+    if column.type is ColumnType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
+        value = _character(value)
+    if pa.types.is_timestamp(field.type):
+        return pa.repeat(pa.scalar(value, pa.int64()), length).cast(field.type)
+    return pa.repeat(pa.scalar(value, field.type), length)
+
+
+def _constant_value(column: LogColumn) -> Any:
+    data = column.constant or b""
+    if column.width == 0:
+        if data == layout.null_bytes(column.type):
+            return None
+        payload = data[layout.COUNT_SIZE :]
+        if column.type is ColumnType.BLOB:
+            return payload
+        return payload.decode(layout.CHARSETS[column.charset], "replace")
+    return decode_value(column, data)
+
+
+def decode_value(column: LogColumn, data: bytes) -> Any:
+    """A fixed-width value, as stored, as a Python value; None for the pattern that stands for null."""
+    if layout.is_null_pattern(column.type, int.from_bytes(data, "big")):
+        return None
+    if column.type is ColumnType.BOOLEAN:
+        return data != b"\0"
+    return struct.unpack(_STRUCT[column.type], data)[0]
+
+
+def string_array(values: Iterable[str]) -> pa.Array:
+    """Strings as an Arrow array, without the detour that `pa.array` of a list takes."""
+    return encoded_array([value.encode("utf-8", "replace") for value in values])
+
+
+def encoded_array(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
+    """UTF-8 strings (or bytes, for `kind=pa.binary()`) as an Arrow array; None is null."""
+    import numpy as np
+
+    lengths = np.fromiter((len(value or b"") for value in values), np.int64, len(values))
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    data = pa.py_buffer(b"".join(value or b"" for value in values))
+    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind or pa.string(), len(values), [bitmap, pa.py_buffer(ends), data])
+
+
+def _character(unit: int) -> str:
+    """A UTF-16 code unit as a string; half of a pair is no character."""
+    return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
+
+
+def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
+    """UTF-16 code units as strings of one character each."""
+    import numpy as np
+
+    distinct, places = np.unique(values, return_inverse=True)
+    table = string_array([_character(int(unit)) for unit in distinct])
+    buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
+    indices = pa.Array.from_buffers(pa.int32(), len(values), buffers)
+    return table.take(indices)
+
+
+def decode_text(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
+    """Bytes in a charset as strings.
+
+    Args:
+        array: Binary; its buffers are used as they are where they are UTF-8 already.
+        charset: Stored name.
+
+    Returns:
+        Strings, and the rows in which something was replaced because it is malformed.
+    """
+    import numpy as np
+
+    buffers = array.buffers()
+    text = pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
+    ends = np.frombuffer(buffers[1], np.int32, len(array) + 1)
+    data = np.frombuffer(buffers[2], np.uint8, int(ends[-1])) if buffers[2] is not None else np.zeros(0, np.uint8)
+    if charset in ("UTF-8", "ISO-8859-1", "US-ASCII") and not _high_bits(data):
+        return text, []
+    if charset == "UTF-8":
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid:
+            return _decode_each(array, charset)
+        return text, []
+    if charset == "ISO-8859-1":
+        moved = np.zeros(len(data) + 1, np.int64)
+        np.cumsum(data >> 7, out=moved[1:])
+        # Every byte above 127 becomes two.
+        if len(data) + int(moved[-1]) < 1 << 31:
+            wide = pa.py_buffer((ends + moved[ends]).astype(np.int32))
+            encoded = pa.py_buffer(data.tobytes().decode("latin-1").encode())
+            return pa.Array.from_buffers(pa.string(), len(array), [buffers[0], wide, encoded], array.null_count), []
+    return _decode_each(array, charset)
+
+
+def _high_bits(data: NDArray[np.uint8]) -> bool:
+    import numpy as np
+
+    whole = len(data) & ~7
+    words = data[:whole].view(np.uint64)
+    return bool(np.bitwise_or.reduce(words, initial=0) & 0x8080808080808080) or bool((data[whole:] & 0x80).any())
+
+
+def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
+    encoding = layout.CHARSETS[charset]
+    decoded: list[bytes | None] = []
+    replaced = []
+    for row, scalar in enumerate(array):
+        value = scalar.as_py()
+        if value is None:
+            decoded.append(None)
+            continue
+        try:
+            text = value.decode(encoding)
+        except UnicodeDecodeError:
+            replaced.append(row)
+            text = value.decode(encoding, "replace")
+        decoded.append(text.encode())
+    return encoded_array(decoded), replaced

@@ -1,0 +1,432 @@
+"""Arrow batches as entries: which column is written as what, and the buffers that the kernel lays out."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.deephaven_log import columns, layout
+from sawlog.deephaven_log.header import LogColumn, build_header
+from sawlog.deephaven_log.layout import TYPE_BY_NAME, TYPES, ColumnType
+from sawlog.errors import OptionError, SchemaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+OUT_BYTES = 2 << 20
+"""Bytes laid out before they are written, at least."""
+PIECE_ROWS = 64 << 10
+SINGLE_FLAGS = (layout.SINGLE, layout.SINGLE, layout.SINGLE)
+"""Flags of the first row, of those between, and of the last one."""
+
+_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_TYPES: dict[pa.DataType, ColumnType] = {
+    pa.bool_(): ColumnType.BOOLEAN,
+    pa.int8(): ColumnType.BYTE,
+    pa.uint16(): ColumnType.CHAR,
+    pa.int16(): ColumnType.SHORT,
+    pa.int32(): ColumnType.INT,
+    pa.int64(): ColumnType.LONG,
+    pa.float32(): ColumnType.FLOAT,
+    pa.float64(): ColumnType.DOUBLE,
+}
+_NUMPY = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_PACK = {
+    ColumnType.BOOLEAN: ">b",
+    ColumnType.BYTE: ">b",
+    ColumnType.CHAR: ">H",
+    ColumnType.SHORT: ">h",
+    ColumnType.INT: ">i",
+    ColumnType.LONG: ">q",
+    ColumnType.FLOAT: ">f",
+    ColumnType.DOUBLE: ">d",
+    ColumnType.ENUM: ">i",
+}
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Buffers of one column of a piece of a batch."""
+
+    values: NDArray[Any]
+    data: NDArray[np.uint8] | None
+    valid: NDArray[np.bool_] | None
+
+
+class Encoder:
+    """Turns batches of one schema into entries of one log.
+
+    Args:
+        schema: The columns, with their metadata.
+        charset: Of strings whose metadata does not say.
+        unit: Unit that times are stored in; None for that of each column.
+        constants: Values of columns that are stored once, in the header; None: that of the first row.
+        application_version: For the header; None: as in the schema's metadata, if there.
+        partition: What the file name says of the partitioning column.
+        max_entry: Longest entry that is written, in bytes.
+
+    Raises:
+        SchemaError: For columns that a log cannot hold.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        charset: str,
+        unit: str | None,
+        constants: Mapping[str, Any],
+        application_version: int | None,
+        partition: str | None,
+        max_entry: int,
+    ) -> None:
+        self._schema = schema
+        self._partition = partition
+        self._max_entry = max_entry
+        self._unit = unit
+        known = layout.charset_name(charset)
+        if known is None:
+            raise OptionError(f"charset={charset!r}: expected one of {', '.join(layout.CHARSETS)}")
+        stored = (schema.metadata or {}).get(columns.APPLICATION_VERSION_KEY)
+        self._version = application_version if application_version is not None or stored is None else int(stored)
+        if len(set(schema.names)) < len(schema.names):
+            raise SchemaError("columns of a log must have different names")
+        for name in constants:
+            if name not in schema.names:
+                raise SchemaError(f"constants: there is no column {name!r}; columns: {', '.join(schema.names)}")
+        # A partitioning column stays out where the name of the file tells its value.
+        self._implied = [
+            field.name for field in schema if columns.PARTITION_KEY in (field.metadata or {}) and partition is not None
+        ]
+        self.columns = [self._column(field, known, constants) for field in schema if field.name not in self._implied]
+        self._expected: dict[str, Any] = {}
+        self._pending = [name for name, value in constants.items() if value is None]
+        self._open_enums = {c.name for c in self.columns if c.type is ColumnType.ENUM and not c.values}
+        self._rows = 0
+        self._ready = False
+
+    def header(self, batch: pa.RecordBatch | None) -> bytes:
+        """The header. What neither schema nor options tell (tables of Enums, constants) comes from the first batch."""
+        for place, column in enumerate(self.columns):
+            if batch is None:
+                if column.name in self._pending:
+                    self.columns[place] = replace(column, constant=layout.null_bytes(column.type))
+                continue
+            if column.name in self._open_enums and column.name in batch.schema.names:
+                values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()
+                if None in values:
+                    raise SchemaError(
+                        f"column {column.name!r}: a null in the dictionary; nulls belong into the indices"
+                    )
+                column = replace(column, values=tuple(values))  # noqa: PLW2901
+                self.columns[place] = column
+            if column.name in self._pending:
+                value = batch.column(column.name)[0] if batch.num_rows else pa.scalar(None)
+                self.columns[place] = replace(column, constant=self._constant(column, value.as_py(), value.type))
+        self._stored = [column for column in self.columns if column.constant is None]
+        self._presence = -(-len(self._stored) // layout.PRESENCE_BITS)
+        self._ready = True
+        return build_header(self.columns, self._version)
+
+    def encode(self, batch: pa.RecordBatch, flags: tuple[int, int, int] = SINGLE_FLAGS) -> Iterator[NDArray[np.uint8]]:
+        """Entries of a batch's rows, some at a time; each piece is valid until the next is asked for.
+
+        Raises:
+            SchemaError: For a value that cannot be represented; names column and row.
+        """
+        assert self._ready
+        first, middle, last = flags
+        for start in range(0, batch.num_rows, PIECE_ROWS):
+            piece = batch.slice(start, PIECE_ROWS)
+            begins, ends = start == 0, start + piece.num_rows == batch.num_rows
+            if piece.num_rows == 1 and begins and ends:
+                chosen = (first, middle, last)
+            else:
+                chosen = (first if begins else middle, middle, last if ends else middle)
+                if piece.num_rows == 1:
+                    chosen = (chosen[2] if ends else chosen[0], middle, middle)
+            yield from self._encode_piece(piece, chosen)
+            self._rows += piece.num_rows
+
+    def _encode_piece(self, batch: pa.RecordBatch, flags: tuple[int, int, int]) -> Iterator[NDArray[np.uint8]]:
+        import numpy as np
+
+        from sawlog.deephaven_log.kernels import encode as k
+
+        self._check_implied(batch)
+        self._check_constants(batch)
+        parts: list[NDArray[np.uint8]] = []
+        size = 0
+
+        def place(array: NDArray[Any]) -> int:
+            nonlocal size
+            start = size
+            parts.append(array.view(np.uint8))
+            size += array.nbytes
+            return start
+
+        cols = np.zeros((len(self._stored), k.COLUMN_FIELDS), np.int64)
+        for index, column in enumerate(self._stored):
+            piece = self._convert(column, batch.column(column.name))
+            if len(piece.values) != batch.num_rows + (column.width == 0):
+                raise SchemaError(f"column {column.name!r}: an Arrow array whose buffers are too short")
+            row = cols[index]
+            row[k.WIDTH] = column.width
+            row[k.VALUES] = place(np.ascontiguousarray(piece.values))
+            if piece.data is not None:
+                row[k.DATA] = place(piece.data)
+                row[k.SIZE] = len(piece.data)
+            row[k.VALID] = -1 if piece.valid is None else place(piece.valid)
+            row[k.BYTE], bit = divmod(index, layout.PRESENCE_BITS)
+            row[k.MASK] = 1 << bit
+        arena = np.concatenate([*parts, np.zeros(1, np.uint8)])
+        state = np.zeros(k.STATE_SIZE, np.int64)
+        out = np.empty(max(OUT_BYTES, self._max_entry), np.uint8)
+        status = k.FULL
+        while status == k.FULL:
+            status = k.encode_rows(
+                arena,
+                cols,
+                np.int64(self._presence),
+                np.int64(batch.num_rows),
+                np.uint8(flags[0]),
+                np.uint8(flags[1]),
+                np.uint8(flags[2]),
+                np.int64(self._max_entry),
+                state,
+                out,
+            )
+            if status == k.TOO_LARGE:
+                raise SchemaError(
+                    f"row {self._rows + int(state[k.ROW])}: its entry is longer than {self._max_entry} bytes;"
+                    " max_entry_bytes would allow it, Deephaven's own readers may not"
+                )
+            if status == k.INVALID:
+                raise SchemaError(f"row {self._rows + int(state[k.ROW])}: an Arrow array has offsets outside its data")
+            yield out[: int(state[k.USED])]
+            state[k.USED] = 0
+
+    def _column(self, field: pa.Field, charset: str, constants: Mapping[str, Any]) -> LogColumn:
+        metadata = field.metadata or {}
+        charset = metadata.get(columns.CHARSET_KEY, charset.encode()).decode()
+        kind = self._kind(field, metadata)
+        column = LogColumn(field.name, kind)
+        if kind in (ColumnType.ENHANCED_STRING, ColumnType.ENUM):
+            column = replace(column, charset=charset)
+        if kind is ColumnType.ENUM:
+            column = replace(column, values=columns.enum_table(field) or ())
+        stored = metadata.get(columns.CONSTANT_KEY)
+        if field.name in constants:
+            value = constants[field.name]
+            if value is not None:
+                column = replace(column, constant=self._constant(column, value, field.type))
+        elif stored is not None:
+            column = replace(column, constant=bytes.fromhex(stored.decode()))
+        return column
+
+    @staticmethod
+    def _kind(field: pa.Field, metadata: Mapping[bytes, bytes]) -> ColumnType:
+        kind = field.type
+        if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in _STRINGS):
+            return ColumnType.ENUM
+        if any(test(kind) for test in _STRINGS):
+            char = metadata.get(columns.TYPE_KEY) == TYPES[ColumnType.CHAR].name.encode()
+            return ColumnType.CHAR if char else ColumnType.ENHANCED_STRING
+        if any(test(kind) for test in _BINARIES):
+            return ColumnType.BLOB
+        if pa.types.is_timestamp(kind):
+            return ColumnType.LONG
+        if kind in _TYPES:
+            return _TYPES[kind]
+        names = ", ".join(TYPE_BY_NAME)
+        raise SchemaError(f"column {field.name!r} is {kind}, which a Deephaven log cannot hold; it holds {names}")
+
+    def _constant(self, column: LogColumn, value: Any, kind: pa.DataType) -> bytes:
+        """A constant's value as the header holds it."""
+        if value is None:
+            return layout.null_bytes(column.type)
+        try:
+            array = pa.array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
+            if column.type is ColumnType.ENUM:
+                return struct.pack(">i", column.values.index(value))
+            piece = self._convert(column, array)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+            raise SchemaError(f"column {column.name!r}: constant {value!r}: {error}") from error
+        if column.width == 0:
+            data = b"" if piece.data is None else piece.data[piece.values[0] : piece.values[1]].tobytes()
+            return struct.pack(">i", len(data)) + data
+        return piece.values[:1].tobytes()[::-1]
+
+    def _check_constants(self, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        for column in self.columns:
+            if column.constant is None or column.name not in batch.schema.names:
+                continue
+            given = batch.column(column.name)
+            field = batch.schema.field(column.name)
+            if pa.types.is_dictionary(given.type):
+                given = given.cast(given.type.value_type)
+                index = columns.decode_value(column, column.constant)
+                value = None if index is None else column.values[index]
+                expected = pa.scalar(value, given.type)
+            else:
+                bare = field.with_type(given.type)
+                expected = columns.constant_array(column, bare, 1)[0]
+            same = given.is_null() if not expected.is_valid else pc.fill_null(pc.equal(given, expected), False)
+            wrong = same.index(False).as_py()
+            if wrong >= 0 and not self._both_nan(given[wrong], expected):
+                raise SchemaError(
+                    f"column {column.name!r}, row {self._rows + wrong}: {given[wrong]} in a constant column whose value"
+                    f" is {expected}; drop {columns.CONSTANT_KEY.decode()} from its metadata to store it in the rows"
+                )
+
+    @staticmethod
+    def _both_nan(one: pa.Scalar, two: pa.Scalar) -> bool:
+        first, second = one.as_py(), two.as_py()
+        return isinstance(first, float) and isinstance(second, float) and first != first and second != second  # noqa: PLR0124
+
+    def _check_implied(self, batch: pa.RecordBatch) -> None:
+        for name in self._implied:
+            if name not in batch.schema.names:
+                continue
+            values = batch.column(name).to_pylist()
+            for row, value in enumerate(values):
+                if value != self._partition:
+                    raise SchemaError(
+                        f"column {name!r}, row {self._rows + row}: {value!r} does not belong into a file whose name"
+                        f" says {self._partition!r}"
+                    )
+
+    def _convert(self, column: LogColumn, array: pa.Array) -> _Piece:
+        """A column's values as the kernel wants them."""
+        import numpy as np
+
+        valid = None
+        if array.null_count:
+            valid = _bits(array.is_valid())
+        if column.type is ColumnType.ENUM:
+            return _Piece(self._indices(column, array, valid), None, valid)
+        if column.width == 0:
+            ends, data = self._bytes(column, array)
+            return _Piece(ends, data, valid)
+        if column.type is ColumnType.BOOLEAN:
+            return _Piece(_bits(array), None, valid)
+        if pa.types.is_timestamp(array.type):
+            array = self._times(column, array)
+        if column.type is ColumnType.CHAR and array.type != pa.uint16():
+            return _Piece(self._units(column, array), None, valid)
+        values = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
+        return _Piece(values[array.offset : array.offset + len(array)], None, valid)
+
+    def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:
+        unit = self._unit or array.type.unit
+        try:
+            return array.cast(pa.timestamp(unit, array.type.tz)).view(pa.int64())
+        except pa.ArrowInvalid as error:
+            row = self._first_bad(array, lambda one: one.cast(pa.timestamp(unit, array.type.tz)))
+            raise SchemaError(f"column {column.name!r}, row {row}: not a whole number of {unit}: {error}") from error
+
+    def _first_bad(self, array: pa.Array, attempt: Any) -> int:
+        for row in range(len(array)):
+            try:
+                attempt(array.slice(row, 1))
+            except (pa.ArrowInvalid, UnicodeError):
+                return self._rows + row
+        return self._rows
+
+    def _units(self, column: LogColumn, array: pa.Array) -> NDArray[np.uint16]:
+        """Strings of one UTF-16 code unit each, as numbers."""
+        import numpy as np
+
+        units = np.zeros(len(array), np.uint16)
+        for row, value in enumerate(array.to_pylist()):
+            if value is None:
+                continue
+            if len(value) != 1 or ord(value) > 0xFFFF:
+                raise SchemaError(f"column {column.name!r}, row {self._rows + row}: {value!r} is not one UTF-16 unit")
+            units[row] = ord(value)
+        return units
+
+    def _indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:
+        import numpy as np
+
+        places: dict[str, int] = {}
+        for place, value in enumerate(column.values):
+            places.setdefault(value, place)
+        values = array.dictionary.cast(pa.string()).to_pylist()
+        if values == list(column.values):
+            remap = np.arange(len(values) + 1, dtype=np.int32)
+        else:
+            remap = np.array([*(places.get(value, -1) for value in values), 0], np.int32)
+        indices = array.indices.cast(pa.int32())
+        numbers = np.frombuffer(indices.buffers()[1] or b"", np.int32)[indices.offset : indices.offset + len(array)]
+        if valid is not None:
+            numbers = np.where(valid, numbers, len(values))
+        if len(numbers) and (numbers.min() < 0 or numbers.max() > len(values)):
+            raise SchemaError(f"column {column.name!r}: an index outside the dictionary")
+        chosen: NDArray[np.int32] = remap[numbers]
+        if (chosen < 0).any():
+            row = int(np.flatnonzero(chosen < 0)[0])
+            raise SchemaError(
+                f"column {column.name!r}, row {self._rows + row}: {values[numbers[row]]!r} is not in the Enum's table,"
+                f" which is that of the first batch unless the metadata {columns.ENUM_KEY.decode()} tells it"
+            )
+        return chosen
+
+    def _bytes(self, column: LogColumn, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Ends (the first is a start) and bytes of values with a length, strings in their charset."""
+        import numpy as np
+
+        try:
+            binary = array.cast(pa.binary())
+        except pa.ArrowInvalid as error:
+            raise SchemaError(f"column {column.name!r}: 2 GiB or more in {len(array)} rows: {error}") from error
+        _, end_buffer, data_buffer = binary.buffers()
+        ends = np.frombuffer(end_buffer, np.int32)[binary.offset : binary.offset + len(binary) + 1]
+        data = np.frombuffer(data_buffer or b"", np.uint8)
+        if len(ends) == 0:
+            ends = np.zeros(1, np.int32)
+        plain = column.type is ColumnType.BLOB or column.charset == "UTF-8"
+        low, high = int(ends[0]), int(ends[-1])
+        if not 0 <= low <= high <= len(data):
+            raise SchemaError(f"column {column.name!r}: an Arrow array has offsets outside its data")
+        if plain or (not column.charset.startswith("UTF-16") and not (data[low:high] & 0x80).any()):
+            return ends - ends[0], data[low:high]
+        encoding = layout.CHARSETS[column.charset]
+        if encoding == "utf-16":
+            # As Java writes it: big endian, behind a byte order mark.
+            encoded = [None if v is None else b"\xfe\xff" + v.encode("utf-16-be") for v in array.to_pylist()]
+            return _joined(encoded)
+        encoded = []
+        for row, value in enumerate(array.to_pylist()):
+            try:
+                encoded.append(None if value is None else value.encode(encoding))
+            except UnicodeError as error:
+                raise SchemaError(
+                    f"column {column.name!r}, row {self._rows + row}: {value!r} cannot be written in {column.charset};"
+                    f' charset="UTF-8" takes every text'
+                ) from error
+        return _joined(encoded)
+
+
+def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    import numpy as np
+
+    array = columns.encoded_array(values, pa.binary())
+    _, ends, data = array.buffers()
+    return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)
+
+
+def _bits(array: pa.Array) -> NDArray[np.bool_]:
+    """A Boolean array as one byte per value."""
+    import numpy as np
+
+    bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)

@@ -1,0 +1,62 @@
+"""Deephaven's intraday binary logs as a format of sawlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
+from sawlog.deephaven_log.reader import DeephavenLogDataset, ReadOptions
+from sawlog.deephaven_log.repair import repair
+from sawlog.deephaven_log.writer import LogWriter, WriteOptions, warm_up
+from sawlog.format import Dataset, Format, Match, Scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.damage import FileReport
+    from sawlog.storage import File, Storage
+
+
+class DeephavenLog(Format):
+    """Intraday binary logs of Deephaven (formerly Illumon Iris), which its import server and tailer feed on."""
+
+    name = "deephaven_log"
+    title = "Deephaven binary log"
+    suffix = ".bin"
+    views: ClassVar = {
+        "rows": "committed rows, with the columns that the header defines",
+        "entries": "every entry: offset, size, flags, kind, checksum",
+        "commands": "records that are no rows: type, version, command id, data",
+        "damage": "one row per damaged range",
+    }
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By the magic number; a file that has none yet, or a damaged one, by its name."""
+        if head[: layout.VERSION_OFFSET] == layout.MAGIC.to_bytes(4, "big"):
+            return Match.CONTENT
+        return Match.NAME if is_log_name(file.name) else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Logs by partition, those of a partition in the order in which they were begun."""
+        chosen = [file for file in files if file.explicit or is_log_name(file.name)]
+        return sorted(chosen, key=lambda file: order_key(parse_name(file.name), file.path))
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """See `Format.open`."""
+        return DeephavenLogDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LogWriter:
+        """See `Format.writer`."""
+        return LogWriter(path, schema, options, storage)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+        """See `Format.repair`. Header, commands and intact entries are carried over byte for byte."""
+        return repair(file, target, options, storage)
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`."""
+        warm_up()

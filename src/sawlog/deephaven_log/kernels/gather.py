@@ -1,0 +1,276 @@
+"""Gathering the fields of located rows, column by column, into Arrow buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.deephaven_log import layout
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import (
+    copy_bytes,
+    load_big_u16,
+    load_big_u32,
+    load_big_u64,
+    load_u64,
+    store_u16,
+    store_u32,
+    store_u64,
+)
+
+# Fields of the table of stored columns, int64.
+WIDTH = 0
+BYTE = 1
+"""Byte of the presence map, and the column's bit in it."""
+MASK = 2
+WANTED = 3
+VALUES = 4
+"""Place of the values in the arena (in the scratch for Booleans); of the ends of values with a length."""
+DATA = 5
+"""Place, in the arena, of the bytes of values with a length, their room (less `SLACK`), and how many there are."""
+ROOM = 6
+USED = 7
+NULL = 8
+"""Bit pattern that stands for null, its bits that do not matter, and whether that counts."""
+NULL_MASK = 9
+HAS_NULL = 10
+NULLS = 11
+"""Nulls so far; as long as there are none, nothing is written to the validity bytes."""
+VALID = 12
+"""Place of the validity bytes in the scratch."""
+BOOLEAN = 13
+PRESENT = 14
+"""In the rows at hand: whether the column is there, behind how many values with a length, and how far."""
+SEGMENT = 15
+OFFSET = 16
+COLUMN_FIELDS = 17
+
+CHUNK = 1024
+"""Rows that are located, then gathered, at a time: few enough to stay in the fastest cache."""
+SLACK = 16
+"""Short values are copied in words of 8 bytes, two at the least."""
+ABSENT = 0xFFFFFFFF
+
+_ABSENT = np.uint64(ABSENT)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
+_SLACK = np.uint64(SLACK)
+_LENGTH = np.uint64(layout.COUNT_SIZE)
+
+
+@inlined
+def _mark_nulls(cols: Any, column: Any, scratch: Any, row: Any) -> None:
+    """The first null of a column is about to be written down: everything before is valid."""
+    if cols[column, NULLS] == 0:
+        valid = cols[column, VALID]
+        for i in range(row):
+            scratch[valid + i] = 1
+
+
+def _loader(width: int) -> Any:
+    """`load(window, at)`: a big-endian value of 1, 2, 4 or 8 bytes."""
+
+    def load(window: Any, at: Any) -> Any:
+        return np.uint64(window[at])
+
+    return {1: inlined(load), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
+
+
+def _storer(width: int) -> Any:
+    """`store(arena, base, row, value)`: a little-endian value as item `row` of the values at `base`."""
+
+    def store_1(arena: Any, base: Any, row: Any, value: Any) -> None:
+        arena[base + row] = value
+
+    def store_2(arena: Any, base: Any, row: Any, value: Any) -> None:
+        store_u16(arena, base + row + row, value)
+
+    def store_4(arena: Any, base: Any, row: Any, value: Any) -> None:
+        store_u32(arena, base + row * _FOUR, value)
+
+    def store_8(arena: Any, base: Any, row: Any, value: Any) -> None:
+        store_u64(arena, base + row * _EIGHT, value)
+
+    return inlined({1: store_1, 2: store_2, 4: store_4, 8: store_8}[width])
+
+
+def _gatherer(width: int) -> Any:
+    """The function that gathers columns of one width: a loop of its own for each, without a choice per value."""
+    load = _loader(width)
+    store = _storer(width)
+
+    @inlined
+    def present(
+        window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
+    ) -> None:
+        """All located rows have the column."""
+        place = cols[column, SEGMENT] * CHUNK
+        offset = np.uint64(cols[column, OFFSET])
+        values = np.uint64(cols[column, VALUES])
+        first = np.uint64(row)
+        pattern = np.uint64(cols[column, NULL])
+        mask = np.uint64(cols[column, NULL_MASK])
+        boolean = cols[column, BOOLEAN] != 0
+        found = False
+        for i in range(count):
+            value = load(window, np.uint64(places[place + i]) + offset)
+            found |= (value | mask) == pattern
+            if boolean:
+                value = _ONE if value != _ZERO else _ZERO
+            store(target, values, first + np.uint64(i), value)
+        check = found and cols[column, HAS_NULL] != 0
+        if not check and cols[column, NULLS] == 0:
+            return
+        if check:
+            _mark_nulls(cols, column, scratch, row)
+        valid = cols[column, VALID] + row
+        nulls = 0
+        for i in range(count):
+            here = 1
+            if check:
+                value = load(window, np.uint64(places[place + i]) + offset)
+                if (value | mask) == pattern:
+                    here = 0
+                    nulls += 1
+                    store(target, values, first + np.uint64(i), _ZERO)
+            scratch[valid + i] = here
+        cols[column, NULLS] += nulls
+
+    @inlined
+    def mixed(
+        window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
+    ) -> None:
+        """Located rows may have the column or not."""
+        place = column * CHUNK
+        values = np.uint64(cols[column, VALUES])
+        first = np.uint64(row)
+        pattern = np.uint64(cols[column, NULL])
+        mask = np.uint64(cols[column, NULL_MASK])
+        check = cols[column, HAS_NULL] != 0
+        boolean = cols[column, BOOLEAN] != 0
+        valid = cols[column, VALID] + row
+        for i in range(count):
+            at = np.uint64(places[place + i])
+            value = _ZERO
+            null = at == _ABSENT
+            if not null:
+                value = load(window, at)
+                if check and (value | mask) == pattern:
+                    null = True
+                    value = _ZERO
+                elif boolean:
+                    value = _ONE if value != _ZERO else _ZERO
+            store(target, values, first + np.uint64(i), value)
+            if null:
+                _mark_nulls(cols, column, scratch, row + i)
+                cols[column, NULLS] += 1
+                scratch[valid + i] = 0
+            elif cols[column, NULLS] != 0:
+                scratch[valid + i] = 1
+
+    @inlined
+    def gather(
+        window: Any, cols: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
+    ) -> None:
+        """Copy one column of the located rows behind the `row` values that are there."""
+        if uneven:
+            mixed(window, cols, column, places, count, row, target, scratch)
+        elif cols[column, PRESENT] != 0:
+            present(window, cols, column, places, count, row, target, scratch)
+        else:
+            _mark_nulls(cols, column, scratch, row)
+            cols[column, NULLS] += count
+            values = np.uint64(cols[column, VALUES])
+            valid = cols[column, VALID] + row
+            for i in range(count):
+                store(target, values, np.uint64(row) + np.uint64(i), _ZERO)
+                scratch[valid + i] = 0
+
+    return gather
+
+
+_gather_1 = _gatherer(1)
+_gather_2 = _gatherer(2)
+_gather_4 = _gatherer(4)
+_gather_8 = _gatherer(8)
+
+
+@inlined
+def _gather_bytes(
+    window: Any, cols: Any, column: Any, mixed: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
+) -> None:
+    """Copy one column of values with a length. Its room was seen to when the rows were located."""
+    place = column * CHUNK if mixed else cols[column, SEGMENT] * CHUNK
+    offset = _ZERO if mixed else np.uint64(cols[column, OFFSET])
+    there = mixed or cols[column, PRESENT] != 0
+    ends = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
+    data = np.uint64(cols[column, DATA])
+    used = np.uint64(cols[column, USED])
+    valid = cols[column, VALID] + row
+    limit = np.uint64(len(window))
+    for i in range(count):
+        at = np.uint64(places[place + i]) if there else _ABSENT
+        null = at == _ABSENT
+        if not null:
+            at += offset
+            length = load_big_u32(window, at)
+            at += _LENGTH
+            if length <= _SLACK and limit - at >= _SLACK:
+                store_u64(arena, data + used, load_u64(window, at))
+                store_u64(arena, data + used + _EIGHT, load_u64(window, at + _EIGHT))
+            else:
+                copy_bytes(arena, data + used, window, at, length)
+            used += length
+        store_u32(arena, ends, used)
+        ends += _FOUR
+        if null:
+            _mark_nulls(cols, column, scratch, row + i)
+            cols[column, NULLS] += 1
+            scratch[valid + i] = 0
+        elif cols[column, NULLS] != 0:
+            scratch[valid + i] = 1
+    cols[column, USED] = used
+
+
+@inlined
+def gather(window: Any, cols: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any) -> None:
+    """Copy all wanted columns of the located rows.
+
+    Args:
+        window: uint8, the rows.
+        cols: int64[:, COLUMN_FIELDS], the stored columns.
+        uneven: Whether `places` has the place of every field; else that of the fields behind those with a length.
+        places: uint32, CHUNK per column, ABSENT for null; else CHUNK per segment.
+        count: Rows located.
+        row: Rows gathered before.
+        arena: uint8, values.
+        scratch: uint8, Booleans and validity, a byte each.
+    """
+    for column in range(len(cols)):
+        if cols[column, WANTED] == 0:
+            continue
+        width = cols[column, WIDTH]
+        if width == 0:
+            _gather_bytes(window, cols, column, uneven, places, count, row, arena, scratch)
+        elif width == 8:
+            _gather_8(window, cols, column, uneven, places, count, row, arena, scratch)
+        elif width == 4:
+            _gather_4(window, cols, column, uneven, places, count, row, arena, scratch)
+        elif width == 2:
+            _gather_2(window, cols, column, uneven, places, count, row, arena, scratch)
+        else:
+            target = scratch if cols[column, BOOLEAN] != 0 else arena
+            _gather_1(window, cols, column, uneven, places, count, row, target, scratch)
+
+
+@inlined
+def room(cols: Any) -> Any:
+    """Bytes of rows that can be gathered whatever is in them."""
+    least = np.int64(1) << 62
+    for column in range(len(cols)):
+        if cols[column, WANTED] != 0 and cols[column, WIDTH] == 0:
+            least = min(least, cols[column, ROOM] - cols[column, USED])
+    return np.uint64(least)

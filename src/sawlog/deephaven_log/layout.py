@@ -1,0 +1,218 @@
+"""Every number of Deephaven's intraday binary log format (versions 2 and 3; facts on the original one as published).
+
+All integers are big endian. A file is a header (preamble, header records, digest) and entries up to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+MAGIC = 0xDB1AA1DB
+"""u32 at byte 0."""
+VERSION_OFFSET = 4
+"""i32."""
+REMAINING_OFFSET = 8
+"""i32: bytes behind this field, up to and including the digest of the header."""
+PREAMBLE_SIZE = 12
+"""Magic, version, remaining."""
+
+CURRENT_VERSION = 3
+JAVA_METADATA_VERSION = 2
+"""Version 2 holds the charset of a column as a serialized Java object."""
+
+RECORD_HEADER_SIZE = 8
+"""Of a header record: i32 size (without these 8 bytes), i32 type."""
+DIGEST_SIZE = 4
+"""Adler-32, u32."""
+MAX_HEADER_SIZE = 64 << 20
+"""Longer headers are taken for damage. The vendor's loggers stop at 4 KiB; a table of an enum may need more."""
+
+COUNT_SIZE = 4
+"""Counts, lengths and codes are i32."""
+NULL_LENGTH = -(1 << 31)
+"""Length of a constant string or blob that is null; nothing follows it."""
+
+SIZE_SIZE = 4
+"""i32 in front of every entry: bytes behind it, digest included."""
+FLAGS_SIZE = 1
+MIN_ENTRY_SIZE = FLAGS_SIZE + DIGEST_SIZE
+"""Smallest value of the size field."""
+VENDOR_MAX_ENTRY = 1 << 20
+"""The vendor's loggers refuse longer entries."""
+RECORD_TYPE_OFFSET = 5
+"""In a non-row entry, counted from its size field: i32 type, i32 version, then data."""
+RECORD_VERSION_OFFSET = 9
+RECORD_DATA_OFFSET = 13
+COMMAND_RECORD = 20000
+"""Type of a non-row record: i32 command id, data."""
+RECORD_VERSION = 1
+DELETE_PARTITION = 10000
+"""Command id, without data: all rows of the partition so far are gone, those of its earlier files too."""
+
+PRESENCE_BITS = 8
+"""Columns per byte of a presence map: stored column i is bit `i % 8`, the least significant first, of byte `i // 8`."""
+
+
+class HeaderRecord(IntEnum):
+    """Types of header records; each at most once, in any order."""
+
+    COLUMNS = 1
+    CONSTANTS = 2
+    APPLICATION_VERSION = 3
+
+
+class Flag(IntFlag):
+    """The flags byte of an entry. A stand-alone row is a set of one: START and END."""
+
+    START = 1
+    END = 2
+    RECORD = 4
+
+
+SINGLE = int(Flag.START | Flag.END)
+MAX_FLAGS = int(Flag.RECORD)
+"""Higher values have reserved bits."""
+KNOWN_FLAGS = 7
+"""Mask: lenient readers ignore reserved bits."""
+
+
+class ColumnType(IntEnum):
+    """Type codes of column definitions."""
+
+    BOOLEAN = 1
+    BYTE = 2
+    CHAR = 3
+    SHORT = 4
+    INT = 5
+    LONG = 6
+    FLOAT = 7
+    DOUBLE = 8
+    BLOB = 9
+    ENHANCED_STRING = 10
+    ENUM = 11
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFacts:
+    """How values of one type are stored.
+
+    Attributes:
+        name: The format's own name.
+        width: Bytes per value; 0 for an i32 length and that many bytes.
+        null: The bit pattern that stands for null where there is no presence bit, and in the engine; None: no such.
+        null_mask: Bits of the pattern that do not matter.
+    """
+
+    name: str
+    width: int
+    null: int | None = None
+    null_mask: int = 0
+
+
+TYPES: dict[ColumnType, TypeFacts] = {
+    ColumnType.BOOLEAN: TypeFacts("Boolean", 1, 0x80),
+    ColumnType.BYTE: TypeFacts("Byte", 1, 0x80),
+    # 0xFFFE in Enterprise, 0xFFFF in Community since 2021.
+    ColumnType.CHAR: TypeFacts("Char", 2, 0xFFFE, 1),
+    ColumnType.SHORT: TypeFacts("Short", 2, 0x8000),
+    ColumnType.INT: TypeFacts("Int", 4, 0x80000000),
+    ColumnType.LONG: TypeFacts("Long", 8, 0x8000000000000000),
+    ColumnType.FLOAT: TypeFacts("Float", 4, 0xFF7FFFFF),
+    ColumnType.DOUBLE: TypeFacts("Double", 8, 0xFFEFFFFFFFFFFFFF),
+    ColumnType.BLOB: TypeFacts("Blob", 0),
+    ColumnType.ENHANCED_STRING: TypeFacts("EnhancedString", 0),
+    ColumnType.ENUM: TypeFacts("Enum", 4, 0x80000000),
+}
+TYPE_BY_NAME = {facts.name: code for code, facts in TYPES.items()}
+
+ORIGINAL_TYPE_NAMES = {
+    **{facts.name.lower(): code for code, facts in TYPES.items()},
+    "bool": ColumnType.BOOLEAN,
+    "character": ColumnType.CHAR,
+    "integer": ColumnType.INT,
+    "string": ColumnType.ENHANCED_STRING,
+    "byte[]": ColumnType.BLOB,
+}
+"""Type names of the original format, in lower case and without a package; their spelling was never published."""
+MAX_ORIGINAL_COLUMNS = 1 << 15
+"""The original format begins with the number of columns; larger numbers are something else."""
+
+DEFAULT_CHARSET = "ISO-8859-1"
+CHARSETS = {
+    "US-ASCII": "ascii",
+    "ISO-8859-1": "latin-1",
+    "UTF-8": "utf-8",
+    "UTF-16": "utf-16",
+    "UTF-16BE": "utf-16-be",
+    "UTF-16LE": "utf-16-le",
+}
+"""Charset names as stored, and Python's for them. Names of the vendor's enum have underscores instead."""
+
+JAVA_STREAM_MAGIC = bytes.fromhex("aced0005")
+JAVA_STRING = 0x74
+"""TC_STRING: u16 length, modified UTF-8."""
+
+HEADER_DIGEST_STARTS = {"file": 0, "size": REMAINING_OFFSET, "records": PREAMBLE_SIZE}
+"""Where the bytes that the digest of the header covers may begin; the first is what we write."""
+
+MILLIS = "ms"
+"""Unit of times in Long columns, unless a schema says otherwise; the file does not."""
+
+
+class Kind(IntEnum):
+    """Kinds of damage; the names are those of the `kind` column."""
+
+    BAD_SIZE = 1
+    CHECKSUM_MISMATCH = 2
+    BAD_FLAGS = 3
+    BAD_ROW = 4
+    BROKEN_SET = 5
+    LOST_START = 6
+    ORPHAN_ROW = 7
+    HEADER_DIGEST = 8
+    INCOMPLETE_SET = 9
+    BAD_VALUE = 10
+    READ_ERROR = 11
+    BAD_HEADER = 12
+    UNUSED_SPACE = 13
+
+
+DETAIL = {
+    Kind.BAD_SIZE: "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_entry_bytes",
+    Kind.CHECKSUM_MISMATCH: "expected Adler-32 {0:#010x}, found {1:#010x}",
+    Kind.BAD_FLAGS: "flags {0:#04x} have reserved bits set",
+    Kind.BAD_ROW: "the columns do not fit the row of {0} bytes: they need more at byte {1} of it",
+    Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage behind them",
+    Kind.LOST_START: "a row of a set that lost a member to the damage before it",
+    Kind.ORPHAN_ROW: "flags {0}: a row of a set that was never started",
+    Kind.UNUSED_SPACE: "zeros in the middle of the log",
+}
+"""What damage found by the kernel says; the two numbers come with the event."""
+
+
+def column_type(code: int) -> ColumnType | None:
+    """The type of a code, if it is one."""
+    return ColumnType(code) if code in TYPES else None
+
+
+def charset_name(name: str) -> str | None:
+    """The stored spelling of a charset, from any spelling; None if it is not one of the six."""
+    spelled = name.strip().upper().replace("_", "-")
+    spelled = {"ASCII": "US-ASCII", "LATIN-1": "ISO-8859-1", "UTF8": "UTF-8"}.get(spelled, spelled)
+    return spelled if spelled in CHARSETS else None
+
+
+def null_bytes(kind: ColumnType) -> bytes:
+    """How a constant null of a type is stored."""
+    facts = TYPES[kind]
+    if facts.width == 0:
+        return NULL_LENGTH.to_bytes(COUNT_SIZE, "big", signed=True)
+    assert facts.null is not None
+    return facts.null.to_bytes(facts.width, "big")
+
+
+def is_null_pattern(kind: ColumnType, pattern: int) -> bool:
+    """Whether a fixed-width value stands for null."""
+    facts = TYPES[kind]
+    return facts.null is not None and (pattern | facts.null_mask) == (facts.null | facts.null_mask)

@@ -1,0 +1,111 @@
+"""File names of logs: whose table and partition a file belongs to, and when it was begun."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_BIN = ".bin"
+_SETS = ("System", "User")
+_STANDARD_TOKENS = 5
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)\.(\d\d)(\d\d)(\d\d)\.(\d{1,6})([+-]\d{4}|Z)?$")
+_WHOLE_BIN = re.compile(r"\.bin(\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """What the name of a log says. Fields it says nothing on are None.
+
+    Attributes:
+        namespace: Namespace of the table.
+        table: Name of the table.
+        namespace_set: `System` or `User`.
+        internal_partition: The writer: one process, so that there is one writer per partition.
+        column_partition: Value of the partitioning column, usually a date.
+        begun: When the file was begun.
+    """
+
+    namespace: str | None = None
+    table: str | None = None
+    namespace_set: str | None = None
+    internal_partition: str | None = None
+    column_partition: str | None = None
+    begun: datetime | None = None
+
+    @property
+    def partition(self) -> tuple[str, str, str, str]:
+        """What files of one partition have in common: namespace, table, internal and column partition."""
+        parts = (self.namespace, self.table, self.internal_partition, self.column_partition)
+        namespace, table, internal, column = (part or "" for part in parts)
+        return namespace, table, internal, column
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a file is called like a binary log."""
+    return _WHOLE_BIN.search(name) is not None
+
+
+def parse_name(name: str) -> LogName:
+    """Take a file name apart.
+
+    There are two styles: `ns.table.System.internal.column.bin.time` and the older `ns.table.internal.bin.column.time`.
+    Tokens that fit neither are left out rather than guessed.
+    """
+    at = name.rfind(_BIN + ".")
+    if at < 0:
+        at = len(name) - len(_BIN) if name.endswith(_BIN) else -1
+    if at < 0:
+        return LogName()
+    tokens = name[:at].split(".")
+    right = name[at + len(_BIN) + 1 :]
+    begun = _begun(right)
+    if len(tokens) >= _STANDARD_TOKENS and tokens[2] in _SETS:
+        internal = ".".join(tokens[3:-1])
+        return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], begun)
+    if len(tokens) < 3:
+        namespace, table = (tokens[0], tokens[1]) if len(tokens) == 2 else (None, None)
+        return LogName(namespace, table, begun=begun)
+    kind = tokens[2] if tokens[2] in _SETS and len(tokens) > 3 else None
+    rest = tokens[3:] if kind else tokens[2:]
+    found = _DATE.match(right)
+    return LogName(tokens[0], tokens[1], kind, ".".join(rest), found[0] if found else None, begun)
+
+
+def format_name(name: LogName) -> str:
+    """The standard name of a log.
+
+    Raises:
+        ValueError: When a part is missing or would be read back otherwise.
+    """
+    parts = (name.namespace, name.table, name.namespace_set or "System", name.internal_partition, name.column_partition)
+    if name.begun is None or any(not part for part in parts):
+        raise ValueError(f"a log name needs every part: {name}")
+    millis = f"{name.begun.microsecond // 1000:03d}"
+    text = ".".join(map(str, parts)) + f"{_BIN}.{name.begun:%Y-%m-%d.%H%M%S}.{millis}{name.begun:%z}"
+    back = parse_name(text)
+    if "/" in text or "\0" in text or back.partition != name.partition:
+        raise ValueError(f"the parts of {text!r} cannot be told apart again: no dots or slashes in names")
+    return text
+
+
+def order_key(name: LogName, path: str) -> tuple[tuple[str, str, str, str], bool, float, str]:
+    """Sort key: partitions apart, their files by the instant they were begun (local times do not sort), and by name."""
+    began = name.begun.timestamp() if name.begun is not None else 0.0
+    return name.partition, name.begun is not None, began, path
+
+
+def _begun(text: str) -> datetime | None:
+    match = _TIME.search(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    zone = match[8]
+    try:
+        begun = datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), UTC)
+        if zone in (None, "Z"):
+            return begun
+        return datetime.strptime(f"{begun:%Y-%m-%d %H:%M:%S.%f}{zone}", "%Y-%m-%d %H:%M:%S.%f%z")
+    except ValueError:
+        return None

@@ -1,0 +1,376 @@
+"""Reading logs: files to partitions, partitions to fragments."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from sawlog.damage import DamageWarning, TailStatus
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.columns import Rendering, partition_field, unite
+from sawlog.deephaven_log.fragments import (
+    COMMANDS_SCHEMA,
+    ENTRIES_SCHEMA,
+    EntryRange,
+    LogFragment,
+    RowRange,
+    UnreadableFile,
+    whole_log,
+)
+from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_header
+from sawlog.deephaven_log.names import LogName, order_key, parse_name
+from sawlog.deephaven_log.original import OriginalLog, is_original, read_original_header
+from sawlog.deephaven_log.plan import Layout, find_cut, scan
+from sawlog.deephaven_log.probe import probe_entries
+from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
+from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
+
+if TYPE_CHECKING:
+    from sawlog.format import Format
+    from sawlog.storage import File, Storage
+
+MAX_ENTRY_BYTES = 64 << 20
+DEFAULT_PARTITION_COLUMN = "Date"
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading Deephaven logs.
+
+    Attributes:
+        verify_checksums: Whether the Adler-32 of every entry is verified.
+        incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
+            `drop` their rows, `emit` them, or `error`, which makes an unfinished set at the end damage.
+        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is scanned
+            before it is read; `ignore` treats it as any command.
+        split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
+            without the bytes between, and needs `deletes=ignore`.
+        sentinels_as_null: Whether the values that stand for null in Deephaven's engine (such as the smallest Int) are
+            null in rows too.
+        timestamp_columns: Long columns that hold times, and their units (s, ms, us, ns); as text, `Time=ms,Other=ns`.
+        char: A Char as the number of its UTF-16 code unit, or as a string of one character.
+        schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
+            partitioning column.
+        partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
+            `Date`. Empty leaves it out.
+        namespace: In a directory, read the logs of this namespace only; for named files, what it is.
+        table: Likewise, the table.
+        internal_partition: Likewise, the internal partition.
+        column_partition: Likewise, the value of the partitioning column.
+        widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
+        max_entry_bytes: Longer entries are taken for damage.
+        strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
+            behind the last column, malformed text, unknown header records, a wrong digest of the header.
+        force: Try files of unknown versions as version 3.
+        experimental: Read files of the original format, which has no magic number and of which little is published.
+    """
+
+    verify_checksums: bool = True
+    incomplete: Literal["drop", "emit", "error"] = "drop"
+    deletes: Literal["apply", "ignore"] = "apply"
+    split: Literal["scan", "resync"] = "scan"
+    sentinels_as_null: bool = True
+    timestamp_columns: dict[str, Literal["s", "ms", "us", "ns"]] = field(default_factory=dict)
+    char: Literal["number", "string"] = "number"
+    schema: str | None = None
+    partition_column: str | None = None
+    namespace: str | None = None
+    table: str | None = None
+    internal_partition: str | None = None
+    column_partition: str | None = None
+    widen: bool = False
+    max_entry_bytes: int = MAX_ENTRY_BYTES
+    strict: bool = False
+    force: bool = False
+    experimental: bool = False
+
+    def __post_init__(self) -> None:
+        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
+            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if self.split == "resync" and self.deletes == "apply":
+            raise OptionError('split="resync" does not see every command: it needs deletes="ignore"')
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One file of a dataset: its name's parts, its header, or why it has none."""
+
+    file: File
+    name: LogName
+    header: Header | None
+    reason: str = ""
+    incomplete: bool = False
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """What the logs of one partition share; a log whose name does not tell is a partition of its own."""
+        known = self.name.partition
+        return known if all(known) else (self.file.path,)
+
+
+def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
+    """Header of a file, with what its first entries settle.
+
+    Raises:
+        IncompleteHeaderError: When the file ends inside the header.
+        FormatError: When it is no log of a known version, or its header is damaged.
+    """
+    head = storage.read(file.path, 0, min(PROBE_BYTES, file.size))
+    if options.experimental and is_original(head):
+        return read_original_header(file.path, head)
+    header = read_header(file.path, file.size, storage, head, strict=options.strict, force=options.force)
+    if header.size > len(head) // 2:
+        head = storage.read(file.path, 0, min(header.size + PROBE_BYTES, file.size))
+    return probe_entries(header, head)
+
+
+class DeephavenLogDataset(Dataset):
+    """Logs of one table, partition by partition, each in the order in which its files were begun."""
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self._options: ReadOptions = scan.options
+        self.logs = self._open_all(files, scan)
+        super().__init__(format, [log.file for log in self.logs], scan)
+
+    def view_schema(self) -> pa.Schema:
+        """The columns of all files by name, and the partitioning column where the names tell its value."""
+        if self.scan.view == "entries":
+            return ENTRIES_SCHEMA
+        if self.scan.view == "commands":
+            return COMMANDS_SCHEMA
+        return self.rows_schema
+
+    @cached_property
+    def rows_schema(self) -> pa.Schema:
+        """Schema of the view `rows`."""
+        readable = [(log.file.path, log.header) for log in self.logs if log.header is not None]
+        schema = unite(readable, self._rendering)
+        name = self.partition_column
+        if name and name not in schema.names and any(log.name.column_partition for log in self.logs):
+            place = self._table.order.index(name) if name in self._table.order else len(schema)
+            schema = schema.insert(min(place, len(schema)), partition_field(name))
+        return schema
+
+    @property
+    def partition_column(self) -> str:
+        """Name of the partitioning column; empty when it is left out."""
+        given = self._options.partition_column
+        return given if given is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
+
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        """See `Dataset.plan`. The logs of a partition are scanned, where that is needed, before its first fragment."""
+        for partition in self._partitions():
+            layouts = [self._layout(log, task_bytes) for log in partition]
+            for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
+                dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
+                if log.header is None or log.header.version == 0:
+                    yield self._whole(log)
+                    continue
+                start, size = log.header.size, log.file.size
+                bounds = [start, *(cut for cut in found.cuts if start < cut < size), max(size, start)]
+                live_from = size if dead else max(found.live_from, 0)
+                for begin, end in itertools.pairwise(bounds):
+                    yield self._range(log, begin, end, live_from)
+
+    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
+        """See `Dataset.follow`. The new bytes are walked once here, to find where the last complete set ends.
+
+        A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
+        """
+        if self.scan.view == "damage":
+            return super().follow(positions)
+        fragments: list[Fragment] = []
+        reached = dict(positions)
+        for partition in self._partitions():
+            news: list[tuple[Log, int, int, int]] = []
+            for log in partition:
+                start = int(positions.get(log.file.path, 0))
+                if log.file.size < start:
+                    raise SawlogError(
+                        f"{log.file.path}: the file shrank to {log.file.size} bytes; {start} bytes are committed"
+                    )
+                if log.header is None or log.header.version == 0:
+                    reached[log.file.path] = start
+                    continue
+                start = max(start, log.header.size)
+                end = self._committed(log, start)
+                reached[log.file.path] = end
+                if end > start:
+                    live_from = self._scan(replace_size(log, end), start, None).live_from if self._applies else -1
+                    news.append((log, start, end, live_from))
+            for index, (log, start, end, live_from) in enumerate(news):
+                dead = any(later[3] >= 0 for later in news[index + 1 :])
+                fragments.append(self._range(replace_size(log, end), start, end, end if dead else max(live_from, 0)))
+        return fragments, reached
+
+    def info(self) -> dict[str, Any]:
+        """Version, table, partitions and columns of the logs."""
+        headers = [log.header for log in self.logs if log.header is not None]
+        facts: dict[str, Any] = {"version": ", ".join(sorted({str(header.version) for header in headers}))}
+        tables = sorted({f"{log.name.namespace}.{log.name.table}" for log in self.logs if log.name.table})
+        if tables:
+            facts["table"] = ", ".join(tables)
+            facts["internal partitions"] = len({log.name.internal_partition for log in self.logs})
+            facts["column partitions"] = len({log.name.column_partition for log in self.logs})
+        versions = sorted({header.application_version or 0 for header in headers})
+        facts["application version"] = ", ".join(map(str, versions))
+        constants = sorted({column.name for header in headers for column in header.columns if column.constant})
+        if constants:
+            facts["constant columns"] = ", ".join(constants)
+        return facts
+
+    @property
+    def _applies(self) -> bool:
+        return self._options.deletes == "apply" and self.scan.view == "rows"
+
+    @cached_property
+    def _table(self) -> TableSchema:
+        if self._options.schema is None:
+            return TableSchema()
+        return parse_schema(self._options.schema, self._storage.read(self._options.schema))
+
+    @cached_property
+    def _rendering(self) -> Rendering:
+        units = {**self._table.units, **self._options.timestamp_columns}
+        names = {column.name for log in self.logs if log.header is not None for column in log.header.columns}
+        for name in self._options.timestamp_columns:
+            if name not in names:
+                raise OptionError(
+                    f"timestamp_columns: there is no column {name!r}; columns: {', '.join(sorted(names))}"
+                )
+        return Rendering(units, self._options.char, self._options.widen, self._table.order)
+
+    def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
+        self._storage = scan.storage
+        chosen = [(file, name) for file in files if (name := self._name(file)) is not None]
+        if not chosen:
+            raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
+        tables = {(name.namespace, name.table) for _, name in chosen if name.table}
+        if len(tables) > 1:
+            found = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
+            raise OptionError(f"logs of several tables: {found}; choose one with namespace= and table=")
+        chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
+        logs = [self._open(file, name, scan, alone=len(chosen) == 1) for file, name in chosen]
+        if all(log.header is None for log in logs):
+            raise FormatError(f"{logs[0].reason} (and no other log is readable)")
+        return logs
+
+    def _open(self, file: File, name: LogName, scan: Scan, *, alone: bool) -> Log:
+        try:
+            header = open_log(file, self._options, scan.storage)
+        except FormatError as error:
+            incomplete = isinstance(error, IncompleteHeaderError)
+            if alone or not (incomplete or scan.on_damage == "skip"):
+                raise
+            return Log(file, name, None, str(error), incomplete)
+        for note in header.notes:
+            if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
+                warnings.warn(f"{file.path}: {note}", DamageWarning, stacklevel=6)
+        return Log(file, name, header)
+
+    def _name(self, file: File) -> LogName | None:
+        """What is known of a file, by its name and by the options; None when it is not asked for."""
+        name = parse_name(file.name)
+        fields = ("namespace", "table", "internal_partition", "column_partition")
+        given = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
+        if not file.explicit and any(getattr(name, part) not in (None, value) for part, value in given.items()):
+            return None
+        return replace(name, **given)
+
+    def _partitions(self) -> list[list[Log]]:
+        partitions: dict[tuple[str, ...], list[Log]] = {}
+        for log in self.logs:
+            if self._possible(log):
+                partitions.setdefault(log.partition, []).append(log)
+        return list(partitions.values())
+
+    def _possible(self, log: Log) -> bool:
+        """Whether filters on the partitioning column let any row of a log through."""
+        name = self.partition_column
+        if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
+            return True
+        field = self.rows_schema.field(name)
+        if log.header is not None and name in {column.name for column in log.header.columns}:
+            return True
+        value = pa.repeat(pa.scalar(log.name.column_partition, field.type), 1)
+        batch = pa.RecordBatch.from_arrays([value], schema=pa.schema([field]))
+        conditions = [condition for condition in self.projection.filters if condition.column == name]
+        return all(condition.mask(batch)[0].as_py() for condition in conditions)
+
+    def _layout(self, log: Log, task_bytes: int | None) -> Layout:
+        if log.header is None or log.header.version == 0 or self.scan.view == "damage":
+            return Layout()
+        divided = task_bytes is not None and log.file.size - log.header.size > task_bytes
+        if divided and self._options.split == "resync":
+            return Layout(tuple(self._resync_cuts(log, log.header, task_bytes or log.file.size)))
+        if divided or self._applies:
+            return self._scan(log, log.header.size, task_bytes if divided else None)
+        return Layout()
+
+    def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
+        target = header.size + task_bytes
+        while target < log.file.size:
+            cut = find_cut(
+                log.file,
+                header,
+                self.scan.storage,
+                target,
+                strict=self._options.strict,
+                max_entry=self._options.max_entry_bytes,
+            )
+            if cut is not None:
+                yield cut
+            target = max(target, cut or 0) + task_bytes
+
+    def _scan(self, log: Log, start: int, task_bytes: int | None) -> Layout:
+        assert log.header is not None
+        options = self._options
+        return scan(
+            log.file,
+            log.header,
+            self.scan.storage,
+            start=start,
+            task_bytes=task_bytes,
+            # Where damage raises, a plan that leads up to it will do.
+            verify=options.verify_checksums and self.scan.on_damage == "skip",
+            strict=options.strict,
+            max_entry=options.max_entry_bytes,
+        )
+
+    def _committed(self, log: Log, start: int) -> int:
+        """End of the last complete entry, outside of sets that are still open."""
+        assert log.header is not None
+        whole = whole_log(log.file, log.header, replace(self._options, incomplete="drop"), self.scan.storage)
+        tail = replace(whole, start=start).inspect().tail
+        return log.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+
+    def _whole(self, log: Log) -> Fragment:
+        if log.header is None:
+            path, size = log.file.path, log.file.size
+            return UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
+        if self.scan.view not in ("rows", "damage"):
+            raise OptionError(f"{log.file.path}: files of the original format have no view {self.scan.view!r}")
+        return OriginalLog(
+            self.scan, self.projection, log.file.path, log.file.size, log.file, log.header, log.name.column_partition
+        )
+
+    def _range(self, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+        assert log.header is not None
+        kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
+        path = log.file.path
+        size = end - start
+        partition = log.name.column_partition
+        return kind(self.scan, self.projection, path, size, log.file, log.header, start, end, live_from, partition)
+
+
+def replace_size(log: Log, size: int) -> Log:
+    """The log as if its file ended at `size`."""
+    return replace(log, file=replace(log.file, size=size))

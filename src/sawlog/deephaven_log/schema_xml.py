@@ -1,0 +1,158 @@
+"""Deephaven's `.schema` files: which columns are times, in which order columns come, which one partitions.
+
+The parser is hardened: documents with a DTD are refused (so there are no entities to expand and nothing external to
+fetch), and size, depth and number of elements are bounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from xml.parsers import expat
+
+from sawlog.errors import FormatError, SchemaError
+
+MAX_BYTES = 16 << 20
+MAX_ELEMENTS = 200_000
+MAX_DEPTH = 32
+
+_TIME_TYPES = frozenset({"datetime", "dbdatetime", "instant"})
+_UNIT_WORDS = {
+    "millis": "ms",
+    "micros": "us",
+    "nanos": "ns",
+    "seconds": "s",
+}
+_STREAMING = frozenset({"loggerlistener", "listener", "logger", "logformat"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """What a `.schema` file says that matters to a reader of logs.
+
+    Attributes:
+        namespace: Namespace of the table.
+        name: Its name.
+        order: All columns, in order.
+        units: Columns of times and the units they are logged in: milliseconds unless a listener says otherwise.
+        partition_column: The partitioning column.
+    """
+
+    namespace: str | None = None
+    name: str | None = None
+    order: tuple[str, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+    partition_column: str | None = None
+
+
+@dataclass(slots=True)
+class _Column:
+    name: str
+    data_type: str
+    kind: str
+
+
+class _Reader:
+    """Takes what is wanted out of the stream of elements; no tree is built."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stack: list[str] = []
+        self.elements = 0
+        self.table: dict[str, str] = {}
+        self.columns: list[_Column] = []
+        self.units: dict[str, str] = {}
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.elements += 1
+        if self.elements > MAX_ELEMENTS or len(self.stack) >= MAX_DEPTH:
+            raise FormatError(f"{self.path}: more than {MAX_ELEMENTS} elements, or nested deeper than {MAX_DEPTH}")
+        name = tag.rpartition(":")[2].lower()
+        lower = {key.lower(): value for key, value in attributes.items()}
+        if not self.stack:
+            if name != "table":
+                raise FormatError(f"{self.path}: expected the element Table, found {tag!r}")
+            self.table = {key: _attribute(attributes, lower, key) for key in ("namespace", "name")}
+        elif name == "column" and len(self.stack) == 1:
+            self._column(attributes, lower)
+        elif name == "column" and _STREAMING & set(self.stack):
+            self._logged(attributes, lower)
+        self.stack.append(name)
+
+    def end(self, tag: str) -> None:
+        del tag
+        self.stack.pop()
+
+    def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
+        name = _attribute(attributes, lower, "name")
+        if not name:
+            raise SchemaError(f"{self.path}: a column without a name")
+        if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > MAX_ELEMENTS:
+            raise SchemaError(f"{self.path}: column {name!r} twice")
+        kind = _attribute(attributes, lower, "columnType") or "Normal"
+        self.columns.append(_Column(name, _attribute(attributes, lower, "dataType"), kind))
+
+    def _logged(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
+        """How a column is logged: a conversion such as `millisToTime(x)` tells the unit."""
+        name = _attribute(attributes, lower, "name")
+        text = " ".join(
+            _attribute(attributes, lower, key) for key in ("dbSetter", "intradaySetter", "datePartitionInput")
+        ).lower()
+        for word, unit in _UNIT_WORDS.items():
+            if word in text:
+                self.units.setdefault(name, unit)
+
+
+def _attribute(attributes: dict[str, str], lower: dict[str, str], name: str) -> str:
+    """By its name as published, or in any case."""
+    return attributes.get(name, lower.get(name.lower(), "")).strip()
+
+
+def parse_schema(path: str, data: bytes) -> TableSchema:
+    """Read a `.schema` file.
+
+    Raises:
+        FormatError: When it is not well-formed XML with the root Table, has a DTD, or is unreasonably large.
+        SchemaError: When a column has no name.
+    """
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"{path}: a schema of {len(data)} bytes; at most {MAX_BYTES} are read")
+
+    def refuse(*arguments: Any) -> NoReturn:
+        del arguments
+        raise FormatError(f"{path}: a schema may not have a DTD or entities")
+
+    reader = _Reader(path)
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    parser.ExternalEntityRefHandler = refuse
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise FormatError(f"{path}: not well-formed XML: {error}") from error
+    except (LookupError, ValueError) as error:
+        raise FormatError(f"{path}: not readable as XML: {error}") from error
+    return _summarize(reader)
+
+
+def _summarize(reader: _Reader) -> TableSchema:
+    names = [column.name for column in reader.columns]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(f"{reader.path}: column {twice!r} twice")
+    units = {
+        column.name: reader.units.get(column.name, "ms")
+        for column in reader.columns
+        if column.data_type.rpartition(".")[2].lower() in _TIME_TYPES
+    }
+    partitioning = [column.name for column in reader.columns if column.kind.lower() == "partitioning"]
+    return TableSchema(
+        reader.table.get("namespace") or None,
+        reader.table.get("name") or None,
+        tuple(names),
+        units,
+        partitioning[0] if partitioning else None,
+    )
