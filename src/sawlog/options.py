@@ -48,6 +48,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     Raises:
         OptionError: When it does not fit.
     """
+    if hint is Any:
+        return value
     origin = get_origin(hint)
     if origin is Literal:
         if value in get_args(hint):
