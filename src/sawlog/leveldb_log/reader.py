@@ -160,11 +160,14 @@ class LogRange(Fragment):
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
         from sawlog.leveldb_log.walk import Walk
 
-        with closing(self.scan.storage.open(self.path)) as source:
+        storage = self.scan.storage
+        with closing(storage.open(self.path)) as source:
             if source.size < self.file.size:
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             try:
-                probe = bytes(source.window(0, PROBE_BYTES))
+                # Far from its start, a remote file's window would be fetched for nothing.
+                near = self.start < PROBE_BYTES
+                probe = bytes(source.window(0, PROBE_BYTES)) if near else storage.read(self.path, 0, PROBE_BYTES)
             except OSError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
