@@ -1,0 +1,405 @@
+"""One binlog batch of a segment: its files joined by row position, deletes applied. Sections 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.arrow import constant_string, fixed_array
+from sawlog.damage import Damage, Findings
+from sawlog.errors import SchemaError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.milvus_binlog import envelope as _envelope
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.collection import Batch, Missing, missing_fields
+from sawlog.milvus_binlog.decode import decode
+from sawlog.milvus_binlog.delta import DeleteIndex, delete_index
+from sawlog.milvus_binlog.dynamic import DynamicField, expand
+from sawlog.milvus_binlog.fields import bare_field
+from sawlog.milvus_binlog.layout import DataType, Kind
+from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.payload_stream import BATCH_BYTES, BATCH_ROWS, ColumnStream, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.types import TIMESTAMP, Field
+from sawlog.storage import File
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+COLLECTION_COLUMN = "_collection"
+PARTITION_COLUMN = "_partition"
+SEGMENT_COLUMN = "_segment"
+PLACE = tuple(
+    pa.field(name, pa.int64(), nullable=False) for name in (COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN)
+)
+"""Columns that say where in the collection a row lies: ids of collection, partition and segment."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all batches of a dataset have in common.
+
+    Attributes:
+        fields: The fields of the collection, those of the system included, by column name.
+        primary: The primary key; `None` where nothing tells which field it is.
+        dynamic: Keys of the dynamic field that are delivered as columns.
+        raw: Whether rows are delivered as they lie: no deletes, no default values, no end of life.
+        until: Rows and deletes with a later TSO have not happened.
+        since: Rows with an earlier TSO have outlived the collection's time to live.
+    """
+
+    fields: Mapping[str, Field]
+    primary: Field | None
+    dynamic: tuple[DynamicField, ...] = ()
+    raw: bool = False
+    until: int | None = None
+    since: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchFragment(Fragment):
+    """One binlog batch.
+
+    Attributes:
+        shared: What all batches have in common.
+        batch: Its files.
+        place: Ids of collection, partition and segment.
+        missing: Files that the metadata names and that are not there; no row of it can be delivered then.
+        deltas: The delta logs whose deletes concern it.
+        reported: Those of them whose damage it reports; other batches report the rest.
+        commit: Takes the place of the rows' timestamps, unless 0.
+        winners: Packed bits: of the rows that are left, those that no newer row with the same key replaces.
+    """
+
+    shared: Shared
+    batch: Batch
+    place: tuple[int, int, int]
+    missing: tuple[Missing, ...] = ()
+    deltas: tuple[File, ...] = ()
+    reported: tuple[File, ...] = ()
+    commit: int = 0
+    winners: bytes | None = None
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A batch that lacks a file, or whose files disagree, is damaged as a whole."""
+        with ExitStack() as stack:
+            columns = Columns(self, findings, stack)
+            try:
+                missing = self.missing or columns.missing()
+                for one in missing:
+                    findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
+                if missing:
+                    return
+                yield from _Join(self, columns, schema, findings).batches()
+            except Unreadable as error:
+                findings.damage(error.damage)
+
+
+class Columns:
+    """The files of a batch, opened as they are asked for."""
+
+    def __init__(self, fragment: BatchFragment, findings: Findings, stack: ExitStack) -> None:
+        self._fragment = fragment
+        self._findings = findings
+        self._stack = stack
+        self._files: dict[str, tuple[list[Payload], list[int]]] = {}
+
+    def payloads(self, field: Field) -> tuple[list[Payload], int, list[int]] | None:
+        """Payloads with a field, its place among their columns, and their offsets; `None` where the field is absent.
+
+        Raises:
+            Unreadable: When the file cannot be read.
+        """
+        log = self._fragment.batch.files.get(field.id)
+        if log is not None:
+            found, offsets = self._open(log.file)
+            if not self._grouped(found):
+                return found, 0, offsets
+        for group in self._fragment.batch.files.values():
+            found, offsets = self._open(group.file)
+            if self._grouped(found):
+                ids = [bare_field(stored, at).id for at, stored in enumerate(found[0].schema)]
+                if field.id in ids:
+                    return found, ids.index(field.id), offsets
+        return None
+
+    def missing(self) -> Sequence[Missing]:
+        """Files that the batch lacks. Where directories are column groups, that is not told by their names.
+
+        Raises:
+            Unreadable: When the file that is looked at cannot be read.
+        """
+        payloads, _, _ = self.any()
+        if self._grouped(payloads):
+            return []
+        return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
+
+    def any(self) -> tuple[list[Payload], int, list[int]]:
+        """Payloads of one file, whichever; its rows are as many as those of the others.
+
+        Raises:
+            Unreadable: When the file cannot be read.
+        """
+        file = next(iter(self._fragment.batch.files.values())).file
+        found, offsets = self._open(file)
+        return found, 0, offsets
+
+    def rows(self, file: File) -> int:
+        """How many rows a file has.
+
+        Raises:
+            Unreadable: When it cannot be read.
+        """
+        return sum(payload.rows for payload in self._open(file)[0])
+
+    def _grouped(self, payloads: list[Payload]) -> bool:
+        """Whether payloads are those of a column group: bare Parquet that names its fields."""
+        return any(layout.FIELD_ID_KEY in (stored.metadata or {}) for one in payloads[:1] for stored in one.schema)
+
+    def _open(self, file: File) -> tuple[list[Payload], list[int]]:
+        if file.path in self._files:
+            return self._files[file.path]
+        scan = self._fragment.scan
+        source = self._stack.enter_context(closing(scan.storage.open(file.path)))
+        limit = scan.options.max_page_bytes
+        if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
+            opened = [Payload(source, file.path, Extent(0, source.size), limit)], [0]
+        else:
+            strict = Findings("skip", drained=True)
+            found = _envelope.read_envelope(source, file.path, strict)
+            harmless = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
+            for damage in strict.damages:
+                if damage.kind in harmless and found is not None:
+                    self._findings.damage(damage)
+                else:
+                    raise Unreadable(damage)
+            events = found.events if found is not None else []
+            if not events:
+                detail = "no data event behind the descriptor"
+                raise Unreadable(Damage(file.path, 0, source.size, Kind.TRUNCATED, detail))
+            opened = (
+                [Payload(source, file.path, Extent(event.payload, event.payload_length), limit) for event in events],
+                [event.offset for event in events],
+            )
+            self._findings.account.header += found.events[0].offset if found is not None else 0
+        self._findings.account.record += sum(one.length for one in opened[0])
+        self._files[file.path] = opened
+        return opened
+
+
+class _Join:
+    """One pass over a batch: the same rows of every wanted column, survivors only."""
+
+    def __init__(self, fragment: BatchFragment, columns: Columns, schema: pa.Schema, findings: Findings) -> None:
+        self._fragment = fragment
+        self._shared = fragment.shared
+        self._options: ReadOptions = fragment.scan.options
+        self._schema = schema
+        self._findings = findings
+        self._columns = columns
+        self._position = 0
+        self._kept = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        wanted = self._wanted()
+        found = {field.id: self._columns.payloads(field) for field in wanted.values()}
+        opened = {id: one for id, one in found.items() if one is not None}
+        some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
+        rows = self._rows(some)
+        for field in wanted.values():
+            if field.id not in opened and not field.optional:
+                detail = f"field {field.id} ({field.name}) is in none of the batch's files"
+                raise Unreadable(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
+        self._offsets(some)
+        size = sum(payloads[0].row_bytes(place) for payloads, place, _ in opened.values())
+        step = max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(size, 1))))
+        streams = {id: ColumnStream(payloads, place, step) for id, (payloads, place, _) in opened.items()}
+        while self._position < rows:
+            yield from self._step(min(step, rows - self._position), wanted, streams)
+
+    def _wanted(self) -> dict[str, Field]:
+        """The fields to read: those of the schema, and those that decide which rows survive."""
+        shared = self._shared
+        wanted = {name: field for name, field in shared.fields.items() if name in self._schema.names}
+        if any(one.name in self._schema.names for one in shared.dynamic):
+            wanted |= {name: field for name, field in shared.fields.items() if field.dynamic}
+        needs_time = self._fragment.deltas or shared.until is not None or shared.since is not None
+        if needs_time and not shared.raw:
+            wanted[TIMESTAMP.name] = TIMESTAMP
+        if self._fragment.deltas and not shared.raw and shared.primary is not None:
+            wanted[shared.primary.name] = shared.primary
+        return wanted
+
+    def _rows(self, found: Mapping[int, tuple[list[Payload], int, list[int]]]) -> int:
+        """How many rows the batch has, by all files that are read.
+
+        Raises:
+            Unreadable: When they disagree.
+        """
+        counts = {id: sum(one.rows for one in payloads) for id, (payloads, _, _) in found.items()}
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
+            detail = f"the files of binlog batch {self._fragment.batch.index} have different numbers of rows ({said})"
+            raise Unreadable(Damage(self._fragment.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+        return next(iter(counts.values()))
+
+    def _offsets(self, found: Mapping[int, tuple[list[Payload], int, list[int]]]) -> None:
+        """Where rows come from: the events of the file with the lowest field id."""
+        import numpy as np
+
+        payloads, _, offsets = found[min(found)]
+        self._events: NDArray[np.int64] = np.asarray(offsets, np.int64)
+        self._ends = np.cumsum([payload.rows for payload in payloads])
+        self._file = payloads[0].path
+
+    def _step(
+        self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
+    ) -> Iterator[pa.RecordBatch]:
+        stored: dict[str, pa.Array] = {}
+        for name, field in wanted.items():
+            if field.id in streams:
+                taken = streams[field.id].take(count)
+                if taken is None or len(taken) != count:
+                    have = 0 if taken is None else len(taken)
+                    raise Unreadable(self._damage(f"field {field.id}: {have} values where {count} were expected"))
+                stored[name] = taken
+            else:
+                stored[name] = pa.nulls(count, field.storage or pa.binary())
+        keep = self._survivors(stored, count)
+        left = count if keep is None else int(keep.sum())
+        if keep is not None:
+            mask = fixed_array(pa.uint8(), keep).cast(pa.bool_())
+            stored = {name: column.filter(mask) for name, column in stored.items() if name in self._needed(wanted)}
+        extra = self._dynamic(stored)
+        arrays = [
+            extra[field.name] if field.name in extra else self._column(field, stored, keep, left)
+            for field in self._schema
+        ]
+        self._position += count
+        self._findings.rows += left
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Wanted keys of the dynamic field."""
+        fields = [one for one in self._shared.dynamic if one.name in self._schema.names]
+        if not fields:
+            return {}
+        return expand(fields, next(stored[name] for name, one in self._shared.fields.items() if one.dynamic))
+
+    def _needed(self, wanted: Mapping[str, Field]) -> set[str]:
+        """Stored columns that are delivered, or expanded into others."""
+        return {name for name, field in wanted.items() if name in self._schema.names or field.dynamic}
+
+    def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8] | None:
+        """Which rows are in the collection; `None` for all of them."""
+        import numpy as np
+
+        shared = self._shared
+        keep: NDArray[np.uint8] | None = None
+        if not shared.raw and TIMESTAMP.name in stored:
+            times = np.asarray(self._valid(TIMESTAMP, stored[TIMESTAMP.name]).to_numpy())
+            if self._fragment.commit:
+                times = np.full(count, self._fragment.commit, np.int64)
+            if self._fragment.deltas and shared.primary is not None:
+                keys = self._valid(shared.primary, stored[shared.primary.name])
+                keep = self._index.surviving(keys, times)
+            for bound, alive in (
+                (shared.until, times <= (shared.until or 0)),
+                (shared.since, times >= (shared.since or 0)),
+            ):
+                if bound is not None and not alive.all():
+                    keep = alive.astype(np.uint8) if keep is None else keep & alive
+        return self._newest(keep, count)
+
+    def _newest(self, keep: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8] | None:
+        """Take out what newer rows with the same key replace."""
+        import numpy as np
+
+        if self._fragment.winners is None:
+            return keep
+        bits = np.unpackbits(np.frombuffer(self._fragment.winners, np.uint8), bitorder="little")
+        keep = np.ones(count, np.uint8) if keep is None else keep.copy()
+        left = int(keep.sum())
+        keep[keep == 1] = bits[self._kept : self._kept + left]
+        self._kept += left
+        return keep
+
+    @cached_property
+    def _index(self) -> DeleteIndex:
+        fragment = self._fragment
+        limit = self._options.max_page_bytes
+        return delete_index(
+            fragment.deltas, fragment.reported, fragment.scan.storage, limit, self._shared.until, self._findings
+        )
+
+    def _valid(self, field: Field, array: pa.Array) -> pa.Array:
+        """A column that decides over rows, decoded.
+
+        Raises:
+            Unreadable: When it is not of its field's type, or holds nulls.
+        """
+        decoded = self._decode(field, array)
+        if decoded.null_count:
+            raise Unreadable(self._damage(f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE))
+        return decoded
+
+    def _decode(self, field: Field, array: pa.Array) -> pa.Array:
+        if field.storage is not None and field.type in _STRICT and array.type != field.storage:
+            kinds_agree = pa.types.is_integer(array.type) and pa.types.is_integer(field.storage)
+            if not kinds_agree:
+                detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {array.type}"
+                raise Unreadable(self._damage(detail, Kind.TYPE_MISMATCH))
+        try:
+            return decode(field, array)
+        except SchemaError as error:
+            raise Unreadable(self._damage(f"from row {self._position} on: {error}", Kind.BAD_VALUE)) from None
+
+    def _damage(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> Damage:
+        return Damage(self._fragment.path, 0, 0, kind, f"binlog batch {self._fragment.batch.index}: {detail}")
+
+    def _column(
+        self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8] | None, left: int
+    ) -> pa.Array:
+        """One delivered column of the rows that are left."""
+        shared = self._shared
+        if field.name in stored:
+            decoded = self._decode(shared.fields[field.name], stored[field.name])
+            return decoded if shared.raw else _with_default(shared.fields[field.name], decoded)
+        if field.name == FILE_COLUMN:
+            return constant_string(self._file, left)
+        if field.name == OFFSET_COLUMN:
+            return self._row_offsets(keep, left)
+        ids = dict(zip((COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN), self._fragment.place, strict=True))
+        return pa.repeat(pa.scalar(ids[field.name], pa.int64()), left)
+
+    def _row_offsets(self, keep: NDArray[np.uint8] | None, left: int) -> pa.Array:
+        import numpy as np
+
+        count = left if keep is None else len(keep)
+        rows = np.arange(self._position, self._position + count)
+        offsets = self._events[np.searchsorted(self._ends, rows, side="right")]
+        return fixed_array(pa.int64(), offsets if keep is None else offsets[keep == 1])
+
+
+_STRICT = (
+    DataType.Bool,
+    DataType.Int8,
+    DataType.Int16,
+    DataType.Int32,
+    DataType.Int64,
+    DataType.Float,
+    DataType.Double,
+)
+"""Types of which files must hold exactly what the schema says; others are looked at value by value."""
+
+
+def _with_default(field: Field, array: pa.Array) -> pa.Array:
+    """Since 2.5 a missing value is stored as null, and reads as the field's default."""
+    if field.default is None or not array.null_count:
+        return array
+    return array.fill_null(pa.scalar(field.default, array.type))

@@ -1,0 +1,284 @@
+"""What lies below a root as collections: segments, their binlog batches, and which of them are alive. Section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sawlog.errors import OptionError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.layout import SegmentLevel, SegmentState
+from sawlog.milvus_binlog.metadata import CollectionMeta, Log, SegmentMeta
+from sawlog.milvus_binlog.paths import LogFile
+from sawlog.milvus_binlog.types import Field
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A file that ought to be there: the segment lacks it, or the metadata names it."""
+
+    directory: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One binlog batch: the files, one per field or column group, that hold the same rows.
+
+    Attributes:
+        index: Its number within the segment.
+        files: By field id, or, in Storage V2, by column group.
+        first: The earliest timestamp of its rows by the metadata; 0 where not told.
+        last: The latest; 0 where not told.
+    """
+
+    index: int
+    files: Mapping[int, LogFile]
+    first: int = 0
+    last: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(log.file.size for log in self.files.values())
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment: what lies on disk, and what the metadata knows of it."""
+
+    root: str
+    collection: int
+    partition: int
+    id: int
+    meta: SegmentMeta | None = None
+    inserts: dict[int, list[LogFile]] = field(default_factory=dict)
+    deltas: list[LogFile] = field(default_factory=list)
+    stats: list[LogFile] = field(default_factory=list)
+
+    @property
+    def directory(self) -> str:
+        """Where its insert logs lie."""
+        some = next((logs[0] for logs in self.inserts.values() if logs), None)
+        if some is not None:
+            return some.file.path.rsplit("/", 2)[0]
+        path = f"{self.collection}/{self.partition}/{self.id}"
+        return f"{self.root}/{layout.INSERT_LOG}/{path}" if self.root else f"{layout.INSERT_LOG}/{path}"
+
+    @property
+    def deletes_only(self) -> bool:
+        """Whether it is an L0 segment; by its lack of insert logs where the metadata does not say."""
+        return self.meta.level == SegmentLevel.L0 if self.meta is not None else not self.inserts
+
+    def batches(self) -> list[Batch]:
+        """Binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
+        if not self.inserts and _expected(self):
+            return [Batch(0, {})]
+        count = max((len(logs) for logs in self.inserts.values()), default=0)
+        found = []
+        for index in range(count):
+            files = {
+                id: logs[index - count + len(logs)]
+                for id, logs in sorted(self.inserts.items())
+                if index >= count - len(logs)
+            }
+            first, last = self._times(index - count)
+            found.append(Batch(index, files, first, last))
+        return found
+
+    def _times(self, from_end: int) -> tuple[int, int]:
+        """The range of timestamps of a batch, as the metadata has it for its timestamp field."""
+        logs = self.meta.inserts.get(layout.TIMESTAMP_FIELD, ()) if self.meta is not None else ()
+        if len(logs) < -from_end:
+            return 0, 0
+        log = sorted(logs, key=lambda one: one.id)[from_end]
+        return (log.first, log.last) if log.last else (0, 0)
+
+    def missing_logs(self) -> list[Missing]:
+        """Files that the metadata names and that are not there."""
+        found = []
+        for id, logs in self.meta.inserts.items() if self.meta is not None else ():
+            there = {log.log for log in self.inserts.get(id, ())}
+            gone = [str(log.id) for log in logs if log.id not in there]
+            if gone:
+                detail = f"the metadata names log {', '.join(gone[:3])} of field {id}, which is not there"
+                found.append(Missing(f"{self.directory}/{id}", detail))
+        return found
+
+
+@dataclass(slots=True)
+class Collection:
+    """The segments of one collection.
+
+    Attributes:
+        id: Collection id.
+        meta: What the metadata knows of it.
+        segments: By id, in the order of partitions and ids.
+    """
+
+    id: int
+    meta: CollectionMeta | None
+    segments: dict[int, Segment]
+
+    @property
+    def name(self) -> str:
+        """Its name, or its id where no metadata names it."""
+        return self.meta.name if self.meta is not None and self.meta.name else str(self.id)
+
+    @property
+    def states_known(self) -> bool:
+        """Whether metadata tells which segments are alive."""
+        return self.meta is not None and self.meta.segments is not None
+
+    def partition_name(self, id: int) -> str:
+        """Name of a partition, or its id."""
+        return self.meta.partitions.get(id, str(id)) if self.meta is not None else str(id)
+
+    def living(self, as_of: int | None) -> list[Segment]:
+        """The segments that hold the collection's rows now, or at a TSO. Without metadata: all of them.
+
+        A compacted segment lacks the rows that were deleted before it was made. For a time before that, the segments
+        that it was made of take its place, as long as they are still on disk.
+        """
+        every = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
+        if not self.states_known:
+            return every
+        chosen = {segment.id for segment in every if self._alive(segment, as_of)}
+        for segment in every:
+            sources = segment.meta.sources if segment.meta is not None else ()
+            if segment.id in chosen and sources and as_of is not None:
+                known = [self.segments.get(source) for source in sources]
+                older = [one for one in known if one is not None and one.inserts and one.meta is not None]
+                if len(older) == len(sources) and all(one.meta.dropped_at > as_of for one in older if one.meta):
+                    chosen.discard(segment.id)
+                else:
+                    chosen.difference_update(sources)
+        return [segment for segment in every if segment.id in chosen]
+
+    def lost(self, as_of: int) -> list[Segment]:
+        """Compacted segments that had to be taken although they were made after a TSO."""
+        found = []
+        for segment in self.living(as_of):
+            for source in segment.meta.sources if segment.meta is not None else ():
+                known = self.segments.get(source)
+                dropped = known.meta.dropped_at if known is not None and known.meta is not None else None
+                if dropped is None or dropped > as_of:
+                    found.append(segment)
+                    break
+        return found
+
+    def deletes_for(self, segment: Segment, *, across: bool) -> list[LogFile]:
+        """The delta logs whose deletes concern a segment: its own, and those of L0 segments of its partition.
+
+        Args:
+            segment: The segment.
+            across: Whether L0 segments are included.
+        """
+        own = list(segment.deltas)
+        if across:
+            own += [log for one in self.level_zero() if one.partition in (segment.partition, -1) for log in one.deltas]
+        return own
+
+    def level_zero(self) -> list[Segment]:
+        """The segments that hold nothing but deletes, and are alive."""
+        found = [segment for segment in self.segments.values() if segment.deletes_only and segment.deltas]
+        return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
+
+    def _alive(self, segment: Segment, as_of: int | None) -> bool:
+        meta = segment.meta
+        if meta is None or meta.hidden or segment.deletes_only:
+            return False
+        if as_of is not None and meta.state == SegmentState.DROPPED:
+            return meta.dropped_at > as_of
+        if not meta.live:
+            return False
+        partitions = self.meta.partitions if self.meta is not None else {}
+        return not partitions or segment.partition in partitions or as_of is not None
+
+
+def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
+    """Files that a V1 batch lacks of fields that Milvus does not read without.
+
+    Args:
+        directory: Where the insert logs of the segment lie.
+        batch: One of the segment's batches.
+        fields: The fields of the collection, those of the system included.
+    """
+    found = []
+    for one in fields:
+        if one.id not in batch.files and not one.optional:
+            kind = {layout.ROW_ID_FIELD: "row ids", layout.TIMESTAMP_FIELD: "timestamps"}.get(one.id, "values")
+            detail = f"field {one.id} ({one.name}) has no file with the {kind} of binlog batch {batch.index}"
+            found.append(Missing(f"{directory}/{one.id}", detail))
+    return found
+
+
+def _expected(segment: Segment) -> bool:
+    """Whether metadata names insert logs for a segment that has none on disk."""
+    return segment.meta is not None and any(segment.meta.inserts.values())
+
+
+def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict[int, Collection]:
+    """Sort files into collections and segments. Where metadata lists the logs of a segment, others are left out."""
+    collections: dict[int, Collection] = {}
+    for log in sorted(logs, key=lambda one: (one.partition, one.segment, one.field, one.log)):
+        if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG):
+            continue
+        collection = collections.setdefault(log.collection, Collection(log.collection, metas.get(log.collection), {}))
+        segment = collection.segments.get(log.segment)
+        if segment is None:
+            segment = Segment(log.root, log.collection, log.partition, log.segment)
+            collection.segments[log.segment] = segment
+        if log.kind == layout.INSERT_LOG:
+            segment.inserts.setdefault(log.field, []).append(log)
+        elif log.kind == layout.DELTA_LOG:
+            segment.deltas.append(log)
+        else:
+            segment.stats.append(log)
+    for collection in collections.values():
+        _apply_meta(collection)
+    return collections
+
+
+def _apply_meta(collection: Collection) -> None:
+    if collection.meta is None or collection.meta.segments is None:
+        return
+    root = next((segment.root for segment in collection.segments.values()), "")
+    for id, meta in collection.meta.segments.items():
+        if id not in collection.segments:
+            collection.segments[id] = Segment(root, collection.id, meta.partition, id)
+        segment = collection.segments[id]
+        segment.meta = meta
+        segment.inserts = {
+            field: _listed(logs, meta.inserts.get(field, ())) if meta.inserts else logs
+            for field, logs in segment.inserts.items()
+        }
+        segment.inserts = {field: logs for field, logs in segment.inserts.items() if logs}
+        if meta.deltas is not None and meta.inserts:
+            segment.deltas = _listed(segment.deltas, meta.deltas)
+
+
+def _listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
+    wanted = {log.id for log in named}
+    return [log for log in logs if log.log in wanted]
+
+
+def choose(collections: Mapping[int, Collection], wanted: str | None, where: str) -> Collection:
+    """The collection of that name or id; the only one, where none is named.
+
+    Raises:
+        OptionError: When there is none, or more than one.
+    """
+    if wanted is None and len(collections) == 1:
+        return next(iter(collections.values()))
+    listed = ", ".join(sorted(f"{one.name} ({one.id})" if one.meta else str(one.id) for one in collections.values()))
+    if wanted is None:
+        raise OptionError(
+            f"{where}: name one of its collections with the option collection: {listed or 'there is none'}"
+        )
+    matches = [one for one in collections.values() if wanted in (str(one.id), one.name)]
+    if len(matches) == 1:
+        return matches[0]
+    raise OptionError(
+        f"{where}: collection={wanted!r}: there {'are several' if matches else 'is none'}; known: {listed}"
+    )

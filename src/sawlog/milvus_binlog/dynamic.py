@@ -1,0 +1,100 @@
+"""Keys of the dynamic field as columns of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.errors import OptionError
+
+TYPES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "json": pa.string(),
+}
+EVERY = "*"
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicField:
+    """One key of the dynamic field: its name, and one of `TYPES`."""
+
+    name: str
+    type: str
+
+    def arrow(self) -> pa.Field:
+        """The column that it becomes."""
+        return pa.field(self.name, TYPES[self.type])
+
+
+def parse_dynamic(given: Iterable[str]) -> tuple[DynamicField, ...]:
+    """Keys from texts like `name` or `name:type`.
+
+    Raises:
+        OptionError: For an unknown type.
+    """
+    found = []
+    for text in given:
+        name, colon, kind = text.rpartition(":")
+        if not colon:
+            name, kind = text, "json"
+        if kind not in TYPES:
+            raise OptionError(f"dynamic_fields: {text!r}: expected name:type with one of {', '.join(TYPES)}")
+        found.append(DynamicField(name, kind))
+    return tuple(found)
+
+
+def infer(cells: Iterable[str | bytes | None], known: dict[str, str]) -> None:
+    """Note the keys in some cells of the dynamic field, and the type that holds all values of each."""
+    for cell in cells:
+        for name, value in _object(cell).items():
+            if value is None:
+                continue
+            kind = _kind(value)
+            before = known.setdefault(name, kind)
+            if before != kind:
+                known[name] = "double" if {before, kind} == {"int64", "double"} else "json"
+
+
+def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Array]:
+    """The values of some keys, by name; null where a key is absent, or of another type than asked for."""
+    cells = [_object(cell) for cell in column.to_pylist()]
+    return {
+        one.name: pa.array([_convert(cell.get(one.name), one.type) for cell in cells], TYPES[one.type])
+        for one in fields
+    }
+
+
+def _object(cell: str | bytes | None) -> dict[str, Any]:
+    try:
+        parsed = json.loads(cell) if cell else {}
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int) and value in _INT64:
+        return "int64"
+    if isinstance(value, float):
+        return "double"
+    return "string" if isinstance(value, str) else "json"
+
+
+def _convert(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind == "json":
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if kind == "double" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if value in _INT64 else None
+    return value if _kind(value) == kind else None

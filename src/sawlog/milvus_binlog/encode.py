@@ -1,0 +1,248 @@
+"""From Arrow arrays to payload columns, and to the Parquet bytes of payloads as Milvus accepts them. Section 3.2."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.milvus_binlog import kernels, layout
+from sawlog.milvus_binlog.decode import _SHAPES, _validity, offsets_of
+from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SCALARS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_DIM_KEY = b"dim"
+"""Field metadata, in the stored Arrow schema, of vectors whose width the Parquet type does not say."""
+ELEMENT_TYPE_KEY = b"elementType"
+
+_INTEGERS = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64)
+
+
+def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
+    """Values as the payload column of their field.
+
+    Args:
+        field: What they are values of.
+        array: The values, of the field's Arrow type or one that can be cast to it without loss.
+        row: Number of the first value, for messages.
+
+    Raises:
+        SchemaError: For values that Milvus does not hold; names column and row.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.null_count and not field.nullable:
+        at = row + array.is_null().index(True).as_py()
+        raise SchemaError(f"column {field.name!r}, row {at}: null in a field that is not nullable")
+    try:
+        return _encode(field, array, row)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"column {field.name!r}: {array.type} is not {field.type.name}: {error}") from None
+
+
+def _encode(field: Field, array: pa.Array, row: int) -> pa.Array:
+    if field.type in VECTOR_ELEMENTS:
+        return _slots_or_binary(field, _dense(field, array, row))
+    if field.type is DataType.BinaryVector:
+        return _slots_or_binary(field, array.cast(pa.binary(field.dim // 8)))
+    if field.type is DataType.SparseFloatVector:
+        return _sparse(field, array, row)
+    if field.type is DataType.Array:
+        return _cells(field, array)
+    if field.type is DataType.ArrayOfVector:
+        return _vectors(field, array, row)
+    if field.type is DataType.Timestamptz:
+        return array.cast(pa.timestamp("us", "UTC") if pa.types.is_timestamp(array.type) else pa.int64()).view(
+            pa.int64()
+        )
+    if field.type in (DataType.VarChar, DataType.String, DataType.Text):
+        text = array.cast(pa.string())
+        text.validate(full=True)
+        _check_length(field, text, row)
+        return text
+    if field.type is DataType.JSON:
+        return _json(field, array, row)
+    return array if array.type == field.storage else array.cast(field.storage or pa.binary())
+
+
+def _check_length(field: Field, text: pa.Array, row: int) -> None:
+    import pyarrow.compute as pc
+
+    if not field.max_length or not len(text):
+        return
+    lengths = pc.binary_length(text)
+    if (pc.max(lengths).as_py() or 0) > field.max_length:
+        at = pc.greater(lengths, field.max_length).index(True).as_py()
+        found = lengths[at].as_py()
+        raise SchemaError(f"column {field.name!r}, row {row + at}: {found} bytes; max_length is {field.max_length}")
+
+
+def _json(field: Field, array: pa.Array, row: int) -> pa.Array:
+    binary = array.cast(pa.binary())
+    for at, cell in enumerate(binary.to_pylist()):
+        try:
+            parsed = None if cell is None else json.loads(cell)
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"column {field.name!r}, row {row + at}: not JSON: {cell[:60]!r}: {error}") from None
+        if field.dynamic and not isinstance(parsed, dict | None):
+            raise SchemaError(f"column {field.name!r}, row {row + at}: dynamic fields are a JSON object: {cell[:60]!r}")
+    return binary
+
+
+def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
+    """Dense vectors as slots of bytes."""
+    element = VECTOR_ELEMENTS[field.type]
+    width = field.dim * VECTOR_BYTES[field.type]
+    if pa.types.is_fixed_size_binary(array.type):
+        return array.cast(pa.binary(width))
+    if not pa.types.is_fixed_size_list(array.type) or array.type.list_size != field.dim:
+        array = array.cast(pa.list_(array.type.value_type, field.dim))
+    mask = _validity(array)
+    start = array.offset * field.dim
+    values = array.values.slice(start, len(array) * field.dim)
+    if values.null_count:
+        # A null vector may stand over null elements; a null within a vector is an error.
+        filled = array.flatten()
+        if filled.null_count:
+            at = filled.is_null().index(True).as_py() // field.dim
+            raise SchemaError(f"column {field.name!r}, row {row + at}: a vector holds null")
+        values = values.fill_null(0)
+    values = values if values.type == element else values.cast(element)
+    data = values.buffers()[1]
+    size = VECTOR_BYTES[field.type]
+    if field.type is DataType.BFloat16Vector:
+        data, first = pa.py_buffer(_bfloat16(field, values, row)), 0
+    else:
+        first = values.offset
+    data = data.slice(first * size, len(values) * size) if data is not None else pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(width), len(array), [mask, data], array.null_count)
+
+
+def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
+    """The upper halves of float32s; what lies in their lower halves would be lost."""
+    wide = np.frombuffer(values.buffers()[1] or b"", np.uint32)[values.offset : values.offset + len(values)]
+    lossy = wide & 0xFFFF != 0
+    if lossy.any():
+        at = int(np.argmax(lossy))
+        raise SchemaError(
+            f"column {field.name!r}, row {row + at // field.dim}: {values[at].as_py()!r} is no bfloat16; round it first"
+        )
+    return (wide >> 16).astype(np.uint16)
+
+
+def _slots_or_binary(field: Field, slots: pa.Array) -> pa.Array:
+    """Nullable vectors are stored as variable binary."""
+    return slots.cast(pa.binary()) if field.nullable else slots
+
+
+def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
+    if pa.types.is_binary(array.type):
+        return array
+    maps = array.cast(SPARSE)
+    offsets = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset : maps.offset + len(maps) + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+    if items.null_count:
+        raise SchemaError(f"column {field.name!r}: a sparse vector holds null")
+    pairs = np.empty(last - first, np.dtype([("index", "<u4"), ("value", "<f4")]))
+    pairs["index"], pairs["value"] = keys.to_numpy(), items.to_numpy()
+    rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
+    order = np.lexsort((pairs["index"], rows))
+    pairs = pairs[order]
+    twice = (np.diff(pairs["index"].astype(np.int64)) == 0) & (np.diff(rows) == 0)
+    if twice.any():
+        at = int(rows[np.argmax(twice)])
+        raise SchemaError(f"column {field.name!r}, row {row + at}: an index stands twice in a sparse vector")
+    ends = ((offsets - first) * pairs.itemsize).astype(np.int32)
+    buffers = [_validity(maps), pa.py_buffer(ends), pa.py_buffer(pairs.view(np.uint8))]
+    return pa.Array.from_buffers(pa.binary(), len(maps), buffers, maps.null_count)
+
+
+def _cells(field: Field, array: pa.Array) -> pa.Array:
+    lists = array.cast(pa.list_(SCALARS[field.element])) if array.type != field.arrow_type() else array
+    tag = ARRAY_ELEMENTS[field.element]
+    cells = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1].astype(np.int64)
+    values = lists.values.slice(int(cells[0]), int(cells[-1] - cells[0]))
+    if values.null_count:
+        raise SchemaError(f"column {field.name!r}: an array holds null")
+    cells -= cells[0]
+    numbers, starts, data = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.uint8)
+    if _SHAPES[tag] == kernels.BYTES:
+        starts, data = offsets_of(values)
+    else:
+        numbers = _numbers(field, values)
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    out = np.empty(0, np.uint8)
+    shape = _SHAPES[tag]
+    size = kernels.make_cells(cells, len(lists), tag, shape, numbers, starts, data, False, offsets, out)
+    if size > layout.MAX_FILE_SIZE:
+        raise SchemaError(f"column {field.name!r}: {size} bytes of arrays in one batch; write smaller batches")
+    out = np.empty(int(size), np.uint8)
+    kernels.make_cells(cells, len(lists), tag, shape, numbers, starts, data, True, offsets, out)
+    buffers = [_validity(lists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), len(lists), buffers, lists.null_count)
+
+
+def _numbers(field: Field, values: pa.Array) -> NDArray[np.uint64]:
+    if field.element is DataType.Bool:
+        return np.asarray(values.to_numpy(zero_copy_only=False), np.uint64)
+    if field.element is DataType.Float:
+        return np.asarray(values.to_numpy(), np.float32).view(np.uint32).astype(np.uint64)
+    if field.element is DataType.Double:
+        return np.asarray(values.to_numpy(), np.float64).view(np.uint64)
+    plain = values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values.cast(pa.int64())
+    return np.asarray(plain.to_numpy()).view(np.uint64)
+
+
+def _vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
+    if not pa.types.is_list(array.type):
+        array = array.cast(field.arrow_type())
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    element = Field(field.id, field.name, field.element, dim=field.dim)
+    slots = _dense(element, array.values.slice(first, last - first), row)
+    buffers = [_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
+    return pa.Array.from_buffers(pa.list_(slots.type), len(array), buffers, array.null_count, 0, [slots])
+
+
+def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout.PAYLOAD_COLUMN) -> bytes:
+    """One column as the Parquet file that Milvus 2.0 to 2.6 accepts as a payload.
+
+    Milvus reads no data pages of version 2, and expects one column. Its own Go writers make one row group.
+    """
+    metadata = {}
+    if field.type is DataType.ArrayOfVector:
+        metadata = {ELEMENT_TYPE_KEY: str(int(field.element)).encode(), MAX_DIM_KEY: str(field.dim).encode()}
+    elif field.nullable and (field.type in VECTOR_BYTES or field.type is DataType.BinaryVector):
+        metadata = {MAX_DIM_KEY: str(field.dim).encode()}
+    stored = pa.field(name, column.type, nullable=field.nullable, metadata=metadata or None)
+    return parquet(pa.Table.from_arrays([column], schema=pa.schema([stored])), store_schema=bool(metadata))
+
+
+def parquet(table: pa.Table, *, store_schema: bool = False) -> bytes:
+    """A table as Parquet bytes, in one row group. Section 3.2 of the format."""
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=max(1, table.num_rows),
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=3,
+        store_schema=store_schema,
+    )
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def raw_size(column: pa.Array | pa.ChunkedArray) -> int:
+    """In-memory size of a column, for the `original_size` extra."""
+    return int(column.get_total_buffer_size())

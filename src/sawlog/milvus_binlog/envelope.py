@@ -1,0 +1,294 @@
+"""The envelope of V1 files: magic number, descriptor, events. Section 2 of the format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sawlog.damage import Damage, Findings
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.layout import EventType, Kind
+from sawlog.storage import Source
+
+Shape = Literal["v1", "parquet", "stats", "manifest", "encrypted_parquet", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The first event of a file.
+
+    Attributes:
+        timestamp: When the file was made, as a TSO; 0 where the writer did not say.
+        length: Bytes of the event, header included.
+        next_position: As stored. Not to be trusted (section 2.1).
+        collection: Collection id.
+        partition: Partition id; -1 for none.
+        segment: Segment id; -1 for none.
+        field: Field id; -1 in delta, DDL and old files.
+        start_timestamp: As stored; not a bound (section 2.5).
+        end_timestamp: As stored; not a bound.
+        payload_type: Code of the payload's type, see `layout.DataType`.
+        extra: The JSON object behind the fixed part, unknown keys included.
+        legacy: Whether this is the layout from before 2.0, with 21-byte headers.
+    """
+
+    timestamp: int
+    length: int
+    next_position: int
+    collection: int
+    partition: int
+    segment: int
+    field: int
+    start_timestamp: int
+    end_timestamp: int
+    payload_type: int
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    legacy: bool = False
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the column may hold nulls (2.5 and later say so)."""
+        return self.extra.get("nullable") is True
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether everything behind the descriptor is cipher text."""
+        return "edek" in self.extra
+
+    @property
+    def type_name(self) -> str:
+        """Name of the payload's type; its code where it is unknown."""
+        return data_type_name(self.payload_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One data event.
+
+    Attributes:
+        type: Type code.
+        offset: Where its header begins in the file.
+        length: Bytes of the event, header included.
+        next_position: As stored. Not to be trusted.
+        timestamp: When it was made, as a TSO.
+        start_timestamp: As stored; not a bound.
+        end_timestamp: As stored; not a bound.
+        payload: Where its Parquet payload begins in the file.
+    """
+
+    type: EventType
+    offset: int
+    length: int
+    next_position: int
+    timestamp: int
+    start_timestamp: int
+    end_timestamp: int
+    payload: int
+
+    @property
+    def payload_length(self) -> int:
+        """Bytes of the payload."""
+        return self.offset + self.length - self.payload
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What the headers of a V1 file say."""
+
+    descriptor: Descriptor
+    events: list[Event]
+
+
+def data_type_name(code: int) -> str:
+    """Milvus' name of a data type; the code itself where it is unknown."""
+    try:
+        return layout.DataType(code).name.rstrip("_")
+    except ValueError:
+        return str(code)
+
+
+def sniff(head: bytes) -> Shape:
+    """What a file is, by its first bytes."""
+    if head.startswith(layout.MAGIC):
+        return "v1"
+    if head.startswith(layout.PARQUET_MAGIC):
+        return "parquet"
+    if head.startswith(layout.ENCRYPTED_PARQUET_MAGIC):
+        return "encrypted_parquet"
+    if head.startswith(layout.AVRO_MAGIC):
+        return "manifest"
+    return "stats" if layout.STATS_HEAD.match(head) else "unknown"
+
+
+def explain(head: bytes) -> str:
+    """What is wrong with the first bytes of a file, quoting them; with a hint where there is one."""
+    quoted = head[:16].hex(" ") or "nothing, the file is empty"
+    expected = f"expected {layout.MAGIC.hex(' ')} (a binlog) or {layout.PARQUET_MAGIC.hex(' ')} (Parquet)"
+    shape = sniff(head)
+    if shape == "encrypted_parquet":
+        return f"an encrypted Parquet file ({quoted}); reading it needs its keys"
+    if shape == "manifest":
+        return f"an Avro manifest of Storage V3 ({quoted}), which is not supported; {expected}"
+    displaced = head[: layout.MAGIC_SEARCH].find(layout.MAGIC)
+    if displaced > 0:
+        return (
+            f"{expected}, found {quoted}; the magic number stands at byte {displaced}, behind what looks like an S3"
+            " chunk signature that the object store failed to take off: sawlog repair cuts it away"
+        )
+    if head.startswith(layout.GZIP_MAGIC):
+        return f"{expected}, found {quoted}: gzip; decompress it first"
+    return f"{expected}, found {quoted}"
+
+
+def read_envelope(source: Source, path: str, findings: Findings, base: int = 0) -> Envelope | None:
+    """Walk the headers of a V1 file, by event length only.
+
+    Args:
+        source: The file.
+        path: Its name, for messages.
+        findings: Told of damage; headers are accounted for here, events by whoever reads them.
+        base: Where the magic number stands.
+
+    Returns:
+        `None` when not even the descriptor can be read.
+    """
+    size = source.size
+    head = bytes(source.window(base, 4096))
+    if not head.startswith(layout.MAGIC):
+        findings.damage(Damage(path, 0, size, Kind.BAD_MAGIC, explain(head)))
+        return None
+    descriptor = _descriptor(source, head, base, path, findings)
+    if descriptor is None:
+        return None
+    start = base + len(layout.MAGIC) + descriptor.length
+    findings.account.header += start - base
+    if descriptor.encrypted:
+        zone = descriptor.extra.get("encryption_zone")
+        detail = f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
+        findings.damage(Damage(path, start, size - start, Kind.ENCRYPTED, detail))
+        return Envelope(descriptor, [])
+    return Envelope(descriptor, _events(source, start, descriptor.legacy, path, findings))
+
+
+def _descriptor(source: Source, head: bytes, base: int, path: str, findings: Findings) -> Descriptor | None:
+    size = source.size
+    at = len(layout.MAGIC)
+    legacy = _is_legacy(head, size - base)
+    header = layout.LEGACY_HEADER if legacy else layout.HEADER
+    fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
+    if len(head) < at + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
+        detail = f"the file ends inside the descriptor, which takes at least {at + fixed} bytes; it has {size}"
+        findings.damage(Damage(path, base, size - base, Kind.TRUNCATED, detail))
+        return None
+    timestamp, code, *_, length, next_position = header.unpack_from(head, at)
+    if code != EventType.DESCRIPTOR:
+        detail = f"expected a descriptor event (type code 0) first, found type code {code}"
+        findings.damage(Damage(path, base, size - base, Kind.BAD_DESCRIPTOR, detail))
+        return None
+    if length < fixed or base + at + length > size:
+        detail = f"the descriptor's length, {_signed(length)}, does not fit into the file ({size} bytes)"
+        findings.damage(Damage(path, base, size - base, Kind.BAD_EVENT_LENGTH, detail))
+        return None
+    common = (timestamp, length, _signed(next_position))
+    if legacy:
+        return _legacy_descriptor(head, common)
+    *values, _ = layout.DESCRIPTOR.unpack_from(head, at + header.size)
+    (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, at + fixed)
+    start = base + at + fixed + layout.EXTRA_LENGTH.size
+    room = base + at + length - start
+    if extra_length > room:
+        detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
+        findings.damage(Damage(path, base, size - base, Kind.BAD_DESCRIPTOR, detail))
+        return None
+    text = bytes(source.window(start, extra_length))
+    return _make(common, values, _extra(text, start, path, findings), legacy=False)
+
+
+def _make(common: tuple[int, int, int], values: list[int], extra: dict[str, Any], *, legacy: bool) -> Descriptor:
+    collection, partition, segment, field, start, end, code = values
+    return Descriptor(*common, collection, partition, segment, field, start, end, code, extra, legacy)
+
+
+def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
+    try:
+        extra = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        extra, detail = None, f"expected a JSON object, found {text[:60]!r}: {error}"
+    else:
+        detail = f"expected a JSON object, found {text[:60]!r}"
+    if isinstance(extra, dict):
+        return extra
+    findings.damage(Damage(path, offset, len(text), Kind.BAD_EXTRA, detail))
+    findings.account.header -= len(text)
+    return {}
+
+
+def _is_legacy(head: bytes, size: int) -> bool:
+    """Whether the descriptor makes sense with 21-byte headers, and none with 17-byte ones (section 2.6)."""
+    at = len(layout.MAGIC)
+    fixed = at + layout.HEADER.size + layout.DESCRIPTOR.size
+    if len(head) >= fixed + layout.EXTRA_LENGTH.size:
+        *_, length, _ = layout.HEADER.unpack_from(head, at)
+        (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, fixed)
+        if at + length == fixed + layout.EXTRA_LENGTH.size + extra_length:
+            return False
+    if len(head) < at + layout.LEGACY_HEADER.size + layout.LEGACY_DESCRIPTOR.size:
+        return False
+    _, code, _, length, _ = layout.LEGACY_HEADER.unpack_from(head, at)
+    _, _, _, header_length, *_ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at + layout.LEGACY_HEADER.size)
+    return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and at + length <= size)
+
+
+def _legacy_descriptor(head: bytes, common: tuple[int, int, int]) -> Descriptor:
+    """The pre-GA descriptor; a shape from spring 2021 has a field id behind the segment id."""
+    at = len(layout.MAGIC) + layout.LEGACY_HEADER.size
+    behind = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
+    if behind >= 8:
+        shape = struct.Struct("<hqqbqqqqQQi")
+        _, _, _, _, *values = shape.unpack_from(head, at)
+        return _make(common, values, {}, legacy=True)
+    _, _, _, _, collection, partition, segment, start, end, code, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at)
+    return _make(common, [collection, partition, segment, -1, start, end, code], {}, legacy=True)
+
+
+def _events(source: Source, start: int, legacy: bool, path: str, findings: Findings) -> list[Event]:
+    header = layout.LEGACY_HEADER if legacy else layout.HEADER
+    minimum = header.size + layout.EVENT_DATA.size
+    size = source.size
+    events: list[Event] = []
+    offset = start
+    while offset < size:
+        left = size - offset
+        raw = bytes(source.window(offset, minimum))
+        if left < minimum:
+            kind = Kind.TRAILING_BYTES if events else Kind.TRUNCATED
+            detail = f"{left} bytes where an event, of at least {minimum} bytes, was expected: {raw[:16].hex(' ')}"
+            findings.damage(Damage(path, offset, left, kind, detail))
+            break
+        timestamp, code, *_, length, next_position = header.unpack_from(raw)
+        known = code in EventType.__members__.values() and code != EventType.DESCRIPTOR
+        if not known:
+            detail = f"unknown type code {code} in an event header: {raw[: header.size].hex(' ')}"
+            findings.damage(Damage(path, offset, left, Kind.UNKNOWN_EVENT, detail))
+            break
+        if length < minimum or length > left:
+            torn = length > left and next_position == offset + length
+            kind = Kind.TRUNCATED if torn else Kind.BAD_EVENT_LENGTH
+            detail = (
+                f"the event's length is {_signed(length)}; at least {minimum} and at most {left} bytes are possible"
+            )
+            findings.damage(Damage(path, offset, left, kind, detail))
+            break
+        first, last = layout.EVENT_DATA.unpack_from(raw, header.size)
+        events.append(
+            Event(EventType(code), offset, length, _signed(next_position), timestamp, first, last, offset + minimum)
+        )
+        offset += length
+    return events
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -1,0 +1,92 @@
+"""Milvus binlogs as a format of sawlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.envelope import sniff
+from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.writer import WriteOptions, binlog_writer, task_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.damage import FileReport
+    from sawlog.storage import File, Storage
+
+_READ = (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.INDEX_FILES, layout.DDL_LOG)
+
+
+class MilvusBinlog(Format):
+    """Binlogs of Milvus: collections below a root, and single files of every kind."""
+
+    name = "milvus_binlog"
+    title = "Milvus binlog"
+    suffix = ""
+    views: ClassVar = {
+        "rows": "the collection: its fields, deletes applied; of a single file, what it holds",
+        "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
+        "deletes": "one row per delete: pk, timestamp, and where it is stored",
+        "events": "one row per event of every file, descriptors included",
+        "segments": "one row per segment: files, rows, sizes, timestamps",
+        "damage": "one row per damaged range or missing file",
+    }
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
+        shape = sniff(head)
+        if shape in ("v1", "stats") or head[: layout.MAGIC_SEARCH].find(layout.MAGIC) > 0:
+            return Match.CONTENT
+        if shape == "parquet":
+            return Match.CONTENT if paths.parse(file) is not None or layout.V2_MARK in head else Match.NO
+        return Match.NAME if paths.parse(file) is not None else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Logs by their place below a root, with a backup's metadata; files that are named by themselves."""
+        explicit = [file for file in files if file.explicit]
+        if explicit and len(explicit) == len(files):
+            return list(files)
+        return [file for file in files if _is_log(file) or (file.name == layout.BACKUP_META and len(files) > 1)]
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """A collection, where the files lie as those of one; otherwise files by themselves."""
+        from sawlog.milvus_binlog.loose import LooseDataset
+        from sawlog.milvus_binlog.reader import MilvusDataset
+
+        logs = [log for log in map(paths.parse, files) if log is not None]
+        inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
+        alone = len(files) == 1 and files[0].explicit
+        whole = not all(file.explicit for file in files)
+        if not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs))):
+            return MilvusDataset(self, files, scan)
+        return LooseDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+        """See `Format.writer`; the path is a root."""
+        return binlog_writer(path, schema, options, storage)
+
+    def task_writer(
+        self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
+    ) -> Writer:
+        """All tasks write below one root, each with ids of its own."""
+        return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+        """See `Format.repair`."""
+        from sawlog.milvus_binlog.repair import repair
+
+        return repair(file, target, options, storage)
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """A backup's metadata says nothing that the logs beside it do not say."""
+        return super().recognize([file for file in files if file.name != layout.BACKUP_META], storage)
+
+
+def _is_log(file: File) -> bool:
+    log = paths.parse(file)
+    return log is not None and log.kind in _READ

@@ -1,0 +1,406 @@
+"""Array cells in protobuf, the hash table of deleted keys, and the hash of Milvus' bloom filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
+
+# How the elements of an array cell are stored.
+VARINT = 0
+FIXED32 = 1
+FIXED64 = 2
+BYTES = 3
+
+OK = -1
+"""No cell was wrong; otherwise kernels answer with the first row that is."""
+
+_FAIL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_WIRE_VARINT = np.uint64(0)
+_WIRE_64 = np.uint64(1)
+_WIRE_LENGTH = np.uint64(2)
+_WIRE_32 = np.uint64(5)
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_SEVEN = np.uint64(7)
+_EIGHT = np.uint64(8)
+_LOW7 = np.uint64(0x7F)
+_LAST_SHIFT = np.uint64(63)
+
+
+@inlined
+def _varint(data: Any, pos: Any, end: Any) -> Any:
+    """A varint in `data[pos:end]`, and the position behind it; that is `_FAIL` when it is broken."""
+    value = _ZERO
+    shift = _ZERO
+    while pos < end and shift <= _LAST_SHIFT:
+        byte = np.uint64(data[pos])
+        value |= (byte & _LOW7) << shift
+        pos += _ONE
+        if byte <= _LOW7:
+            return value, pos
+        shift += _SEVEN
+    return value, _FAIL
+
+
+@inlined
+def _skip(data: Any, pos: Any, end: Any, wire: Any) -> Any:
+    """The position behind a field's value; `_FAIL` when it does not fit."""
+    if wire == _WIRE_VARINT:
+        _, pos = _varint(data, pos, end)
+        return pos
+    if wire == _WIRE_LENGTH:
+        length, pos = _varint(data, pos, end)
+    elif wire == _WIRE_64:
+        length = _EIGHT
+    elif wire == _WIRE_32:
+        length = _FOUR
+    else:
+        return _FAIL
+    if pos == _FAIL or end - pos < length:
+        return _FAIL
+    return pos + length
+
+
+@inlined
+def _elements(
+    data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, size: Any, numbers: Any, ends: Any, out: Any
+) -> Any:
+    """The repeated field 1 of the message `data[pos:end]`, packed or not.
+
+    Returns:
+        Elements and bytes of strings so far, and 1 when the message is broken.
+    """
+    while pos < end:
+        key, pos = _varint(data, pos, end)
+        if pos == _FAIL:
+            return count, size, 1
+        wire = key & _SEVEN
+        if key >> _THREE != _ONE:
+            pos = _skip(data, pos, end, wire)
+            if pos == _FAIL:
+                return count, size, 1
+            continue
+        stop = end
+        packed = wire == _WIRE_LENGTH and shape != BYTES
+        if wire == _WIRE_LENGTH:
+            length, pos = _varint(data, pos, end)
+            if pos == _FAIL or end - pos < length:
+                return count, size, 1
+            stop = pos + length
+        if shape == BYTES:
+            if wire != _WIRE_LENGTH:
+                return count, size, 1
+            if fill:
+                copy_bytes(out, np.uint64(size), data, pos, stop - pos)
+                ends[count + 1] = size + np.int64(stop - pos)
+            size += np.int64(stop - pos)
+            count += 1
+            pos = stop
+            continue
+        first = True
+        while pos < stop and (first or packed):
+            first = False
+            if shape == VARINT:
+                value, pos = _varint(data, pos, stop)
+                if pos == _FAIL:
+                    return count, size, 1
+            elif shape == FIXED32:
+                if stop - pos < _FOUR:
+                    return count, size, 1
+                value = load_u32(data, pos)
+                pos += _FOUR
+            else:
+                if stop - pos < _EIGHT:
+                    return count, size, 1
+                value = load_u64(data, pos)
+                pos += _EIGHT
+            if fill:
+                numbers[count] = value
+            count += 1
+    return count, size, 0
+
+
+@kernel
+def array_cells(
+    data: Any, offsets: Any, rows: Any, tag: Any, shape: Any, fill: Any, cells: Any, numbers: Any, ends: Any, out: Any
+) -> Any:
+    """Decode array cells: the protobuf messages `data[offsets[i] : offsets[i + 1]]`.
+
+    Called twice, first with `fill` off to learn how much room is needed, then with it on.
+
+    Args:
+        data: The bytes of all cells.
+        offsets: int64; where each cell begins, and where the last ends. Checked by the caller to ascend within `data`.
+        rows: How many cells.
+        tag: Field of `ScalarField` that must hold the elements.
+        shape: How elements are stored.
+        fill: Whether elements are written down.
+        cells: int64; receives how many elements lie before each cell, and in all.
+        numbers: uint64; receives the elements of numeric shapes.
+        ends: int64; receives where each string ends in `out`, behind a first 0.
+        out: Receives the bytes of strings.
+
+    Returns:
+        Elements, bytes of strings, and the first broken row or `OK`.
+    """
+    count = 0
+    size = 0
+    for row in range(rows):
+        cells[row] = count
+        pos = np.uint64(offsets[row])
+        end = np.uint64(offsets[row + 1])
+        while pos < end:
+            key, pos = _varint(data, pos, end)
+            if pos == _FAIL or key & _SEVEN != _WIRE_LENGTH:
+                return count, size, row
+            length, pos = _varint(data, pos, end)
+            if pos == _FAIL or end - pos < length or key >> _THREE != np.uint64(tag):
+                return count, size, row
+            count, size, broken = _elements(data, pos, pos + length, shape, fill, count, size, numbers, ends, out)
+            if broken:
+                return count, size, row
+            pos += length
+    cells[rows] = count
+    return count, size, OK
+
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(32)
+
+
+@inlined
+def _slot(key: Any, mask: Any) -> Any:
+    mixed = np.uint64(key) * _MIX
+    return (mixed ^ mixed >> _SHIFT) & mask
+
+
+@kernel
+def build_deletes(keys: Any, stamps: Any, table_keys: Any, table_stamps: Any) -> None:
+    """Fill a hash table with the latest delete of every key.
+
+    Args:
+        keys: int64.
+        stamps: int64, none of them negative.
+        table_keys: int64; its length is a power of two above the number of keys.
+        table_stamps: int64 of the same length, -1 everywhere.
+    """
+    mask = np.uint64(len(table_keys) - 1)
+    for i in range(len(keys)):
+        slot = _slot(keys[i], mask)
+        while table_stamps[slot] >= 0 and table_keys[slot] != keys[i]:
+            slot = slot + _ONE & mask
+        table_keys[slot] = keys[i]
+        table_stamps[slot] = max(table_stamps[slot], stamps[i])
+
+
+@kernel
+def surviving(keys: Any, stamps: Any, table_keys: Any, table_stamps: Any, keep: Any) -> Any:
+    """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
+
+    Args:
+        keys: int64, primary keys.
+        stamps: int64, when the rows were inserted.
+        table_keys: As filled by `build_deletes`.
+        table_stamps: As filled by `build_deletes`.
+        keep: uint8; receives 1 for every row that survives, 0 for the others.
+    """
+    mask = np.uint64(len(table_keys) - 1)
+    kept = 0
+    for i in range(len(keys)):
+        slot = _slot(keys[i], mask)
+        while table_stamps[slot] >= 0 and table_keys[slot] != keys[i]:
+            slot = slot + _ONE & mask
+        alive = table_stamps[slot] <= stamps[i]
+        keep[i] = alive
+        kept += alive
+    return kept
+
+
+_C1 = np.uint64(0x87C37B91114253D5)
+_C2 = np.uint64(0x4CF5AD432745937F)
+_F1 = np.uint64(0xFF51AFD7ED558CCD)
+_F2 = np.uint64(0xC4CEB9FE1A85EC53)
+_N1 = np.uint64(0x52DCE729)
+_N2 = np.uint64(0x38495AB5)
+_FIVE = np.uint64(5)
+_SIXTEEN = np.uint64(16)
+_R33 = np.uint64(33)
+
+
+@inlined
+def _rotate(value: Any, bits: Any) -> Any:
+    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
+
+
+@inlined
+def _finish(value: Any) -> Any:
+    value = (value ^ value >> _R33) * _F1
+    value = (value ^ value >> _R33) * _F2
+    return value ^ value >> _R33
+
+
+@inlined
+def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
+    """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 behind it if `appended`."""
+    one = _ZERO
+    two = _ZERO
+    total = length + np.uint64(appended)
+    blocks = total // _SIXTEEN
+    for block in range(blocks + _ONE):
+        k1 = _ZERO
+        k2 = _ZERO
+        base = np.uint64(block) * _SIXTEEN
+        if base + _SIXTEEN <= length:
+            k1 = load_u64(data, start + base)
+            k2 = load_u64(data, start + base + _EIGHT)
+        else:
+            for i in range(min(_SIXTEEN, total - base)):
+                at = base + np.uint64(i)
+                byte = np.uint64(data[start + at]) if at < length else _ONE
+                if i < 8:
+                    k1 |= byte << np.uint64(8 * i)
+                else:
+                    k2 |= byte << np.uint64(8 * i - 64)
+        if block == blocks:
+            two ^= _rotate(k2 * _C2, 33) * _C1
+            one ^= _rotate(k1 * _C1, 31) * _C2
+        else:
+            one ^= _rotate(k1 * _C1, 31) * _C2
+            one = (_rotate(one, 27) + two) * _FIVE + _N1
+            two ^= _rotate(k2 * _C2, 33) * _C1
+            two = (_rotate(two, 31) + one) * _FIVE + _N2
+    one ^= total
+    two ^= total
+    one += two
+    two += one
+    one = _finish(one)
+    two = _finish(two)
+    one += two
+    return one, two + one
+
+
+@kernel
+def bloom(data: Any, offsets: Any, rows: Any, bits: Any, hashes: Any, words: Any, add: Any) -> Any:
+    """Add values to a filter of bits-and-blooms, or count those that it may hold.
+
+    Args:
+        data: The bytes of all values.
+        offsets: int64; value i is `data[offsets[i] : offsets[i + 1]]`.
+        rows: How many values.
+        bits: uint64; size of the filter.
+        hashes: uint64; bits per value.
+        words: uint64; the filter, bit i in word `i // 64`.
+        add: Whether to add.
+    """
+    found = 0
+    for row in range(rows):
+        start = np.uint64(offsets[row])
+        length = np.uint64(offsets[row + 1]) - start
+        h0, h1 = _murmur(data, start, length, 0)
+        h2, h3 = _murmur(data, start, length, 1)
+        hit = 1
+        for i in range(hashes):
+            index = np.uint64(i)
+            odd = index & _ONE
+            base = h1 if odd else h0
+            pick = (index + odd) % _FOUR // np.uint64(2)
+            place = (base + index * (h3 if pick else h2)) % bits
+            bit = _ONE << (place & np.uint64(63))
+            word = place >> np.uint64(6)
+            if add:
+                words[word] |= bit
+            elif words[word] & bit == _ZERO:
+                hit = 0
+        found += hit
+    return found
+
+
+@inlined
+def _varint_size(value: Any) -> Any:
+    size = _ONE
+    while value > _LOW7:
+        value >>= _SEVEN
+        size += _ONE
+    return size
+
+
+@inlined
+def _put_varint(out: Any, pos: Any, value: Any) -> Any:
+    while value > _LOW7:
+        out[pos] = value & _LOW7 | np.uint64(0x80)
+        value >>= _SEVEN
+        pos += _ONE
+    out[pos] = value
+    return pos + _ONE
+
+
+@kernel
+def make_cells(
+    cells: Any, rows: Any, tag: Any, shape: Any, numbers: Any, starts: Any, data: Any, fill: Any, offsets: Any, out: Any
+) -> Any:
+    """Encode array cells; the reverse of `array_cells`, and like it called twice.
+
+    Args:
+        cells: int64; elements of row i are those from `cells[i]` to `cells[i + 1]`.
+        rows: How many cells.
+        tag: Field of `ScalarField` for the elements.
+        shape: How elements are stored.
+        numbers: uint64; elements of numeric shapes.
+        starts: int64; string element i is `data[starts[i] : starts[i + 1]]`.
+        data: The bytes of string elements.
+        fill: Whether bytes are written.
+        offsets: int64; receives where each cell begins and the last ends.
+        out: Receives the bytes.
+
+    Returns:
+        Bytes of all cells.
+    """
+    pos = _ZERO
+    for row in range(rows):
+        offsets[row] = pos
+        body = _ZERO
+        for i in range(cells[row], cells[row + 1]):
+            if shape == VARINT:
+                body += _varint_size(numbers[i])
+            elif shape == FIXED32:
+                body += _FOUR
+            elif shape == FIXED64:
+                body += _EIGHT
+            else:
+                length = np.uint64(starts[i + 1] - starts[i])
+                body += _ONE + _varint_size(length) + length
+        inner = body
+        if shape != BYTES and body > _ZERO:
+            inner = _ONE + _varint_size(body) + body
+        if not fill:
+            pos += _ONE + _varint_size(inner) + inner
+            continue
+        out[pos] = np.uint64(tag) << _THREE | _WIRE_LENGTH
+        pos = _put_varint(out, pos + _ONE, inner)
+        if shape != BYTES and body > _ZERO:
+            out[pos] = _ONE << _THREE | _WIRE_LENGTH
+            pos = _put_varint(out, pos + _ONE, body)
+        for i in range(cells[row], cells[row + 1]):
+            if shape == VARINT:
+                pos = _put_varint(out, pos, numbers[i])
+            elif shape == FIXED32:
+                store_u32(out, pos, numbers[i])
+                pos += _FOUR
+            elif shape == FIXED64:
+                store_u32(out, pos, numbers[i] & np.uint64(0xFFFFFFFF))
+                store_u32(out, pos + _FOUR, numbers[i] >> _SHIFT)
+                pos += _EIGHT
+            else:
+                length = np.uint64(starts[i + 1] - starts[i])
+                out[pos] = _ONE << _THREE | _WIRE_LENGTH
+                pos = _put_varint(out, pos + _ONE, length)
+                copy_bytes(out, pos, data, np.uint64(starts[i]), length)
+                pos += length
+    offsets[rows] = pos
+    return pos

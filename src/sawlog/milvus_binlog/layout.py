@@ -1,0 +1,182 @@
+"""Every number of Milvus binlogs.
+
+All integers are little endian. An enveloped file (V1) is a magic number, a descriptor event, and data events whose
+payloads are complete Parquet files. Storage V2 files are bare Parquet.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import struct
+from enum import IntEnum, StrEnum
+
+MAGIC = b"\xbc\xfa\xff\x00"
+"""int32 0x00FFFABC."""
+PARQUET_MAGIC = b"PAR1"
+ENCRYPTED_PARQUET_MAGIC = b"PARE"
+AVRO_MAGIC = b"Obj\x01"
+"""A manifest of Storage V3."""
+GZIP_MAGIC = b"\x1f\x8b"
+PARQUET_MINIMUM = 12
+"""Bytes of the smallest Parquet file: magic, footer length, magic."""
+MAGIC_SEARCH = 200
+"""Bytes in front of a displaced magic number within which it is looked for (left-over S3 chunk signatures)."""
+
+HEADER = struct.Struct("<QbII")
+"""Event header: timestamp u64 (TSO), type code i8, event length i32 and next position i32 (read as u32 here)."""
+LEGACY_HEADER = struct.Struct("<QbIII")
+"""Before 2.0: timestamp, type code, server id, event length, next position."""
+DESCRIPTOR = struct.Struct("<qqqqQQi8s")
+"""Collection, partition, segment, field id; start and end timestamp; payload type; post-header lengths."""
+EXTRA_LENGTH = struct.Struct("<I")
+LEGACY_DESCRIPTOR = struct.Struct("<hqqbqqqQQi7s")
+"""Binlog version, server version, commit id, header length; collection, partition, segment id; start and end
+timestamp; payload type; post-header lengths."""
+EVENT_DATA = struct.Struct("<QQ")
+"""Start and end timestamp, in front of the payload."""
+POST_HEADER_LENGTHS = bytes([52, *[EVENT_DATA.size] * 7])
+"""Sizes of the fixed parts of events, by type code."""
+MAX_FILE_SIZE = (1 << 31) - 1
+"""Positions and lengths are int32."""
+
+
+class EventType(IntEnum):
+    """Type codes of events."""
+
+    DESCRIPTOR = 0
+    INSERT = 1
+    DELETE = 2
+    CREATE_COLLECTION = 3
+    DROP_COLLECTION = 4
+    CREATE_PARTITION = 5
+    DROP_PARTITION = 6
+    INDEX_FILE = 7
+
+
+DDL_EVENTS = frozenset(range(EventType.CREATE_COLLECTION, EventType.DROP_PARTITION + 1))
+
+
+class DataType(IntEnum):
+    """Codes of field types, by Milvus' names."""
+
+    None_ = 0
+    Bool = 1
+    Int8 = 2
+    Int16 = 3
+    Int32 = 4
+    Int64 = 5
+    Float = 10
+    Double = 11
+    String = 20
+    VarChar = 21
+    Array = 22
+    JSON = 23
+    Geometry = 24
+    Text = 25
+    Timestamptz = 26
+    Mol = 27
+    Date = 28
+    Time = 29
+    Decimal = 30
+    UUID = 31
+    BinaryVector = 100
+    FloatVector = 101
+    Float16Vector = 102
+    BFloat16Vector = 103
+    SparseFloatVector = 104
+    Int8Vector = 105
+    ArrayOfVector = 106
+    ArrayOfStruct = 200
+    Struct = 201
+
+
+ROW_ID_FIELD = 0
+TIMESTAMP_FIELD = 1
+FIRST_USER_FIELD = 100
+SYSTEM_FIELDS = frozenset([ROW_ID_FIELD, TIMESTAMP_FIELD])
+DELTA_FIELD = -1
+"""Field id in the descriptor of a delta log."""
+ALL_PARTITIONS = -1
+DYNAMIC_NAME = "$meta"
+COMPOUND_STATS = 1
+"""Log id of a stats log that holds a JSON array, one entry per binlog batch."""
+
+PAYLOAD_COLUMN = "val"
+MULTI_FIELD = "MULTI_FIELD"
+"""`version` extra of delta logs with a column each for keys and timestamps."""
+
+INSERT_LOG = "insert_log"
+DELTA_LOG = "delta_log"
+STATS_LOG = "stats_log"
+INDEX_FILES = "index_files"
+DDL_LOG = "data_definition_log"
+BM25_STATS = "bm25_stats"
+DIRECTORIES = (INSERT_LOG, DELTA_LOG, STATS_LOG, INDEX_FILES, DDL_LOG, BM25_STATS)
+ID = re.compile(r"^(-1|\d{1,19})$")
+"""A decimal int64 in a path; -1 stands for all partitions."""
+BACKUP_META = "full_meta.json"
+STATS_HEAD = re.compile(rb'^\s*\[?\s*\{\s*"(fieldID|max|min|bf|bfType|pkType|maxPk|minPk)"')
+V2_MARK = b"group_field_id_list"
+"""Key in the footer of Storage V2 files."""
+FIELD_ID_KEY = b"PARQUET:field_id"
+MANIFEST_NAME = re.compile(r"^manifest-\d+\.avro$")
+
+MAX_TSO = (1 << 63) - 1
+LOGICAL_BITS = 18
+"""A TSO is milliseconds since 1970, shifted left by this, and a counter below."""
+
+
+class SegmentState(IntEnum):
+    """States of a segment in the metadata."""
+
+    NOT_EXIST = 1
+    GROWING = 2
+    SEALED = 3
+    FLUSHED = 4
+    FLUSHING = 5
+    DROPPED = 6
+    IMPORTING = 7
+
+
+class SegmentLevel(IntEnum):
+    """Levels of a segment; `L0` holds deletes only."""
+
+    LEGACY = 0
+    L0 = 1
+    L1 = 2
+    L2 = 3
+
+
+class Kind(StrEnum):
+    """Kinds of damage."""
+
+    BAD_MAGIC = "bad_magic"
+    TRUNCATED = "truncated"
+    BAD_EVENT_LENGTH = "bad_event_length"
+    UNKNOWN_EVENT = "unknown_event"
+    BAD_DESCRIPTOR = "bad_descriptor"
+    BAD_EXTRA = "bad_extra"
+    TRAILING_BYTES = "trailing_bytes"
+    ENCRYPTED = "encrypted"
+    BAD_PAYLOAD = "bad_payload"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    BAD_VALUE = "bad_value"
+    BAD_DELETE = "bad_delete"
+    BAD_STATS = "bad_stats"
+    MISSING_FILE = "missing_file"
+    ROW_COUNT_MISMATCH = "row_count_mismatch"
+    TYPE_MISMATCH = "type_mismatch"
+
+
+def tso(moment: dt.datetime) -> int:
+    """The first TSO of a moment's millisecond; moments without a time zone are UTC."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return since // dt.timedelta(milliseconds=1) << LOGICAL_BITS
+
+
+def tso_time(timestamp: int) -> dt.datetime:
+    """The moment of a TSO, to the millisecond, in UTC."""
+    milliseconds = timestamp >> LOGICAL_BITS
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)

@@ -1,0 +1,64 @@
+"""Options for reading Milvus binlogs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sawlog.errors import OptionError
+from sawlog.milvus_binlog import layout
+
+MAX_PAGE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading Milvus binlogs.
+
+    Attributes:
+        collection: Name or id of the collection, where a root holds several.
+        partitions: Names or ids of the partitions to read; all by default.
+        segments: Ids of the segments that are alive; takes the place of what metadata says about that.
+        metadata: Path of an etcd dump (JSON), or of a milvus-backup's `full_meta.json` or `meta` directory: names,
+            types, and which segments are alive. What lies at its place in a backup's directory is found by itself.
+        schema: The collection's schema: what pymilvus' `CollectionSchema.to_dict()` gives, as a dictionary, as JSON or
+            as the path of a JSON file. Without it and without metadata, fields are named by their ids.
+        as_of: The collection as it was at that time: a TSO, a datetime, or ISO 8601 text; UTC where it says no zone.
+        deletes: `all` applies all deletes; `own` only those in the segments' own delta logs, not those of L0 segments.
+        dynamic_fields: Keys of the dynamic field to deliver as columns: `name`, or `name:type` with one of bool, int64,
+            double, string and json (default: json, the value's text); `*` for every key there is, found by reading
+            the dynamic field of the whole collection first.
+        dedupe: Whether of several live rows with the same primary key only the newest is read.
+        max_page_bytes: Parquet pages that claim to be larger when decompressed are damage.
+    """
+
+    collection: str | None = None
+    partitions: tuple[str, ...] = ()
+    segments: tuple[int, ...] = ()
+    metadata: str | None = None
+    schema: str | dict[str, Any] | None = None
+    as_of: int | dt.datetime | str | None = None
+    deletes: Literal["all", "own"] = "all"
+    dynamic_fields: tuple[str, ...] = ()
+    dedupe: bool = False
+    max_page_bytes: int = MAX_PAGE_BYTES
+
+    @property
+    def until(self) -> int | None:
+        """The last TSO that counts; `None` for all.
+
+        Raises:
+            OptionError: When `as_of` is no time.
+        """
+        if self.as_of is None:
+            return None
+        if isinstance(self.as_of, int):
+            return self.as_of
+        moment = self.as_of
+        if isinstance(moment, str):
+            try:
+                moment = dt.datetime.fromisoformat(moment)
+            except ValueError:
+                raise OptionError(f"as_of={moment!r}: expected a TSO, or a time like 2024-05-01T12:00:00Z") from None
+        return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)

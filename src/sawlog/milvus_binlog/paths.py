@@ -1,0 +1,111 @@
+"""What the path of a log says about it: `<root>/insert_log/<collection>/<partition>/<segment>/<field>/<log>`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sawlog.errors import FormatError
+from sawlog.milvus_binlog import layout
+from sawlog.storage import File
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of a collection, as its path names it.
+
+    Attributes:
+        file: The file.
+        root: What stands before the directory of its kind, without the last slash.
+        kind: That directory: `insert_log`, `delta_log`, ...
+        collection: Collection id; 0 where the path does not say (index files).
+        partition: Partition id; -1 for all of them.
+        segment: Segment id.
+        field: Field id, or, in Storage V2, the id of a column group; -1 where there is none.
+        log: Log id.
+    """
+
+    file: File
+    root: str
+    kind: str
+    collection: int
+    partition: int
+    segment: int
+    field: int
+    log: int
+
+
+def parse(file: File) -> LogFile | None:
+    """Read a path; `None` when it is not that of a log.
+
+    Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
+    """
+    parts = file.path.split("/")
+    anchors = [at for at, part in enumerate(parts) if part in layout.DIRECTORIES]
+    if not anchors:
+        ids = _trailing_ids(parts)
+        if len(ids) < 5:
+            return None
+        return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
+    at = anchors[-1]
+    kind, root = parts[at], "/".join(parts[:at])
+    if kind == layout.INDEX_FILES:
+        return _index_file(file, root, parts[at + 1 :])
+    if not all(layout.ID.match(part) for part in parts[at + 1 :] if kind != layout.DDL_LOG):
+        return None
+    if kind == layout.DDL_LOG:
+        return LogFile(file, root, kind, *_ddl_ids(parts[at + 1 :])) if len(parts) > at + 2 else None
+    ids = [int(part) for part in parts[at + 1 :]]
+    if kind == layout.DELTA_LOG:
+        if len(ids) not in (4, 5):
+            return None
+        return LogFile(file, root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1])
+    if len(ids) not in (5, 6):
+        return None
+    return LogFile(file, root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1])
+
+
+def check_log_path(path: str) -> None:
+    """Refuse a path out of metadata that points outside of the collection's root.
+
+    Raises:
+        FormatError: For absolute paths with `..`, or with anything else that walks upwards.
+    """
+    if ".." in path.split("/") or "\0" in path or "\\" in path:
+        raise FormatError(f"the metadata names a log at {path!r}: expected decimal ids below {layout.INSERT_LOG}")
+
+
+def trailing_id(path: str) -> int:
+    """The log id at the end of a path out of metadata.
+
+    Raises:
+        FormatError: When there is none.
+    """
+    check_log_path(path)
+    last = path.rsplit("/", 1)[-1]
+    if not layout.ID.match(last):
+        raise FormatError(f"the metadata names a log at {path!r}: expected a decimal id at its end")
+    return int(last)
+
+
+def _trailing_ids(parts: list[str]) -> list[int]:
+    ids: list[int] = []
+    for part in reversed(parts):
+        if len(ids) == 5 or not layout.ID.match(part):
+            break
+        ids.insert(0, int(part))
+    return ids
+
+
+def _index_file(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """`<build>/<version>/<partition>/<segment>/<name>`."""
+    if len(parts) != 5 or not all(layout.ID.match(part) for part in parts[:4]):
+        return None
+    build, _, partition, segment = map(int, parts[:4])
+    return LogFile(file, root, layout.INDEX_FILES, 0, partition, segment, -1, build)
+
+
+def _ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
+    """`<collection>/{ts,ddl}/<log>`."""
+    collection = int(parts[0]) if layout.ID.match(parts[0]) else 0
+    log = int(parts[-1]) if layout.ID.match(parts[-1]) else 0
+    return collection, layout.ALL_PARTITIONS, -1, -1, log

@@ -1,0 +1,230 @@
+"""Parquet payloads as streams of column values, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.damage import Damage
+from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
+from sawlog.milvus_binlog.pages import PageError, check_chunk
+from sawlog.storage import Source, is_remote
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+BATCH_BYTES = 8 << 20
+"""Decoded bytes per batch that reading aims at."""
+BATCH_ROWS = 64 << 10
+DICTIONARY_BUDGET = 256 << 20
+"""Bytes that one batch may grow to if every value were as long as the longest of a dictionary."""
+_VALUE_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a Parquet payload lies in its file."""
+
+    offset: int
+    length: int
+
+
+class Unreadable(Exception):  # noqa: N818 - it carries a damage, and is turned into it where a ledger is at hand
+    """A payload that cannot be read on; carries the damage."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(str(damage))
+        self.damage = damage
+
+
+class Payload:
+    """One Parquet payload, opened: its footer read, its page sizes checked.
+
+    Args:
+        source: The file, open.
+        path: Its name, for messages.
+        extent: Where the payload lies.
+        max_page_bytes: Larger pages are damage.
+
+    Raises:
+        Unreadable: When it is no Parquet, or claims more memory than it may.
+    """
+
+    def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int) -> None:
+        import pyarrow.parquet as pq
+
+        self._source = source
+        self.path = path
+        self._extent = extent
+        self._max_page = max_page_bytes
+        if extent.length < PARQUET_MINIMUM:
+            raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
+        with self._errors():
+            self.file: pq.ParquetFile = pq.ParquetFile(self._open(), pre_buffer=False)
+            self.schema: pa.Schema = self.file.schema_arrow
+        self.rows: int = self.file.metadata.num_rows
+
+    @property
+    def length(self) -> int:
+        """Bytes of the payload in its file."""
+        return self._extent.length
+
+    def row_bytes(self, column: int) -> float:
+        """Decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes."""
+        metadata = self.file.metadata
+        total = 0
+        for group in range(metadata.num_row_groups):
+            for leaf in self._leaves(column):
+                total += max(0, metadata.row_group(group).column(leaf).total_uncompressed_size)
+        return total / max(1, self.rows) + _VALUE_BYTES
+
+    def column_batches(self, index: int, batch_rows: int) -> Iterator[pa.Array]:
+        """The values of a top-level column, in arrays of at most `batch_rows`.
+
+        Raises:
+            Unreadable: When a page cannot be decoded.
+        """
+        longest = self._check(index)
+        if longest:
+            batch_rows = max(1, min(batch_rows, DICTIONARY_BUDGET // longest))
+        name = self.schema.names[index]
+        with self._errors():
+            batches = self.file.iter_batches(batch_size=batch_rows, columns=[name], use_threads=False)
+        while True:
+            with self._errors():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch.column(0)
+
+    def _leaves(self, index: int) -> list[int]:
+        """Leaf columns below a top-level column."""
+        name = self.schema.names[index]
+        metadata = self.file.metadata
+        paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        return [i for i, path in enumerate(paths) if path == name or path.startswith(name + ".")]
+
+    def _check(self, index: int) -> int:
+        """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
+        metadata = self.file.metadata
+        longest = 0
+        for group in range(metadata.num_row_groups):
+            for leaf in self._leaves(index):
+                chunk = metadata.row_group(group).column(leaf)
+                try:
+                    dictionary = check_chunk(
+                        self._source, self._extent.offset, self._extent.length, chunk, self._max_page
+                    )
+                except PageError as error:
+                    raise self.unreadable(str(error), Kind.PAYLOAD_TOO_LARGE) from None
+                if chunk.physical_type == "BYTE_ARRAY" and dictionary * BATCH_ROWS > DICTIONARY_BUDGET:
+                    longest = max(longest, self._longest(group, index, dictionary))
+        return longest
+
+    def _longest(self, group: int, index: int, dictionary: int) -> int:
+        """Length of the longest value of a row group's dictionary, found without expanding any row."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        name = self.schema.names[index]
+        if pa.types.is_nested(self.schema.types[index]):
+            return dictionary
+        with self._errors():
+            file = pq.ParquetFile(self._open(), read_dictionary=[name], pre_buffer=False)
+            batch = next(file.iter_batches(batch_size=1, row_groups=[group], columns=[name], use_threads=False), None)
+        if batch is None or not pa.types.is_dictionary(batch.column(0).type):
+            return 0
+        return int(pc.max(pc.binary_length(batch.column(0).dictionary)).as_py() or 0)
+
+    def _open(self) -> Any:
+        extent = self._extent
+        if is_remote(self.path) and extent.length > BATCH_BYTES:
+            return pa.PythonFile(_Ranges(self._source, extent), mode="r")
+        return pa.BufferReader(pa.py_buffer(self._source.window(extent.offset, extent.length)))
+
+    def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> Unreadable:
+        """What to raise when the payload cannot be read on."""
+        return Unreadable(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
+
+    def _errors(self) -> _Errors:
+        return _Errors(self)
+
+
+class _Errors:
+    """Turns what pyarrow raises for broken bytes into `Unreadable`."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, pa.ArrowException | OSError | ValueError | MemoryError | KeyError):
+            message = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            raise self._payload.unreadable(f"pyarrow cannot read the Parquet payload: {message}") from error
+
+
+class _Ranges(io.RawIOBase):
+    """A range of a source as a file for pyarrow, which reads the footer first and then moves forward."""
+
+    def __init__(self, source: Source, extent: Extent) -> None:
+        self._source = source
+        self._extent = extent
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._extent.length}[whence]
+        return self._at
+
+    def size(self) -> int:
+        return self._extent.length
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._extent.length - self._at)
+        data = bytes(self._source.window(self._extent.offset + self._at, left if size < 0 else min(size, left)))
+        self._at += len(data)
+        return data
+
+
+class ColumnStream:
+    """The values of one column of one file: those of all its payloads, one behind the other."""
+
+    def __init__(self, payloads: Sequence[Payload], index: int, batch_rows: int) -> None:
+        self.rows = sum(payload.rows for payload in payloads)
+        self._arrays = (array for payload in payloads for array in payload.column_batches(index, batch_rows))
+        self._rest: list[pa.Array] = []
+        self._have = 0
+
+    def take(self, count: int) -> pa.Array | None:
+        """The next `count` values, or fewer at the end; `None` when there are no more.
+
+        Raises:
+            Unreadable: When a page cannot be decoded.
+        """
+        while self._have < count:
+            array = next(self._arrays, None)
+            if array is None:
+                break
+            self._rest.append(array)
+            self._have += len(array)
+        if not self._have:
+            return None
+        whole = self._rest[0] if len(self._rest) == 1 else pa.concat_arrays(self._rest)
+        taken = whole.slice(0, count)
+        self._have -= len(taken)
+        self._rest = [whole.slice(count)] if self._have else []
+        return taken

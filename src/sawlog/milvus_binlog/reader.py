@@ -1,0 +1,396 @@
+"""Reading collections: a root's files to segments, segments to fragments."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.damage import FileReport
+from sawlog.errors import OptionError, SchemaError
+from sawlog.format import PROVENANCE, Dataset, Format, Fragment, Scan
+from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.batches import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
+from sawlog.milvus_binlog.collection import Batch, Collection, Segment, choose, gather
+from sawlog.milvus_binlog.dynamic import EVERY, DynamicField, infer, parse_dynamic
+from sawlog.milvus_binlog.files import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
+from sawlog.milvus_binlog.infer import infer_fields, time_range
+from sawlog.milvus_binlog.metadata import CollectionMeta, load, user_schema
+from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.paths import LogFile
+from sawlog.milvus_binlog.segments import SEGMENTS_SCHEMA, SegmentFragment
+from sawlog.milvus_binlog.types import SYSTEM, TIMESTAMP, Field
+from sawlog.storage import File
+
+
+class SegmentsWarning(UserWarning):
+    """Nothing told which segments are alive, or what is left of a collection's past."""
+
+
+class MilvusDataset(Dataset):
+    """One collection below a root."""
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self._options: ReadOptions = scan.options
+        self._logs = [log for log in map(paths.parse, files) if log is not None]
+        self._files = list(files)
+        self._scan = scan
+        self._until = self._options.until
+        super().__init__(format, files, scan)
+        self._warn()
+
+    @cached_property
+    def collections(self) -> dict[int, Collection]:
+        """All collections below the root, by id."""
+        return gather(self._with_deltas(), self._metas)
+
+    @cached_property
+    def collection(self) -> Collection:
+        """The collection that is read.
+
+        Raises:
+            OptionError: When it is not clear which one that is.
+        """
+        where = self._logs[0].root if self._logs else "milvus_binlog"
+        alive = {
+            id: one for id, one in self.collections.items() if any(s.inserts or s.deltas for s in one.segments.values())
+        }
+        return choose(alive, self._options.collection, where)
+
+    @cached_property
+    def _metas(self) -> dict[int, CollectionMeta]:
+        place = self._options.metadata or self._backup_meta()
+        return load(place, self._scan.storage) if place else {}
+
+    def _backup_meta(self) -> str | None:
+        """The metadata of the backup that the files lie in."""
+        return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
+
+    def _with_deltas(self) -> list[LogFile]:
+        """The files, and, where only insert logs were given, the delta and stats logs that lie beside them."""
+        given = {log.kind for log in self._logs}
+        inserts = [log for log in self._logs if log.kind == layout.INSERT_LOG and log.root]
+        if layout.DELTA_LOG in given or not inserts:
+            return self._logs
+        added: list[LogFile] = []
+        for root, collection in sorted({(log.root, log.collection) for log in inserts}):
+            for kind in (layout.DELTA_LOG, layout.STATS_LOG):
+                directory = f"{root}/{kind}/{collection}"
+                if kind not in given and self._scan.storage.is_directory(directory):
+                    found = map(paths.parse, self._scan.storage.find(directory))
+                    added += [log for log in found if log is not None]
+        given_segments = {log.segment for log in inserts}
+        return self._logs + [log for log in added if log.segment in given_segments or self._deletes_only(log)]
+
+    def _deletes_only(self, log: LogFile) -> bool:
+        """Whether a delta log belongs to a segment that has no insert logs anywhere."""
+        place = f"{log.root}/{layout.INSERT_LOG}/{log.collection}/{log.partition}/{log.segment}"
+        return not self._scan.storage.exists(place)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The user's fields: of the schema given, of the metadata, or as the files tell."""
+        if self._options.schema is not None:
+            return self._completed(user_schema(self._options.schema, self._scan.storage)[1])
+        meta = self.collection.meta
+        if meta is not None and meta.fields:
+            return meta.fields
+        return self._inferred()
+
+    def _inferred(self) -> tuple[Field, ...]:
+        return infer_fields(self.collection, self._scan.storage, self._options.max_page_bytes)
+
+    def _completed(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+        """Fields of a schema that leaves dimensions or element types to the files."""
+        if all(one.dim or not one.sized for one in fields):
+            return fields
+        known = {one.id: one for one in self._inferred()}
+        return tuple(
+            replace(one, dim=one.dim or known[one.id].dim, element=one.element or known[one.id].element)
+            if one.sized and one.id in known
+            else one
+            for one in fields
+        )
+
+    @cached_property
+    def dynamic_fields(self) -> tuple[DynamicField, ...]:
+        """Keys of the dynamic field that are delivered as columns."""
+        given = self._options.dynamic_fields
+        if not given:
+            return ()
+        source = next((one for one in self.fields if one.dynamic), None)
+        if source is None:
+            raise OptionError("dynamic_fields: the collection has no dynamic field")
+        found = {one.name: one for one in parse_dynamic(name for name in given if name != EVERY)}
+        if EVERY in given:
+            found = {**self._every_key(source), **found}
+        taken = {one.name for one in self.fields}
+        return tuple(one for one in found.values() if one.name not in taken)
+
+    def _every_key(self, source: Field) -> dict[str, DynamicField]:
+        known: dict[str, str] = {}
+        options = replace(self._options, dynamic_fields=())
+        scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SegmentsWarning)
+            for batch in type(self)(self.format, self._files, scan).to_batches():
+                infer(batch.column(0).to_pylist(), known)
+        return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
+
+    @property
+    def primary(self) -> Field | None:
+        """The primary key."""
+        return next((one for one in self.fields if one.primary), None)
+
+    def view_schema(self) -> pa.Schema:
+        """See the views of the format."""
+        view = self._scan.view
+        if view == "events":
+            return EVENTS_SCHEMA
+        if view == "segments":
+            return SEGMENTS_SCHEMA
+        if view == "deletes":
+            key = self.primary.arrow_type() if self.primary is not None else pa.string()
+            return pa.schema([pa.field("pk", key, nullable=False), *DELETES_SCHEMA])
+        user = [one.arrow() for one in self.fields]
+        if view == "inserts":
+            return pa.schema([*user, *(one.arrow() for one in SYSTEM), *PLACE])
+        return pa.schema([*user, *(one.arrow() for one in self.dynamic_fields)])
+
+    def extra_columns(self) -> Sequence[pa.Field]:
+        """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
+        if self._scan.view not in ("rows", "inserts"):
+            return PROVENANCE
+        return [*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE]
+
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        """One fragment per binlog batch; per file in the views of files; per segment in that of segments."""
+        view = self.scan.view
+        if view in ("rows", "inserts"):
+            yield from self._batches(raw=view == "inserts")
+        elif view == "segments":
+            for segment in self._every_segment():
+                yield self._segment(segment)
+        elif view == "deletes":
+            for log, deletes_only in self._delta_logs():
+                place = (log.collection, log.partition, log.segment)
+                yield DeltaFragment(
+                    self.scan, self.projection, log.file.path, log.file.size, log.file, place, deletes_only
+                )
+        elif view == "events":
+            for log in self._own_logs():
+                yield EventsFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+        else:
+            yield from self._checks(self._own_logs())
+
+    def _own_logs(self) -> list[LogFile]:
+        """All files of the collection, and those of indexes, which do not say whose they are."""
+        chosen = self.collection.id if self._options.collection is not None or len(self.collections) == 1 else None
+        return [log for log in self._logs if chosen is None or log.collection in (chosen, 0)]
+
+    def _checks(self, logs: Sequence[LogFile]) -> Iterator[Fragment]:
+        for log in logs:
+            yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+        chosen = [self.collection] if self._options.collection is not None else self.collections.values()
+        for collection in chosen:
+            for segment in collection.segments.values():
+                if segment.inserts or segment.meta is not None:
+                    yield self._segment(segment, collection)
+
+    def _segment(self, segment: Segment, collection: Collection | None = None) -> SegmentFragment:
+        collection = collection or self.collection
+        own = collection is self.collections.get(collection.id) and len(self.collections) == 1
+        chosen = own or self._options.collection is not None
+        fields = (*SYSTEM, *self.fields) if chosen else ()
+        return SegmentFragment(
+            self.scan,
+            self.projection,
+            segment.directory,
+            sum(log.file.size for logs in segment.inserts.values() for log in logs),
+            segment,
+            tuple(segment.batches()),
+            fields,
+            collection.partition_name(segment.partition),
+        )
+
+    def verify(self, task_bytes: int | None = None, advance: Any = None) -> Iterator[FileReport]:
+        """Every file of every collection, or of the chosen one; then the segments that lack files."""
+        sizes = {file.path: file.size for file in self.files}
+        logs = self._own_logs() if self._options.collection is not None else self._logs
+        for fragment in self._checks(logs):
+            findings = fragment.inspect()
+            if advance is not None:
+                advance(fragment.size if fragment.path in sizes else 0)
+            if fragment.path in sizes or findings.kinds:
+                yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
+
+    def info(self) -> dict[str, Any]:
+        """Collections, and of the chosen one its schema, segments and rows."""
+        facts: dict[str, Any] = {}
+        if len(self.collections) > 1:
+            facts["collections"] = ", ".join(f"{one.name} ({one.id})" for one in self.collections.values())
+        if self._options.collection is None and len(self.collections) > 1:
+            return facts
+        collection = self.collection
+        facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
+        every = [one for one in collection.segments.values() if one.inserts]
+        alive = self._alive()
+        facts["partitions"] = ", ".join(
+            collection.partition_name(id) for id in sorted({segment.partition for segment in every})
+        )
+        facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
+        facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
+        facts["L0 segments"] = len(collection.level_zero())
+        return facts
+
+    def _every_segment(self) -> list[Segment]:
+        return [
+            one for one in self._in_partitions(list(self.collection.segments.values())) if one.inserts or one.deltas
+        ]
+
+    def _alive(self) -> list[Segment]:
+        """The segments that are read: those named by the options, or those that are alive."""
+        if not self._options.segments:
+            return self._in_partitions(self.collection.living(self._until))
+        known = self.collection.segments
+        unknown = [id for id in self._options.segments if id not in known or not known[id].inserts]
+        if unknown:
+            raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
+        return self._in_partitions([known[id] for id in sorted(set(self._options.segments))])
+
+    def _in_partitions(self, segments: list[Segment]) -> list[Segment]:
+        wanted = self._options.partitions
+        if not wanted:
+            return segments
+        names = {segment.partition: self.collection.partition_name(segment.partition) for segment in segments}
+        unknown = [name for name in wanted if name not in names.values() and name not in map(str, names)]
+        if unknown:
+            known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
+            raise OptionError(f"partitions: {unknown[0]!r} is none of {known}")
+        return [one for one in segments if str(one.partition) in wanted or names[one.partition] in wanted]
+
+    def _batches(self, *, raw: bool) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned(raw=raw)
+        if self._options.dedupe and not raw:
+            from sawlog.milvus_binlog.dedupe import newest
+
+            if self.primary is None:
+                raise OptionError("dedupe: nothing tells which field is the primary key; give a schema or metadata")
+            fragments = newest(list(fragments), self.primary)
+        yield from fragments
+
+    def _planned(self, *, raw: bool) -> Iterator[BatchFragment]:
+        shared = self._shared(raw=raw)
+        reported: set[str] = set()
+        across = self._options.deletes == "all"
+        segments = self._in_partitions(self._every_segment()) if raw else self._alive()
+        if raw and (self._options.segments or self.collection.states_known):
+            segments = self._alive()
+        for segment in segments:
+            if not self._wants(segment):
+                continue
+            deltas = [] if raw else [log.file for log in self.collection.deletes_for(segment, across=across)]
+            for batch in segment.batches():
+                if self._prunes(segment, batch):
+                    continue
+                fresh = tuple(file for file in deltas if file.path not in reported)
+                reported |= {file.path for file in fresh}
+                yield BatchFragment(
+                    self.scan,
+                    self.projection,
+                    segment.directory,
+                    self._weight(batch),
+                    shared,
+                    batch,
+                    (segment.collection, segment.partition, segment.id),
+                    tuple(segment.missing_logs()),
+                    tuple(deltas),
+                    fresh,
+                    segment.meta.commit_timestamp if segment.meta is not None else 0,
+                )
+
+    def _shared(self, *, raw: bool) -> Shared:
+        fields = {one.name: one for one in (*SYSTEM, *self.fields)}
+        ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
+        now = self._until if self._until is not None else time.time_ns() // 1_000_000 << layout.LOGICAL_BITS
+        since = now - (ttl * 1000 << layout.LOGICAL_BITS) if ttl and not raw else None
+        return Shared(fields, self.primary, self.dynamic_fields, raw, self._until, since)
+
+    def _weight(self, batch: Batch) -> int:
+        """Bytes of the files that are read."""
+        fields = {one.id for one in self.fields if one.name in self.projection.decoded.names}
+        read = [log.file.size for id, log in batch.files.items() if id in fields or id in layout.SYSTEM_FIELDS]
+        return sum(read) if fields & set(batch.files) else batch.size
+
+    def _wants(self, segment: Segment) -> bool:
+        """Whether the filters on partition and segment leave rows of it possible."""
+        values = {PARTITION_COLUMN: segment.partition, SEGMENT_COLUMN: segment.id}
+        for condition in self.projection.filters:
+            if condition.column in values:
+                row = pa.record_batch([pa.array([values[condition.column]], pa.int64())], names=[condition.column])
+                if not condition.mask(row)[0].as_py():
+                    return False
+        return True
+
+    def _prunes(self, segment: Segment, batch: Batch) -> bool:
+        """Whether the time of its rows, as metadata or Parquet statistics have it, leaves none of them possible."""
+        low, high = self._time_bounds
+        if (low == 0 and high == layout.MAX_TSO) or (segment.meta is not None and segment.meta.commit_timestamp):
+            return False
+        first, last = (batch.first, batch.last) if batch.last else (0, 0)
+        log = batch.files.get(layout.TIMESTAMP_FIELD)
+        if not last and log is not None:
+            first, last = time_range(log.file, self.scan.storage, self._options.max_page_bytes)
+        return bool(last) and (last < low or first > high)
+
+    @cached_property
+    def _time_bounds(self) -> tuple[int, int]:
+        """Timestamps that filters and `as_of` leave possible."""
+        low, high = 0, layout.MAX_TSO
+        if self._until is not None and self.scan.view == "rows":
+            high = self._until
+        for condition in self.projection.filters:
+            if condition.column == TIMESTAMP.name:
+                if condition.op in (">", ">=", "=", "=="):
+                    low = max(low, condition.value)
+                if condition.op in ("<", "<=", "=", "=="):
+                    high = min(high, condition.value)
+        return low, high
+
+    def _delta_logs(self) -> list[tuple[LogFile, bool]]:
+        return [(log, segment.deletes_only) for segment in self._every_segment() for log in segment.deltas]
+
+    def _warn(self) -> None:
+        """Say what the rows are when nothing tells which of them are alive."""
+        if self.scan.view not in ("rows", "inserts"):
+            return
+        known = self.collection.states_known
+        if not known and not self._options.segments:
+            warnings.warn(
+                f"collection {self.collection.name}: read as it lies, all {len(self._every_inserted())} segments;"
+                " without metadata nothing tells dropped and compacted ones from those that are alive: give"
+                " metadata= (an etcd dump or a backup's meta) or segments=",
+                SegmentsWarning,
+                stacklevel=5,
+            )
+        lost = self.collection.lost(self._until) if known and self._until is not None else []
+        if lost:
+            warnings.warn(
+                f"collection {self.collection.name}: segment {lost[0].id} was compacted after as_of, and what it was"
+                " made of is no longer on disk: rows that were deleted in between are missing",
+                SegmentsWarning,
+                stacklevel=5,
+            )
+        if self.primary is None and any(segment.deltas for segment in self.collection.segments.values()):
+            raise SchemaError(
+                f"collection {self.collection.name}: nothing tells which field is the primary key, so that deletes"
+                " cannot be applied: give schema= or metadata="
+            )
+
+    def _every_inserted(self) -> list[Segment]:
+        return [segment for segment in self._every_segment() if segment.inserts]

@@ -1,0 +1,158 @@
+"""The view of segments: what files they have, how many rows, from when to when; and what is wrong with their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings
+from sawlog.format import FILE_COLUMN, Fragment, Projection, Scan
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.batches import BatchFragment, Columns, Shared
+from sawlog.milvus_binlog.collection import Batch, Segment
+from sawlog.milvus_binlog.delta import read_deletes
+from sawlog.milvus_binlog.infer import time_range
+from sawlog.milvus_binlog.layout import Kind, SegmentLevel
+from sawlog.milvus_binlog.payload_stream import Unreadable
+from sawlog.milvus_binlog.types import Field
+
+SEGMENTS_SCHEMA = pa.schema(
+    [
+        pa.field("collection", pa.int64(), nullable=False),
+        pa.field("partition", pa.int64(), nullable=False),
+        pa.field("partition_name", pa.string(), nullable=False),
+        pa.field("segment", pa.int64(), nullable=False),
+        pa.field("state", pa.string()),
+        pa.field("level", pa.string()),
+        pa.field("channel", pa.string()),
+        pa.field("batches", pa.int64(), nullable=False),
+        pa.field("files", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64()),
+        pa.field("deletes", pa.int64()),
+        pa.field("min_timestamp", pa.int64()),
+        pa.field("max_timestamp", pa.int64()),
+    ]
+)
+"""Rows count before deletes; deletes are those in the segment's own delta logs. Timestamps are TSOs."""
+
+
+@dataclass(frozen=True)
+class SegmentFragment(Fragment):
+    """One segment.
+
+    Attributes:
+        segment: What lies on disk, and what the metadata knows.
+        batches: Its binlog batches.
+        fields: Fields that every batch has to have.
+        partition_name: Name of its partition, or its id.
+    """
+
+    segment: Segment
+    batches: tuple[Batch, ...]
+    fields: tuple[Field, ...]
+    partition_name: str
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """One row; damage are files that are missing, or that disagree about the number of rows."""
+        rows = self._count(findings)
+        findings.rows += 1
+        if not schema.names:
+            return
+        row = self._row(rows)
+        yield pa.RecordBatch.from_arrays([pa.array([row.get(one.name)], one.type) for one in schema], schema=schema)
+
+    def _row(self, rows: int | None) -> dict[str, Any]:
+        segment, meta = self.segment, self.segment.meta
+        files = [log.file for logs in segment.inserts.values() for log in logs]
+        files += [log.file for log in (*segment.deltas, *segment.stats)]
+        first, last = self._times()
+        level = meta.level if meta is not None else None
+        known = level in SegmentLevel.__members__.values()
+        return {
+            "collection": segment.collection,
+            "partition": segment.partition,
+            "partition_name": self.partition_name,
+            "segment": segment.id,
+            "state": meta.state_name if meta is not None else None,
+            "level": ("L0" if segment.deletes_only else None) if not known else SegmentLevel(level or 0).name,
+            "channel": meta.channel if meta is not None else None,
+            "batches": len(self.batches),
+            "files": len(files),
+            "bytes": sum(file.size for file in files),
+            "rows": rows,
+            "deletes": self._deletes(),
+            "min_timestamp": first,
+            "max_timestamp": last,
+            FILE_COLUMN: self.path,
+            "_offset": 0,
+        }
+
+    def _deletes(self) -> int:
+        quiet = Findings("skip")
+        limit = self.scan.options.max_page_bytes
+        return sum(
+            len(some.keys)
+            for log in self.segment.deltas
+            for some in read_deletes(log.file, self.scan.storage, limit, quiet)
+        )
+
+    def _times(self) -> tuple[int | None, int | None]:
+        found = []
+        for batch in self.batches:
+            log = batch.files.get(layout.TIMESTAMP_FIELD)
+            if batch.last:
+                found.append((batch.first, batch.last))
+            elif log is not None:
+                found.append(time_range(log.file, self.scan.storage, self.scan.options.max_page_bytes))
+        known = [pair for pair in found if pair[1]]
+        if not known:
+            return None, None
+        return min(first for first, _ in known), max(last for _, last in known)
+
+    def _count(self, findings: Findings) -> int | None:
+        """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
+        for one in self.segment.missing_logs():
+            findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
+        total: int | None = 0
+        for batch in self.batches:
+            count = self._count_batch(batch, findings)
+            total = None if count is None or total is None else total + count
+        return total
+
+    def _count_batch(self, batch: Batch, findings: Findings) -> int | None:
+        if not batch.files:
+            return 0
+        fragment = self._fragment(batch)
+        quiet = Findings("skip")
+        counts: dict[int, int] = {}
+        with ExitStack() as stack:
+            columns = Columns(fragment, quiet, stack)
+            for id, log in batch.files.items():
+                try:
+                    counts[id] = columns.rows(log.file)
+                except Unreadable:
+                    continue  # the file's own check tells
+            try:
+                missing = columns.missing()
+            except Unreadable:
+                missing = []
+        for one in missing:
+            findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
+            detail = f"the files of binlog batch {batch.index} have different numbers of rows ({said})"
+            findings.damage(Damage(self.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+            return None
+        return next(iter(counts.values()), None)
+
+    def _fragment(self, batch: Batch) -> BatchFragment:
+        scan: Scan = self.scan
+        projection = Projection(pa.schema([]), pa.schema([]), ())
+        shared = Shared({one.name: one for one in self.fields}, None)
+        place = (self.segment.collection, self.segment.partition, self.segment.id)
+        return BatchFragment(scan, projection, self.path, self.size, shared, batch, place)

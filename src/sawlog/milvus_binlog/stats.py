@@ -1,0 +1,176 @@
+"""Stats logs: the least and greatest primary key of a binlog batch, and a Bloom filter over its keys. Section 3.7."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings
+from sawlog.milvus_binlog import kernels
+from sawlog.milvus_binlog.decode import offsets_of
+from sawlog.milvus_binlog.layout import DataType, Kind
+
+STATS_SCHEMA = pa.schema(
+    [
+        pa.field("field", pa.int64(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("min", pa.string()),
+        pa.field("max", pa.string()),
+        pa.field("bits", pa.int64()),
+        pa.field("hashes", pa.int64()),
+        pa.field("bits_set", pa.int64()),
+    ]
+)
+
+FALSE_POSITIVES = 0.05
+"""Share of absent keys that Milvus lets a filter answer for."""
+_WORD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """A filter of bits-and-blooms.
+
+    Attributes:
+        bits: How many bits.
+        hashes: How many of them each key sets.
+        words: The bits, uint64.
+    """
+
+    bits: int
+    hashes: int
+    words: Any
+
+    @classmethod
+    def over(cls, keys: pa.Array, false_positives: float = FALSE_POSITIVES) -> BloomFilter:
+        """A filter over primary keys, sized as Milvus does."""
+        count = max(1, len(keys))
+        bits = math.ceil(-count * math.log(false_positives) / math.log(2) ** 2)
+        hashes = math.ceil(math.log(2) * bits / count)
+        made = cls(bits, hashes, np.zeros(-(-bits // _WORD), np.uint64))
+        made._run(keys, add=True)
+        return made
+
+    @classmethod
+    def of_json(cls, given: dict[str, Any]) -> BloomFilter:
+        """A filter as stats logs hold it.
+
+        Raises:
+            ValueError: When it is none.
+        """
+        bits, hashes = given["m"], given["k"]
+        raw = base64.b64decode(str(given["b"]).replace("-", "+").replace("_", "/"))
+        stored = int.from_bytes(raw[:8], "big")
+        if stored != bits or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
+            raise ValueError(f"a filter of {bits} bits whose data is for {stored} bits, in {len(raw)} bytes")
+        return cls(bits, hashes, np.frombuffer(raw, ">u8", offset=8).astype(np.uint64))
+
+    def to_json(self) -> dict[str, Any]:
+        """The filter as stats logs hold it."""
+        raw = self.bits.to_bytes(8, "big") + self.words.astype(">u8").tobytes()
+        return {"m": self.bits, "k": self.hashes, "b": base64.urlsafe_b64encode(raw).decode()}
+
+    def found(self, keys: pa.Array) -> int:
+        """How many of some keys the filter may hold; those that it was made over always count."""
+        return self._run(keys, add=False)
+
+    def _run(self, keys: pa.Array, *, add: bool) -> int:
+        if pa.types.is_int64(keys.type):
+            data = np.ascontiguousarray(keys.to_numpy()).view(np.uint8)
+            offsets = np.arange(0, 8 * len(keys) + 1, 8, dtype=np.int64)
+        else:
+            offsets, data = offsets_of(keys.cast(pa.string()))
+        bits, hashes = np.uint64(self.bits), np.uint64(self.hashes)
+        return int(kernels.bloom(data, offsets, len(keys), bits, hashes, self.words, add))
+
+
+def stats_log(field: int, keys: pa.Array) -> dict[str, Any]:
+    """The entry of a stats log over the primary keys of a binlog batch."""
+    import pyarrow.compute as pc
+
+    limits = pc.min_max(keys)
+    kind = DataType.Int64 if pa.types.is_int64(keys.type) else DataType.VarChar
+    return {
+        "fieldID": field,
+        "max": 0,
+        "min": 0,
+        "bf": BloomFilter.over(keys).to_json(),
+        "pkType": int(kind),
+        "maxPk": limits["max"].as_py(),
+        "minPk": limits["min"].as_py(),
+    }
+
+
+def encode_stats(entries: Sequence[dict[str, Any]], *, compound: bool) -> bytes:
+    """The text of a stats log: one entry, or, in a compound one, a list of them."""
+    data = list(entries) if compound else entries[0]
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def parse_stats(text: bytes) -> list[dict[str, Any]]:
+    """The entries of a stats log.
+
+    Raises:
+        ValueError: When it is none.
+    """
+    data = json.loads(text)
+    entries = data if isinstance(data, list) else [data]
+    for entry in entries:
+        known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)
+        if not known:
+            raise ValueError(f"expected an object with a fieldID, found {str(entry)[:60]}")
+        if "bf" in entry and entry.get("bfType", 0) in (0, 1) and "b" in (entry["bf"] or {}):
+            BloomFilter.of_json(entry["bf"])
+    return entries
+
+
+def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, Any]]:
+    """The entries of a stats log; what is wrong with it is told to a ledger."""
+    try:
+        entries = parse_stats(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+        findings.damage(Damage(path, 0, len(text), Kind.BAD_STATS, f"not a stats log: {error}"))
+        return []
+    findings.account.record += len(text)
+    findings.rows += len(entries)
+    return entries
+
+
+def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    """Entries as rows of `STATS_SCHEMA`."""
+    rows = []
+    for entry in entries:
+        bloom = entry.get("bf") or {}
+        kind = entry.get("pkType", int(DataType.Int64))
+        known = kind in DataType.__members__.values()
+        rows.append(
+            {
+                "field": entry["fieldID"],
+                "type": DataType(kind).name if known else str(kind),
+                "min": _text(entry.get("minPk", entry.get("min"))),
+                "max": _text(entry.get("maxPk", entry.get("max"))),
+                "bits": bloom.get("m"),
+                "hashes": bloom.get("k"),
+                "bits_set": _bits_set(bloom),
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=STATS_SCHEMA)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _bits_set(bloom: dict[str, Any]) -> int | None:
+    try:
+        return int(np.bitwise_count(BloomFilter.of_json(bloom).words).sum())
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        return None

@@ -1,0 +1,418 @@
+"""Writing collections in V1: insert, delta, stats and DDL logs that Milvus 2.0 to 2.6 imports. Section 7."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from sawlog.errors import OptionError, SchemaError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Writer
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.batches import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
+from sawlog.milvus_binlog.encode import encode, raw_size
+from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType
+from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, insert_log
+from sawlog.milvus_binlog.stats import encode_stats, stats_log
+from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field, field_of
+from sawlog.storage import Staged, StagedFile, Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DEFAULT_TIMESTAMP = 1_577_836_800_000 << layout.LOGICAL_BITS
+"""Of rows that have none: 2020-01-01. Milvus gives imported rows new ones."""
+
+TASK_IDS = 1 << 28
+"""Ids that one task of a job has for itself."""
+_TASKS = 1 << 16
+_JOBS = 1 << 19
+
+_NOT_STORED = (FILE_COLUMN, OFFSET_COLUMN, COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN)
+_ROUTES = {"partition": PARTITION_COLUMN, "segment": SEGMENT_COLUMN, "collection": COLLECTION_COLUMN}
+_KEY_TYPES = (DataType.Int64, DataType.VarChar)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing Milvus binlogs.
+
+    Attributes:
+        content: What the rows are: `inserts`; `deletes` (columns `pk` and `timestamp`); or `ddl` requests (`type`,
+            `timestamp` and `request`).
+        collection_id: Id of the collection.
+        partition_id: Id of the partition, for rows without a column `_partition` that says otherwise.
+        first_id: Segments and logs are numbered from here; rows too, unless they have a column `RowID`.
+        primary_key: Name of the primary key; by default the field that says so in its metadata, or else the first
+            that can be one.
+        timestamp: TSO of rows without a column `Timestamp`; the first of 2020 by default.
+        segment_bytes: A segment takes about so many bytes of rows; rows with a column `_segment` stay in theirs.
+        binlog_bytes: A binlog batch takes about so many bytes of rows, in all of its files together.
+        stats: Whether stats logs are written, which a server needs that loads the segments itself.
+    """
+
+    content: Literal["inserts", "deletes", "ddl"] = "inserts"
+    collection_id: int = 1
+    partition_id: int = 2
+    first_id: int = 100
+    primary_key: str | None = None
+    timestamp: int | None = None
+    segment_bytes: int = 512 << 20
+    binlog_bytes: int = 64 << 20
+    stats: bool = True
+
+
+def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
+    """The options with ids that no other task of any job uses."""
+    if task >= _TASKS:
+        raise OptionError(f"writing milvus_binlog: at most {_TASKS} tasks can write; repartition first")
+    number = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big") % _JOBS
+    return replace(options, first_id=(number * _TASKS + task) * TASK_IDS + TASK_IDS // 2)
+
+
+def binlog_writer(
+    path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = ""
+) -> TreeWriter:
+    """The writer for what the options call the content. See `Format.writer`; the path is a root."""
+    kinds: dict[str, type[TreeWriter]] = {"inserts": InsertWriter, "deletes": DeltaWriter, "ddl": DDLWriter}
+    return kinds[options.content](path, schema, options, storage, marker)
+
+
+class TreeWriter(Writer):
+    """Stages files below a root."""
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> None:
+        self.storage = storage
+        self.schema = schema
+        self.options = options
+        self._root = path.rstrip("/")
+        self._marker = marker
+        self._staged: list[Staged] = []
+        self._open: StagedFile | None = None
+        self._rows = 0
+        self._next = options.first_id
+        self._check_ids()
+
+    def abort(self) -> None:
+        """See `Writer.abort`."""
+        if self._open is not None:
+            self._open.discard(self.storage)
+            self._open = None
+        self.storage.discard(self._staged)
+        self._staged = []
+
+    def stage(self, place: str, data: bytes) -> None:
+        """Write one file below the root, not yet visible."""
+        self._open = self.storage.stage(f"{self._root}/{place}", self._marker)
+        self._open.write(data)
+        self._staged.append(self._open.finish())
+        self._open = None
+
+    def new_id(self) -> int:
+        """An id that was not used before."""
+        self._next += 1
+        return self._next - 1
+
+    def refuse_existing(self, place: str) -> None:
+        """Keep out of what is already there.
+
+        Raises:
+            OptionError: When it is.
+        """
+        if self.storage.exists(f"{self._root}/{place}"):
+            raise OptionError(
+                f"{self._root}/{place} exists; write with another first_id, partition_id or collection_id"
+            )
+
+    def _check_ids(self) -> None:
+        for name in ("collection_id", "partition_id", "first_id", "segment_bytes", "binlog_bytes"):
+            value = getattr(self.options, name)
+            if not 0 < value < layout.MAX_TSO:
+                raise OptionError(f"writing milvus_binlog: {name}={value}: expected a positive int64")
+        stamp = self.options.timestamp
+        if stamp is not None and not 0 < stamp < layout.MAX_TSO:
+            raise OptionError(f"writing milvus_binlog: timestamp={stamp}: expected a TSO")
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment being written: its rows that wait for their binlog, and statistics of those that have one."""
+
+    place: Place
+    chunks: list[list[pa.Array]] = field(default_factory=list)
+    waiting: int = 0
+    size: int = 0
+    stats: list[dict[str, Any]] = field(default_factory=list)
+
+
+class InsertWriter(TreeWriter):
+    """Writes insert logs and stats logs.
+
+    Raises:
+        SchemaError: When a column has no Milvus type, or there is no primary key.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> None:
+        super().__init__(path, schema, options, storage, marker)
+        self.fields = self._user_fields(schema)
+        self.primary = self._primary()
+        self._every = (ROW_ID, TIMESTAMP, *self.fields)
+        self._segments: dict[tuple[int, int], _Segment] = {}
+        self._known: set[Place] = set()
+        self._numbered = 0
+        for name in (ROW_ID.name, TIMESTAMP.name):
+            if name in schema.names and not pa.types.is_integer(schema.field(name).type):
+                raise SchemaError(f"column {name!r} is {schema.field(name).type}; expected int64")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        if not batch.num_rows:
+            return
+        for place, rows in _routes(batch, self.options):
+            some = batch if rows is None else batch.take(rows)
+            self._add(place, some)
+        self._rows += batch.num_rows
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`."""
+        for segment in self._segments.values():
+            self._close(segment)
+        self._segments = {}
+        return self._staged
+
+    def _user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
+        """Fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
+        stored = [one for one in schema if one.name not in (*_NOT_STORED, ROW_ID.name, TIMESTAMP.name)]
+        fields = [field_of(one, layout.FIRST_USER_FIELD + at) for at, one in enumerate(stored)]
+        ids = [one.id for one in fields]
+        if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
+            raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
+        for one in fields:
+            if one.storage is None and one.type is not DataType.ArrayOfVector:
+                raise SchemaError(f"column {one.name!r}: {one.type.name} with {one.dim} dimensions cannot be written")
+        return tuple(fields)
+
+    def _primary(self) -> Field:
+        named = self.options.primary_key
+        if named is not None:
+            found = [one for one in self.fields if one.name == named]
+        else:
+            found = [one for one in self.fields if one.primary] or [
+                one for one in self.fields if one.type in _KEY_TYPES
+            ]
+        if not found or found[0].type not in _KEY_TYPES:
+            wanted = f"column {named!r}" if named is not None else "an int64 or string column"
+            raise SchemaError(
+                f"a collection needs a primary key: expected {wanted} among {', '.join(self.schema.names)}"
+            )
+        return found[0]
+
+    def _add(self, place: Place, batch: pa.RecordBatch) -> None:
+        """Put rows into a segment, in pieces no larger than a binlog."""
+        columns = [encode(one, batch.column(one.name), self._rows) for one in self.fields]
+        columns = [self._row_ids(batch), self._timestamps(batch), *columns]
+        size = max(1, sum(map(raw_size, columns)))
+        step = max(1, batch.num_rows * self.options.binlog_bytes // size)
+        for start in range(0, batch.num_rows, step):
+            count = min(step, batch.num_rows - start)
+            segment = self._segment(place)
+            segment.chunks.append([column.slice(start, count) for column in columns])
+            segment.waiting += size * count // batch.num_rows
+            if segment.waiting >= self.options.binlog_bytes:
+                self._flush(segment)
+            if segment.size + segment.waiting >= self.options.segment_bytes and place.segment < 0:
+                self._close(segment)
+                del self._segments[place.partition, place.segment]
+
+    def _segment(self, place: Place) -> _Segment:
+        key = (place.partition, place.segment)
+        if key not in self._segments:
+            made = replace(place, segment=self.new_id()) if place.segment < 0 else place
+            if made not in self._known:
+                self.refuse_existing(f"{layout.INSERT_LOG}/{made.collection}/{made.partition}/{made.segment}")
+                self._known.add(made)
+            self._segments[key] = _Segment(made)
+        return self._segments[key]
+
+    def _row_ids(self, batch: pa.RecordBatch) -> pa.Array:
+        import numpy as np
+
+        if ROW_ID.name in batch.schema.names:
+            return encode(ROW_ID, batch.column(ROW_ID.name), self._rows)
+        first = self.options.first_id + self._numbered
+        self._numbered += batch.num_rows
+        return pa.array(np.arange(first, first + batch.num_rows))
+
+    def _timestamps(self, batch: pa.RecordBatch) -> pa.Array:
+        import pyarrow.compute as pc
+
+        if TIMESTAMP.name not in batch.schema.names:
+            return pa.repeat(pa.scalar(self.options.timestamp or DEFAULT_TIMESTAMP, pa.int64()), batch.num_rows)
+        times = encode(TIMESTAMP, batch.column(TIMESTAMP.name), self._rows)
+        if pc.min(times).as_py() <= 0:
+            at = pc.less_equal(times, 0).index(True).as_py()
+            raise SchemaError(f"column {TIMESTAMP.name!r}, row {self._rows + at}: {times[at]}; a TSO is positive")
+        return times
+
+    def _flush(self, segment: _Segment) -> None:
+        """Write the waiting rows of a segment as one binlog batch, in the order of their row ids."""
+        import pyarrow.compute as pc
+
+        if not segment.chunks:
+            return
+        columns = [pa.chunked_array(chunks) for chunks in zip(*segment.chunks, strict=True)]
+        columns = _in_order(columns)
+        limits = pc.min_max(columns[1])
+        first, last = limits["min"].as_py(), limits["max"].as_py()
+        place = segment.place
+        directory = f"{place.collection}/{place.partition}/{place.segment}"
+        for one, column in zip(self._every, columns, strict=True):
+            data = insert_log(place, one, column, first, last)
+            self.stage(f"{layout.INSERT_LOG}/{directory}/{one.id}/{self.new_id()}", data)
+        if self.options.stats:
+            keys = columns[self._every.index(self.primary)].combine_chunks()
+            entry = stats_log(self.primary.id, keys)
+            segment.stats.append(entry)
+            name = f"{layout.STATS_LOG}/{directory}/{self.primary.id}/{self.new_id()}"
+            self.stage(name, encode_stats([entry], compound=False))
+        segment.chunks = []
+        segment.size += segment.waiting
+        segment.waiting = 0
+
+    def _close(self, segment: _Segment) -> None:
+        self._flush(segment)
+        if segment.stats:
+            place = segment.place
+            directory = f"{place.collection}/{place.partition}/{place.segment}/{self.primary.id}"
+            data = encode_stats(segment.stats, compound=True)
+            self.stage(f"{layout.STATS_LOG}/{directory}/{layout.COMPOUND_STATS}", data)
+
+
+class DeltaWriter(TreeWriter):
+    """Writes one delta log per segment.
+
+    Raises:
+        SchemaError: When there is no column `pk`, or no timestamps.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> None:
+        super().__init__(path, schema, options, storage, marker)
+        if "pk" not in schema.names or ("timestamp" not in schema.names and options.timestamp is None):
+            raise SchemaError(f"deletes have the columns pk and timestamp; found {', '.join(schema.names)}")
+        kind = schema.field("pk").type
+        if not (pa.types.is_int64(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise SchemaError(f"column 'pk' is {kind}; expected int64 or string")
+        self._key = pa.int64() if pa.types.is_int64(kind) else pa.string()
+        self._parts: dict[Place, list[tuple[pa.Array, pa.Array]]] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        for place, rows in _routes(batch, self.options):
+            some = batch if rows is None else batch.take(rows)
+            for name in ("pk", "timestamp"):
+                if name in some.schema.names and some.column(name).null_count:
+                    raise SchemaError(f"column {name!r}, row {self._rows} and following: null in a delete")
+            keys = some.column("pk").cast(self._key)
+            given = "timestamp" in some.schema.names
+            stamp = pa.scalar(self.options.timestamp, pa.int64())
+            times = some.column("timestamp").cast(pa.int64()) if given else pa.repeat(stamp, len(keys))
+            made = place if place.segment >= 0 else replace(place, segment=self.options.first_id)
+            self._parts.setdefault(made, []).append((keys, times))
+        self._rows += batch.num_rows
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`."""
+        for place, parts in self._parts.items():
+            directory = f"{layout.DELTA_LOG}/{place.collection}/{place.partition}/{place.segment}"
+            keys = pa.concat_arrays([part[0] for part in parts])
+            times = pa.concat_arrays([part[1] for part in parts])
+            if len(keys):
+                name = f"{directory}/{self.new_id()}"
+                self.refuse_existing(name)
+                self.stage(name, delta_log(place, keys, times))
+        self._parts = {}
+        return self._staged
+
+
+class DDLWriter(TreeWriter):
+    """Writes DDL logs: a file of timestamps and one of requests.
+
+    Raises:
+        SchemaError: When there are other columns than `type`, `timestamp` and `request`.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> None:
+        super().__init__(path, schema, options, storage, marker)
+        if not {"type", "timestamp", "request"} <= set(schema.names):
+            raise SchemaError(f"DDL has the columns type, timestamp and request; found {', '.join(schema.names)}")
+        self._requests: list[tuple[EventType, int, bytes]] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        columns = [batch.column(name).to_pylist() for name in ("type", "timestamp", "request")]
+        for kind, time, request in zip(*columns, strict=True):
+            type = EventType.__members__.get(str(kind))
+            if type not in DDL_EVENTS or type is None or time is None or time <= 0 or request is None:
+                known = ", ".join(EventType(code).name for code in sorted(DDL_EVENTS))
+                raise SchemaError(
+                    f"row {self._rows}: expected type ({known}), timestamp and request, found {kind}, {time}"
+                )
+            self._requests.append((type, time, request if isinstance(request, bytes) else str(request).encode()))
+            self._rows += 1
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`."""
+        if self._requests:
+            types, times, requests = zip(*self._requests, strict=True)
+            stamps, ddl = ddl_logs(self.options.collection_id, types, times, requests)
+            base = f"{layout.DDL_LOG}/{self.options.collection_id}"
+            log = self.new_id()
+            for name, data in ((f"{base}/ts/{log}", stamps), (f"{base}/ddl/{log}", ddl)):
+                self.refuse_existing(name)
+                self.stage(name, data)
+        self._requests = []
+        return self._staged
+
+
+def _in_order(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+    """Rows by ascending row id, as Milvus stores them."""
+    import numpy as np
+
+    ids: NDArray[np.int64] = columns[0].to_numpy()
+    if (np.diff(ids) > 0).all():
+        return list(columns)
+    order = np.argsort(ids, kind="stable")
+    if (np.diff(ids[order]) == 0).any():
+        twice = ids[order][:-1][np.diff(ids[order]) == 0][0]
+        raise SchemaError(f"column {ROW_ID.name!r}: the id {twice} stands twice in a segment")
+    return [column.take(pa.array(order)) for column in columns]
+
+
+def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
+    """Which rows go where: by the columns that say so, else by the options. A segment below 0 is a new one."""
+    import numpy as np
+
+    columns: Mapping[str, pa.Array] = {
+        key: batch.column(name)
+        for key, names in ((key, (hidden, key)) for key, hidden in _ROUTES.items())
+        for name in names
+        if name in batch.schema.names and (name.startswith("_") or options.content == "deletes")
+    }
+    defaults = {"collection": options.collection_id, "partition": options.partition_id, "segment": -1}
+    if not columns:
+        yield Place(**defaults), None
+        return
+    for name, column in columns.items():
+        if column.null_count:
+            raise SchemaError(f"column {name!r} holds null; expected an id for every row")
+    names = list(columns)
+    ids = np.stack([np.asarray(columns[name].cast(pa.int64()).to_numpy()) for name in names], axis=1)
+    unique, inverse = np.unique(ids, axis=0, return_inverse=True)
+    for at, values in enumerate(unique.tolist()):
+        place = Place(**{**defaults, **dict(zip(names, values, strict=True))})
+        rows = None if len(unique) == 1 else pa.array(np.flatnonzero(inverse.reshape(-1) == at))
+        yield place, rows
