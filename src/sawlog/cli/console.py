@@ -119,9 +119,8 @@ class ConsoleOutput(Output):
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""
-        for name, seconds in warmed.seconds.items():
-            self._fact(name, f"{seconds:.1f} s")
-        self._fact("kernel cache", warmed.cache)
+        rows = [(name, f"{seconds:.1f} s") for name, seconds in warmed.seconds.items()]
+        self._grid("", [*rows, ("kernel cache", warmed.cache)])
 
     def _line(self, *parts: tuple[str, str]) -> None:
         self._console.print(Text.assemble(*parts), soft_wrap=True)
