@@ -1,0 +1,416 @@
+"""From what the kernels gathered to Arrow arrays, a batch of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, constant_string
+from sawlog.filodb_record.fields import ViewField
+from sawlog.filodb_record.kernels import gather, histograms, maps
+from sawlog.filodb_record.kernels import records as k
+from sawlog.filodb_record.layout import Kind
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.schema import RecordSchema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_COPY_8 = ("long", "double", "ts")
+_WIDTHS = {"long": 8, "double": 8, "ts": 8, "container_timestamp": 8, "int": 4, "hash": 4, "schema_id": 4}
+_PAYLOADS = ("string", "map", "hist", "br", "record")
+_GROWTH = 1.1
+"""Room for entries is what the last batch took, and this much more."""
+
+
+@dataclass
+class Marks:
+    """Rows that turned out damaged while their payloads were gathered.
+
+    Attributes:
+        found: Per row: kind, column name, and the number that explains it; the first finding counts.
+    """
+
+    found: dict[int, tuple[int, str, int]] = field(default_factory=dict)
+
+    def add(self, name: str, bad: NDArray[np.uint8], where: NDArray[np.int64]) -> None:
+        """Take in what a kernel marked in one column."""
+        for row in np.flatnonzero(bad).tolist():
+            self.found.setdefault(row, (int(bad[row]), name, int(where[row])))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of a batch's rows.
+
+    Attributes:
+        window: The bytes that positions refer to.
+        count: Number of rows.
+        starts: File offset of each row's record.
+        which: Number of each row's layout.
+        path: The file.
+    """
+
+    window: NDArray[np.uint8]
+    count: int
+    starts: NDArray[np.int64]
+    which: NDArray[np.uint8]
+    path: str
+
+
+class Gatherer:
+    """The operations that gather some fields, the memory they gather to, and the arrays made of it.
+
+    Args:
+        fields: What to gather.
+        layouts: The layouts that rows can have; None for records of unknown schemas, which are only bytes.
+        capacity: Rows.
+        options: How columns are delivered.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[ViewField],
+        layouts: Sequence[RecordSchema | None],
+        capacity: int,
+        options: ReadOptions,
+        names: Sequence[str | None] = (),
+    ) -> None:
+        self.fields = fields
+        self.capacity = capacity
+        self._layouts = layouts
+        self._names = pa.array(list(names), pa.string())
+        self._options = options
+        self._ratios: dict[str, tuple[float, float, float]] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        fixed = payloads = 0
+        for one in fields:
+            if one.kind in _WIDTHS:
+                self._places[one.name] = fixed, 0
+                fixed += _WIDTHS[one.kind] * capacity
+            elif one.kind in _PAYLOADS:
+                self._places[one.name] = payloads, payloads + 8 * capacity
+                payloads += 12 * capacity
+        self._fixed = fixed
+        self.scratch = np.zeros(max(payloads, 1), np.uint8)
+        self.ops = self._operations()
+        self.renew()
+
+    def renew(self) -> None:
+        """Take fresh memory: arrays that were made own the old."""
+        self._arena = Column(np.uint8, max(self._fixed, 1))
+
+    @property
+    def arena(self) -> NDArray[np.uint8]:
+        """Memory for fixed-width columns."""
+        return self._arena.values
+
+    def arrays(self, rows: Rows, marks: Marks) -> list[pa.Array]:
+        """One array per field. Rows that turn out damaged are told to `marks`, and hold anything."""
+        return [self._array(one, rows, marks) for one in self.fields]
+
+    def check(self, rows: Rows, marks: Marks) -> None:
+        """Tell `marks` of damaged rows, and make nothing."""
+        for one in self.fields:
+            if one.kind in _PAYLOADS:
+                self._array(one, rows, marks)
+
+    def payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """Positions and lengths of a payload field."""
+        first, second = self._places[name]
+        return (
+            self.scratch[first : first + 8 * count].view(np.uint64),
+            self.scratch[second : second + 4 * count].view(np.uint32),
+        )
+
+    def fixed(self, name: str, dtype: Any, count: int) -> NDArray[Any]:
+        """The values of a fixed-width field."""
+        start = self._places[name][0]
+        return self.arena[start : start + np.dtype(dtype).itemsize * count].view(dtype)
+
+    def places(self, fields: Sequence[ViewField]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where fixed-width fields are (place, width), and payload fields (of positions, of lengths)."""
+        fixed = [(self._places[one.name][0], _WIDTHS[one.kind]) for one in fields if one.kind in _WIDTHS]
+        payloads = [self._places[one.name] for one in fields if one.kind in _PAYLOADS]
+        return np.array(fixed, np.int64).reshape(-1, 2), np.array(payloads, np.int64).reshape(-1, 2)
+
+    def compact(self, keep: NDArray[np.int64], count: int) -> None:
+        """Keep some of `count` rows, and move them together."""
+        for one in self.fields:
+            if one.kind in _WIDTHS:
+                values = self.fixed(one.name, f"u{_WIDTHS[one.kind]}", count)
+                values[: len(keep)] = values[keep]
+            elif one.kind in _PAYLOADS:
+                for part in self.payloads(one.name, count):
+                    part[: len(keep)] = part[keep]
+
+    def _operations(self) -> NDArray[np.int64]:
+        """What the kernel does, per layout and field."""
+        table = []
+        for number, schema in enumerate(self._layouts):
+            table.append(
+                [
+                    self._operation(one, number, schema, at)
+                    for at, one in enumerate(self.fields)
+                    if one.name in self._places
+                ]
+            )
+        return np.array(table, np.int64).reshape(len(self._layouts), -1, k.OP_FIELDS)
+
+    def _operation(self, one: ViewField, number: int, schema: RecordSchema | None, at: int) -> tuple[int, ...]:
+        first, second = self._places[one.name]
+        if one.kind == "record":
+            return k.WHOLE, 0, first, second, at
+        if one.kind == "container_timestamp":
+            return k.CONTAINER_TIME, 0, first, second, at
+        if one.kind == "schema_id" and (schema is None or schema.has_partition):
+            return k.SCHEMA_ID, 0, first, second, at
+        if one.kind == "hash" and schema is not None and schema.hash_offset is not None:
+            return k.COPY_4, schema.hash_offset, first, second, at
+        source = one.sources[number] if schema is not None and number < len(one.sources) else None
+        if one.kind in _PAYLOADS:
+            if source is None or schema is None:
+                return k.NO_PAYLOAD, 0, first, second, at
+            code = k.HISTOGRAM if one.kind == "hist" else k.PAYLOAD
+            return code, schema.field_offsets[source], first, second, at
+        wide = _WIDTHS[one.kind] == 8
+        if source is None or schema is None:
+            return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, at
+        return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, at
+
+    def _array(self, one: ViewField, rows: Rows, marks: Marks) -> pa.Array:
+        if one.kind == "file":
+            return constant_string(rows.path, rows.count)
+        if one.kind == "offset":
+            return pa.Array.from_buffers(pa.int64(), rows.count, [None, pa.py_buffer(rows.starts.copy())])
+        if one.kind == "schema":
+            return self._names.take(pa.Array.from_buffers(pa.uint8(), rows.count, [None, pa.py_buffer(rows.which)]))
+        validity = self._validity(one, rows)
+        if one.kind in _WIDTHS:
+            start = self._places[one.name][0]
+            values = self._slice(start, _WIDTHS[one.kind] * rows.count)
+            return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, values])
+        bad = np.zeros(rows.count, np.uint8)
+        where = np.zeros(rows.count, np.int64)
+        array = self._payload_array(one, rows, validity, bad, where, marks)
+        if bad.any():
+            marks.add(one.name, bad, where)
+        return array
+
+    def _slice(self, start: int, size: int) -> pa.Buffer:
+        """Part of the arena; a copy where the rest of it would be kept alive for little."""
+        whole = self._arena.take(self._fixed)
+        part = whole.slice(start, size)
+        return pa.py_buffer(part.to_pybytes()) if 2 * size < self._fixed // max(len(self._places), 1) else part
+
+    def _validity(self, one: ViewField, rows: Rows) -> pa.Buffer | None:
+        """Which rows have a value: those whose layout has the column."""
+        if not one.arrow.nullable:
+            return None
+        if one.kind in ("hash", "schema_id"):
+            have = [schema is not None and schema.has_partition for schema in self._layouts]
+        elif not one.sources:
+            return None
+        else:
+            have = [
+                number < len(one.sources) and one.sources[number] is not None for number in range(len(self._layouts))
+            ]
+        if all(have):
+            return None
+        return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
+
+    def _payload_array(
+        self,
+        one: ViewField,
+        rows: Rows,
+        validity: pa.Buffer | None,
+        bad: NDArray[np.uint8],
+        where: NDArray[np.int64],
+        marks: Marks,
+    ) -> pa.Array:
+        positions, lengths = self.payloads(one.name, rows.count)
+        if one.kind == "map":
+            return self._map_array(one, rows, positions, lengths, validity, bad, where)
+        if one.kind == "hist" and self._options.histograms == "struct":
+            return self._histogram_array(one, rows, positions, lengths, validity, bad, where)
+        if one.nested_schema is not None:
+            return self._nested_array(one, rows, positions, lengths, validity, bad, where, marks)
+        data = Column(np.uint8, int(lengths.sum(dtype=np.int64)) + gather.SLACK)
+        ends = np.zeros(rows.count + 1, np.int32)
+        gather.gather_strings(rows.window, positions, lengths, ends, data.values)
+        if pa.types.is_string(one.arrow.type):
+            _check_text(data, ends, np.arange(rows.count + 1, dtype=np.int32), bad, where)
+        buffers = [validity, pa.py_buffer(ends), data.take(int(ends[-1]))]
+        return pa.Array.from_buffers(one.arrow.type, rows.count, buffers)
+
+    def _map_array(
+        self,
+        one: ViewField,
+        rows: Rows,
+        positions: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        validity: pa.Buffer | None,
+        bad: NDArray[np.uint8],
+        where: NDArray[np.int64],
+    ) -> pa.Array:
+        names = self._predefined()
+        total = int(lengths.sum(dtype=np.int64))
+        state = np.zeros(maps.STATE_SIZE, np.int64)
+        map_ends = np.zeros(rows.count + 1, np.int32)
+        # Per payload byte: entries, bytes of keys, bytes of values.
+        ratios = self._ratios.get(one.name, (0.1, 0.5, 1.0))
+        while True:
+            room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
+            key_ends, value_ends = Column(np.int32, room[0] + 1), Column(np.int32, room[0] + 1)
+            keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
+            key_ends.values[0] = value_ends.values[0] = 0
+            bad[:] = 0
+            status = maps.gather_maps(
+                rows.window,
+                positions,
+                lengths,
+                *names,
+                map_ends,
+                key_ends.values,
+                keys.values,
+                value_ends.values,
+                values.values,
+                state,
+                bad,
+                where,
+            )
+            if status == maps.END:
+                break
+            ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
+        entries, key_bytes, value_bytes = state.tolist()
+        if total:
+            self._ratios[one.name] = (entries / total, key_bytes / total, value_bytes / total)
+        text = one.arrow.type.key_type
+        if pa.types.is_string(text):
+            _check_text(keys, key_ends.values[: entries + 1], map_ends, bad, where)
+            _check_text(values, value_ends.values[: entries + 1], map_ends, bad, where)
+        children = [
+            pa.Array.from_buffers(text, entries, [None, ends.take(entries + 1), data.take(size)])
+            for ends, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
+        ]
+        kind = one.arrow.type
+        pairs = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, rows.count, [validity, pa.py_buffer(map_ends)], children=[pairs])
+
+    def _histogram_array(
+        self,
+        one: ViewField,
+        rows: Rows,
+        positions: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        validity: pa.Buffer | None,
+        bad: NDArray[np.uint8],
+        where: NDArray[np.int64],
+    ) -> pa.Array:
+        ends = np.zeros(rows.count + 1, np.int32)
+        definition_ends = np.zeros(rows.count + 1, np.int32)
+        histograms.histogram_sizes(rows.window, positions, lengths, ends, definition_ends, bad, where)
+        tops, values = np.zeros(int(ends[-1])), np.zeros(int(ends[-1]))
+        definitions = np.zeros(int(definition_ends[-1]), np.uint8)
+        bits = tops.view(np.uint64), values.view(np.uint64)
+        with np.errstate(all="ignore"):  # hostile definitions, where kernels are plain Python
+            histograms.gather_histograms(
+                rows.window, positions, lengths, ends, definition_ends, tops, bits[0], values, bits[1],
+                definitions, bad, where,
+            )  # fmt: skip
+        lists = pa.py_buffer(ends)
+        found: dict[str, pa.Array] = {
+            name: pa.Array.from_buffers(
+                pa.list_(pa.float64()),
+                rows.count,
+                [None, lists],
+                children=[pa.Array.from_buffers(pa.float64(), len(data), [None, pa.py_buffer(data)])],
+            )
+            for name, data in (("tops", tops), ("values", values))
+        }
+        found["buckets"] = pa.Array.from_buffers(
+            pa.binary(), rows.count, [None, pa.py_buffer(definition_ends), pa.py_buffer(definitions)]
+        )
+        found.update(self._statistics(ends, definition_ends, definitions, tops, values))
+        kind = one.arrow.type
+        return pa.Array.from_buffers(kind, rows.count, [validity], children=[found[child.name] for child in kind])
+
+    def _statistics(
+        self,
+        ends: NDArray[np.int32],
+        definition_ends: NDArray[np.int32],
+        definitions: NDArray[np.uint8],
+        tops: NDArray[np.float64],
+        values: NDArray[np.float64],
+    ) -> dict[str, pa.Array]:
+        rows = len(ends) - 1
+        found: dict[str, pa.Array] = {}
+        with np.errstate(all="ignore"):
+            if self._options.statistics:
+                counts, sums = np.zeros(rows), np.zeros(rows)
+                histograms.histogram_totals(ends, tops, values, counts, sums)
+                for name, data in (("count", counts), ("sum", sums)):
+                    found[name] = pa.Array.from_buffers(pa.float64(), rows, [None, pa.py_buffer(data)])
+            if self._options.quantiles:
+                wanted = np.array(self._options.quantiles, np.float64)
+                out = np.zeros(rows * len(wanted))
+                histograms.histogram_quantiles(ends, definition_ends, definitions, tops, values, wanted, out)
+                offsets = np.arange(0, len(out) + 1, len(wanted), dtype=np.int32)
+                child = pa.Array.from_buffers(pa.float64(), len(out), [None, pa.py_buffer(out)])
+                found["quantiles"] = pa.Array.from_buffers(
+                    pa.list_(pa.float64()), rows, [None, pa.py_buffer(offsets)], children=[child]
+                )
+        return found
+
+    def _nested_array(
+        self,
+        one: ViewField,
+        rows: Rows,
+        positions: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        validity: pa.Buffer | None,
+        bad: NDArray[np.uint8],
+        where: NDArray[np.int64],
+        marks: Marks,
+    ) -> pa.Array:
+        schema = one.nested_schema
+        assert schema is not None
+        inner = Gatherer(one.nested, [schema, None], max(rows.count, 1), self._options)
+        k.read_nested(
+            rows.window,
+            positions,
+            lengths,
+            np.uint64(schema.variable_area_start),
+            inner.ops[0],
+            inner.ops[1],
+            inner.arena,
+            inner.scratch,
+            np.zeros(2, np.int64),
+            bad,
+            where,
+        )
+        inside = Marks()
+        which = np.zeros(rows.count, np.uint8)
+        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, which, rows.path), inside)
+        for row, (_, _, place) in inside.found.items():
+            marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), one.name, place))
+        return pa.Array.from_buffers(one.arrow.type, rows.count, [validity], children=arrays)
+
+    def _predefined(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The predefined keys back to back, and where each ends. All layouts of a set share them."""
+        keys = next((schema.predefined for schema in self._layouts if schema is not None), ())
+        ends = np.zeros(len(keys) + 1, np.int64)
+        ends[1:] = np.cumsum([len(key) for key in keys])
+        return np.frombuffer(b"".join(keys) + bytes(gather.SLACK), np.uint8), ends
+
+
+def _check_text(
+    data: Column, ends: NDArray[np.int32], groups: NDArray[np.int32], bad: NDArray[np.uint8], where: NDArray[np.int64]
+) -> None:
+    """Mark rows whose text is not UTF-8."""
+    if not gather.all_ascii(data.values, np.uint64(ends[-1])):
+        gather.check_text(data.values, ends, groups, int(Kind.INVALID_UTF8), bad, where)

@@ -1,0 +1,254 @@
+"""Decoding and encoding histogram blobs by the column. Section 8 of the format."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.nibblepack import unpack_delta, unpack_xor
+from sawlog.filodb_record.layout import HistogramFormat, Kind
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import load_u16, load_u32, load_u64
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
+_GEOMETRIC_SIZE = np.uint64(layout.GEOMETRIC_SIZE)
+_EXPONENTIAL_SIZE = np.uint64(layout.EXPONENTIAL_SIZE)
+_MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
+_MAX_EXPONENTIAL = np.uint64(layout.MAX_EXPONENTIAL)
+_BAD = int(Kind.BAD_HISTOGRAM)
+_EMPTY = int(HistogramFormat.EMPTY)
+_GEOMETRIC = int(HistogramFormat.GEOMETRIC_DELTA)
+_GEOMETRIC_1 = int(HistogramFormat.GEOMETRIC_1_DELTA)
+_CUSTOM = int(HistogramFormat.CUSTOM_DELTA)
+_EXPONENTIAL = int(HistogramFormat.EXPONENTIAL_DELTA)
+_GEOMETRIC_XOR = int(HistogramFormat.GEOMETRIC_XOR)
+_CUSTOM_XOR = int(HistogramFormat.CUSTOM_XOR)
+_EXPONENTIAL_XOR = int(HistogramFormat.EXPONENTIAL_XOR)
+
+
+@inlined
+def _i16(value: Any) -> Any:
+    return (np.int64(value) ^ 0x8000) - 0x8000
+
+
+@inlined
+def _i32(value: Any) -> Any:
+    return (np.int64(value) ^ 0x80000000) - 0x80000000
+
+
+@inlined
+def _buckets(window: Any, at: Any, length: Any) -> Any:
+    """How many buckets a blob has, and how long its definition is; -1 buckets when it is no histogram."""
+    if length < _ONE:
+        return -1, _ZERO
+    code = window[at]
+    if code == _EMPTY:
+        return 0, _ZERO
+    if length < _HEAD + _TWO:
+        return -1, _ZERO
+    size = load_u16(window, at + _ONE)
+    if size < _TWO or length - _HEAD < size:
+        return -1, _ZERO
+    count = load_u16(window, at + _HEAD)
+    if count > _MAX_BUCKETS:
+        return -1, _ZERO
+    if code in (_GEOMETRIC, _GEOMETRIC_1, _GEOMETRIC_XOR):
+        if size != _GEOMETRIC_SIZE:
+            return -1, _ZERO
+    elif code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
+        if size != _EXPONENTIAL_SIZE or count == _ZERO:
+            return -1, _ZERO
+        scale = _i16(load_u16(window, at + _HEAD + _TWO))
+        positive = load_u16(window, at + _HEAD + np.uint64(8))
+        if abs(scale) > layout.MAX_SCALE or positive > _MAX_EXPONENTIAL or count != positive + _ONE:
+            return -1, _ZERO
+    elif code not in (_CUSTOM, _CUSTOM_XOR):
+        return -1, _ZERO
+    return np.int64(count), size
+
+
+@kernel
+def histogram_sizes(
+    window: Any, positions: Any, lengths: Any, ends: Any, definition_ends: Any, bad: Any, where: Any
+) -> None:
+    """Sizes of what `gather_histograms` will make: buckets, and bytes of definitions with their format codes.
+
+    Args:
+        window: uint8.
+        positions: uint64 per row, where the blob is; a length of 0 at position 0 is no value.
+        lengths: uint32 per row.
+        ends: int32, buckets behind each row; `ends[0]` is 0.
+        definition_ends: int32, bytes behind each row; `definition_ends[0]` is 0.
+        bad: uint8 per row, set for blobs that are no histograms; marked rows are left alone.
+        where: int64 per row: the format code.
+    """
+    for row in range(len(positions)):
+        count, size = 0, _ZERO
+        length = np.uint64(lengths[row])
+        present = bad[row] == 0 and (length != _ZERO or positions[row] != _ZERO)
+        if present:
+            count, size = _buckets(window, positions[row], length)
+            if count < 0:
+                bad[row] = _BAD
+                where[row] = np.int64(window[positions[row]]) if length > _ZERO else -1
+                count = 0
+                present = False
+        ends[row + 1] = ends[row] + count
+        definition_ends[row + 1] = definition_ends[row] + (np.int64(size) + 1 if present else 0)
+
+
+@inlined
+def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
+    """Work the tops of one histogram out; `bits` is a view of `tops` as uint64. Returns whether that went well."""
+    start = at + _HEAD
+    if code in (_CUSTOM, _CUSTOM_XOR):
+        return unpack_xor(window, start + _TWO, start + size, bits, first, count) == count
+    if code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
+        scale = _i16(load_u16(window, start + _TWO))
+        index = _i32(load_u32(window, start + np.uint64(4)))
+        log_base = math.log(2.0) * 2.0**-scale
+        if scale > -10:
+            log_base = math.log(2.0 ** (2.0**-scale))
+        tops[first] = 0.0
+        for i in range(1, count):
+            exponent = (index + i) * log_base
+            tops[first + i] = math.inf if exponent > 709.78 else math.exp(exponent)
+        return True
+    if count > 0:
+        bits[first] = load_u64(window, start + _TWO)
+        lowest = tops[first]
+        bits[first] = load_u64(window, start + np.uint64(10))
+        multiplier = tops[first]
+        less = 1.0 if code == _GEOMETRIC_1 else 0.0
+        for i in range(count):
+            tops[first + i] = lowest * multiplier**i - less
+    return True
+
+
+@kernel
+def gather_histograms(
+    window: Any,
+    positions: Any,
+    lengths: Any,
+    ends: Any,
+    definition_ends: Any,
+    tops: Any,
+    top_bits: Any,
+    values: Any,
+    value_bits: Any,
+    definitions: Any,
+    bad: Any,
+    where: Any,
+) -> None:
+    """Work out tops and values, and copy the definitions, each behind its format code.
+
+    Args:
+        window: uint8.
+        positions: uint64 per row.
+        lengths: uint32 per row.
+        ends: int32, from `histogram_sizes`.
+        definition_ends: int32, from `histogram_sizes`.
+        tops: float64 per bucket.
+        top_bits: The same memory as uint64.
+        values: float64 per bucket, cumulative.
+        value_bits: The same memory as uint64.
+        definitions: uint8.
+        bad: uint8 per row, set where tops or values are broken.
+        where: int64 per row: the format code.
+    """
+    for row in range(len(positions)):
+        first = np.int64(ends[row])
+        count = np.int64(ends[row + 1]) - first
+        size = np.int64(definition_ends[row + 1]) - np.int64(definition_ends[row]) - 1
+        if size < 0:
+            continue
+        at = positions[row]
+        code = np.int64(window[at])
+        into = np.int64(definition_ends[row])
+        definitions[into] = code
+        for i in range(size):
+            definitions[into + 1 + i] = window[at + _HEAD + np.uint64(i)]
+        if code == _EMPTY:
+            continue
+        good = _tops(window, at, np.uint64(size), code, tops, top_bits, first, count)
+        begin = at + _HEAD + np.uint64(size)
+        end = at + np.uint64(lengths[row])
+        if code in (_GEOMETRIC_XOR, _CUSTOM_XOR, _EXPONENTIAL_XOR):
+            good = good and unpack_xor(window, begin, end, value_bits, first, count) >= 0
+        else:
+            good = good and unpack_delta(window, begin, end, value_bits, first, count) >= 0
+            for i in range(first, first + count):
+                values[i] = np.float64(np.int64(value_bits[i]))
+        if not good:
+            bad[row] = _BAD
+            where[row] = code
+
+
+@inlined
+def _quantile(tops: Any, values: Any, first: Any, last: Any, q: Any, exponential: Any) -> Any:
+    """A quantile of the histogram in `[first, last]`."""
+    if q < 0.0:
+        return -math.inf
+    if q > 1.0:
+        return math.inf
+    total = values[last] if last > first else math.nan
+    if not total > 0.0:
+        return math.nan
+    rank = q * total
+    at = first
+    while at < last and not values[at] >= rank:
+        at += 1
+    if at == last and tops[at] == math.inf:
+        return tops[at - 1]
+    if at == first and tops[at] <= 0.0:
+        return tops[at]
+    low = 0.0
+    below = 0.0
+    if at > first:
+        low = tops[at - 1]
+        below = values[at - 1]
+    share = (rank - below) / (values[at] - below)
+    if exponential and low > 0.0:
+        return 2.0 ** (math.log2(low) + (math.log2(tops[at]) - math.log2(low)) * share)
+    return low + (tops[at] - low) * share
+
+
+@kernel
+def histogram_quantiles(
+    ends: Any, definition_ends: Any, definitions: Any, tops: Any, values: Any, wanted: Any, out: Any
+) -> None:
+    """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none."""
+    for row in range(len(ends) - 1):
+        first = np.int64(ends[row])
+        last = np.int64(ends[row + 1]) - 1
+        code: Any = -1
+        if definition_ends[row + 1] > definition_ends[row]:
+            code = np.int64(definitions[definition_ends[row]])
+        exponential = code in (_EXPONENTIAL, _EXPONENTIAL_XOR)
+        for i in range(len(wanted)):
+            out[row * len(wanted) + i] = _quantile(tops, values, first, last, wanted[i], exponential)
+
+
+@kernel
+def histogram_totals(ends: Any, tops: Any, values: Any, counts: Any, sums: Any) -> None:
+    """Count of each row, and an estimate of its sum: every bucket's share at its middle, beyond the last top at it."""
+    for row in range(len(ends) - 1):
+        counts[row] = math.nan
+        sums[row] = math.nan
+        below = 0.0
+        low = 0.0
+        total = 0.0
+        for i in range(ends[row], ends[row + 1]):
+            top = tops[i]
+            middle = low if top == math.inf else (top if i == ends[row] and top <= 0.0 else (low + top) / 2.0)
+            total += (values[i] - below) * middle
+            below = values[i]
+            low = top
+            counts[row] = below
+            sums[row] = total

@@ -1,0 +1,142 @@
+"""Walking and gathering maps. Section 2 of the format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import SLACK, copy_short
+from sawlog.filodb_record.layout import Kind
+from sawlog.kernels.jit import kernel
+from sawlog.kernels.memory import load_u16, prefetch
+
+# Fields of the state, an int64 array.
+ENTRIES = 0
+KEY_BYTES = 1
+VALUE_BYTES = 2
+STATE_SIZE = 3
+
+FULL = 1
+"""The targets have no room: give more, and start again."""
+END = 2
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_VALUE_LENGTH = np.uint64(layout.MAP_VALUE_LENGTH_SIZE)
+_SLACK = np.uint64(SLACK)
+_FLAG = layout.PREDEFINED_FLAG
+_BAD_MAP = int(Kind.BAD_MAP)
+_UNKNOWN_KEY = int(Kind.UNKNOWN_PREDEFINED_KEY)
+_AHEAD = 8
+"""Rows ahead of the present one that are asked into the cache."""
+
+
+@kernel
+def gather_maps(
+    window: Any,
+    positions: Any,
+    lengths: Any,
+    names: Any,
+    name_ends: Any,
+    map_ends: Any,
+    key_ends: Any,
+    keys: Any,
+    value_ends: Any,
+    values: Any,
+    state: Any,
+    bad: Any,
+    where: Any,
+) -> Any:
+    """Copy the entries of maps to the buffers of an Arrow map.
+
+    Args:
+        window: uint8.
+        positions: uint64, where the entries of each row's map are.
+        lengths: uint32, bytes of them.
+        names: uint8, the predefined keys back to back, and SLACK.
+        name_ends: int64, key i is `names[name_ends[i] : name_ends[i + 1]]`.
+        map_ends: int32, entries behind each row; `map_ends[0]` is 0.
+        key_ends: int32; `key_ends[0]` is 0.
+        keys: uint8.
+        value_ends: int32; `value_ends[0]` is 0.
+        values: uint8.
+        state: int64[STATE_SIZE], set.
+        bad: uint8 per row: set to a `Kind` where the map is damaged; such a map comes out empty.
+        where: int64 per row: for damage, the entry's position in the map, or the number of the predefined key.
+
+    Returns:
+        END, or FULL.
+    """
+    limit = np.uint64(len(window))
+    names_limit = np.uint64(len(names))
+    known = len(name_ends) - 1
+    key_room = np.uint64(len(keys))
+    value_room = np.uint64(len(values))
+    max_entries = min(len(key_ends), len(value_ends)) - 1
+    entries = 0
+    key_used = _ZERO
+    value_used = _ZERO
+    rows = len(positions)
+    for row in range(rows):
+        if row + _AHEAD < rows:
+            prefetch(window, positions[row + _AHEAD])
+            prefetch(window, positions[row + _AHEAD] + np.uint64(64))
+        at = positions[row]
+        end = at + np.uint64(lengths[row])
+        begun = at
+        first_entry, first_key, first_value = entries, key_used, value_used
+        kind = 0
+        place: Any = 0
+        while at < end:
+            entry = at
+            code = np.int64(window[at])
+            at += _ONE
+            if entries == max_entries:
+                return FULL
+            if code >= _FLAG:
+                index = code - _FLAG
+                if index >= known:
+                    kind, place = _UNKNOWN_KEY, index
+                    break
+                start = np.uint64(name_ends[index])
+                length = np.uint64(name_ends[index + 1]) - start
+                if key_room - key_used < length + _SLACK:
+                    return FULL
+                copy_short(keys, key_used, names, start, length, names_limit)
+            else:
+                length = np.uint64(code)
+                if end - at < length:
+                    kind, place = _BAD_MAP, np.int64(entry - begun)
+                    break
+                if key_room - key_used < length + _SLACK:
+                    return FULL
+                copy_short(keys, key_used, window, at, length, limit)
+                at += length
+            key_used += length
+            if end - at < _VALUE_LENGTH:
+                kind, place = _BAD_MAP, np.int64(entry - begun)
+                break
+            length = load_u16(window, at)
+            at += _VALUE_LENGTH
+            if end - at < length:
+                kind, place = _BAD_MAP, np.int64(entry - begun)
+                break
+            if value_room - value_used < length + _SLACK:
+                return FULL
+            copy_short(values, value_used, window, at, length, limit)
+            at += length
+            value_used += length
+            entries += 1
+            key_ends[entries] = key_used
+            value_ends[entries] = value_used
+        if kind != 0:
+            bad[row] = kind
+            where[row] = place
+            entries, key_used, value_used = first_entry, first_key, first_value
+        map_ends[row + 1] = entries
+    state[ENTRIES] = entries
+    state[KEY_BYTES] = key_used
+    state[VALUE_BYTES] = value_used
+    return END

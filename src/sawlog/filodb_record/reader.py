@@ -1,0 +1,213 @@
+"""Reading FiloDB's containers: files to fragments, fragments to record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.errors import SawlogError
+from sawlog.filodb_record.fields import (
+    CONTAINERS_SCHEMA,
+    RECORDS_KEY,
+    SCHEMAS_KEY,
+    ViewField,
+    row_fields,
+    series_fields,
+)
+from sawlog.filodb_record.options import ReadOptions, Selection, select
+from sawlog.format import PROBE_BYTES, Dataset, Fragment, Projection, Scan
+from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from sawlog.filodb_record.framing import Framing
+    from sawlog.filodb_record.schemas import Schemas
+
+
+@dataclass(frozen=True)
+class ContainerRange(Fragment):
+    """The containers of one file that start in `[start, end)`.
+
+    Attributes:
+        file: The file; its size is where this scan takes it to end.
+        start: Where a container starts.
+        end: Where one starts, or the size of the file.
+        step: Bytes of whole containers; 0 while unknown.
+        selection: Which schemas are read.
+        fields: The columns of the view.
+    """
+
+    file: File
+    start: int
+    end: int
+    step: int
+    selection: Selection
+    fields: tuple[ViewField, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
+        from sawlog.filodb_record.walk import ContainersWalk, RowsWalk
+
+        with closing(self.scan.storage.open(self.path)) as source:
+            if source.size < self.file.size:
+                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+            walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
+            yield from walk(self, source, schema, findings).batches()
+
+
+@dataclass(frozen=True)
+class SeriesScan(Fragment):
+    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
+
+    Attributes:
+        ranges: The files.
+    """
+
+    ranges: tuple[ContainerRange, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A series is delivered where it is met first."""
+        from sawlog.filodb_record.walk import SeriesTable, SeriesWalk
+
+        table = SeriesTable()
+        for one in self.ranges:
+            with closing(self.scan.storage.open(one.path)) as source:
+                yield from SeriesWalk(one, source, schema, findings, table).batches()
+
+
+def whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
+    """One range over all of a file, delivering everything intact as raw records."""
+    raw = replace(options, extras=("container_timestamp", "record"))
+    scan = Scan(options=raw, on_damage="skip", storage=storage)
+    selection = replace(select(raw, storage.read(file.path, 0, PROBE_BYTES)), chosen=True)
+    fields = row_fields(selection, raw)
+    schema = pa.schema([one.arrow for one in fields])
+    projection = Projection.of(schema, scan)
+    return ContainerRange(
+        scan, projection, file.path, file.size, file, 0, file.size, options.container_size or 0, selection, fields
+    )
+
+
+class FiloDBRecordDataset(Dataset):
+    """Files of containers, one after the other."""
+
+    def view_schema(self) -> pa.Schema:
+        """The columns of the schemas that are read, or those of the view."""
+        if self.scan.view == "containers":
+            return CONTAINERS_SCHEMA
+        return pa.schema([one.arrow for one in self._fields], metadata=self._metadata())
+
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
+        if self.scan.view == "partkeys":
+            ranges = tuple(self._whole(file) for file in self.files)
+            first = self.files[0].path if self.files else ""
+            yield SeriesScan(self.scan, self.projection, first, sum(file.size for file in self.files), ranges)
+            return
+        for file in self.files:
+            if task_bytes is None or file.size <= task_bytes:
+                yield self._whole(file)
+            else:
+                yield from self._cut(file, task_bytes)
+
+    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
+        """See `Dataset.follow`. Positions stand at the end of complete containers."""
+        if self.scan.view not in ("rows", "containers"):
+            return super().follow(positions)
+        from sawlog.filodb_record.kernels.frames import NO_TAIL
+
+        fragments: list[Fragment] = []
+        reached = dict(positions)
+        for file in self.files:
+            start = int(positions.get(file.path, 0))
+            if file.size < start:
+                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
+            end = start
+            with closing(self.scan.storage.open(file.path)) as source:
+                framing = self._framing(source, file, start)
+                for frames in framing.tables():
+                    complete = frames[frames[:, 7] == 0]
+                    end = int(complete[-1, 4]) if len(complete) else end
+                if framing.tail == NO_TAIL:
+                    end = framing.position
+            if end > start:
+                fragments.append(self._range(replace(file, size=end), start, end, self._step))
+            reached[file.path] = end
+        return fragments, reached
+
+    def info(self) -> dict[str, Any]:
+        """Schemas and the kind of records at the start of the data."""
+        if not self.files:
+            return {}
+        one = self._selection.layouts
+        facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in one)}
+        if not self._selection.plain:
+            facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in one)
+            facts["records"] = "part keys" if self._part_keys else "samples"
+        return facts
+
+    @cached_property
+    def _selection(self) -> Selection:
+        options: ReadOptions = self.scan.options
+        head = b""
+        for file in self.files:
+            head = self.scan.storage.read(file.path, 0, PROBE_BYTES)
+            if len(head) > 16:
+                break
+        return select(options, head)
+
+    @cached_property
+    def _fields(self) -> tuple[ViewField, ...]:
+        options: ReadOptions = self.scan.options
+        if self.scan.view == "partkeys":
+            return series_fields(self._selection, options)
+        return row_fields(self._selection, options)
+
+    @property
+    def _part_keys(self) -> bool:
+        return not self._selection.plain and self._selection.layouts[0].record.partition_field_start == 0
+
+    @property
+    def _step(self) -> int:
+        return self.scan.options.container_size or 0
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        """What the writer needs to make the same records again."""
+        known: Schemas = self.scan.options.known
+        names = [one.name for one in self._selection.layouts]
+        records = "partkeys" if self._part_keys or self.scan.view == "partkeys" else "ingestion"
+        return {SCHEMAS_KEY: known.to_json(names).encode(), RECORDS_KEY: records.encode()}
+
+    def _whole(self, file: File) -> ContainerRange:
+        return self._range(file, 0, file.size, self._step)
+
+    def _range(self, file: File, start: int, end: int, step: int) -> ContainerRange:
+        fields = self._fields
+        return ContainerRange(
+            self.scan, self.projection, file.path, end - start, file, start, end, step, self._selection, fields
+        )
+
+    def _framing(self, source: Any, file: File, start: int) -> Framing:
+        from sawlog.filodb_record.framing import Framing
+
+        return Framing(source, file.size, start, file.size, self._step)
+
+    def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:
+        """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
+        start, step = 0, self._step
+        found = step
+        with closing(self.scan.storage.open(file.path)) as source:
+            framing = self._framing(source, file, 0)
+            for frames in framing.tables():
+                for kind, begin, _, end, following, *_ in frames.tolist():
+                    if begin - start >= task_bytes:
+                        yield self._range(file, start, begin, step)
+                        start, step = begin, found
+                    if not found and not kind and following > end:
+                        found = following - begin
+        yield self._range(file, start, file.size, step)

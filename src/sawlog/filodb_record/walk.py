@@ -1,0 +1,423 @@
+"""Passes over the containers of a file: they drive the kernels, make batches, and report findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
+from sawlog.filodb_record.fields import PROVENANCE_FIELDS, TIMESTAMP, ViewField
+from sawlog.filodb_record.framing import WINDOW_BYTES, Framing
+from sawlog.filodb_record.kernels import frames as f
+from sawlog.filodb_record.kernels import records as k
+from sawlog.filodb_record.kernels import series as t
+from sawlog.filodb_record.layout import DETAIL, Kind
+from sawlog.format import OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.filodb_record.options import Layout, ReadOptions, Selection
+    from sawlog.filodb_record.reader import ContainerRange
+    from sawlog.filodb_record.schema import RecordSchema
+    from sawlog.storage import Source
+
+BATCH_ROWS = 64 << 10
+BATCH_BYTES = 16 << 20
+"""Payload bytes per batch, unless one record has more."""
+BATCH_BUCKETS = 1 << 20
+"""Histogram buckets per batch, unless one record has more."""
+EVENT_ROOM = 4096
+"""Damages that the kernel writes down before it hands over."""
+
+Event = tuple[int, int, Kind, str]
+"""Damage: offset, length, kind, detail."""
+
+
+def meanings_of(selection: Selection) -> NDArray[np.int16]:
+    """What each schema ID means to the kernel."""
+    raw = len(selection.layouts)
+    meanings = np.full(1 << 16, raw if selection.raw else k.UNKNOWN, np.int16)
+    meanings[list(selection.known)] = k.NOT_WANTED if selection.chosen else k.UNEXPECTED
+    for number, one in enumerate(selection.layouts):
+        meanings[one.schema_id or 0] = number
+    return meanings
+
+
+def schema_table(layouts: Sequence[RecordSchema | None]) -> NDArray[np.int64]:
+    """What the kernel knows of each layout. Records of unknown schemas are as long as a window can hold."""
+    rows = [
+        (one.variable_area_start, one.max_record_size) if one is not None else (layout.LENGTH_SIZE, WINDOW_BYTES - 64)
+        for one in layouts
+    ]
+    return np.array(rows, np.int64)
+
+
+class Walk:
+    """What all passes share: containers, records, damage, and the account of bytes."""
+
+    def __init__(self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings) -> None:
+        self._fragment = fragment
+        self._source = source
+        self._schema = schema
+        self._findings = findings
+        self._options: ReadOptions = fragment.scan.options
+        self._plain = fragment.selection.plain
+        self._framing = Framing(source, fragment.file.size, fragment.start, fragment.end, fragment.step)
+        self._layouts = self._record_layouts()
+        self._schemas = schema_table(self._layouts)
+        self._meanings = meanings_of(fragment.selection)
+        smallest = int(self._schemas[:, k.SMALLEST].min())
+        span = fragment.end - fragment.start
+        self._capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // smallest, span // smallest + 1))
+        self._gatherer = Gatherer(
+            self._gathered(), self._layouts, self._capacity, self._options, [one.name for one in self._named()]
+        )
+        self._state = np.zeros(k.STATE_SIZE, np.int64)
+        self._starts = np.zeros(self._capacity, np.int64)
+        self._which = np.zeros(self._capacity, np.uint8)
+        room = 1 if findings.on_damage == "fail" else min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
+        self._events = np.zeros((room, k.EVENT_FIELDS), np.int64)
+        self._window_bytes = max(WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the pass."""
+        try:
+            for frames in self._framing.tables():
+                yield from self._contents(self._until_damage(frames))
+                self._report_frames(frames)
+        except OSError as error:
+            self._read_error(error)
+            return
+        self._end()
+
+    # What passes do differently.
+
+    def _record_layouts(self) -> list[RecordSchema | None]:
+        layouts: list[RecordSchema | None] = [one.record for one in self._fragment.selection.layouts]
+        return [*layouts, None] if self._fragment.selection.raw else layouts
+
+    def _named(self) -> tuple[Layout, ...]:
+        return self._fragment.selection.layouts
+
+    def _gathered(self) -> Sequence[ViewField]:
+        raise NotImplementedError
+
+    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    # Containers.
+
+    def _until_damage(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The containers in front of the first damaged one, where that one ends the pass; else all."""
+        damaged = np.flatnonzero(frames[:, f.KIND])
+        return frames[: damaged[0]] if len(damaged) and self._findings.on_damage == "fail" else frames
+
+    def _report_frames(self, frames: NDArray[np.int64]) -> None:
+        """Enter containers into the ledger: headers and unused space, and damage."""
+        intact = frames[frames[:, f.KIND] == 0]
+        self._findings.account.header += layout.CONTAINER_HEADER_SIZE * len(intact)
+        self._findings.account.padding += int((intact[:, f.NEXT] - intact[:, f.END]).sum())
+        for row in frames[frames[:, f.KIND] != 0].tolist():
+            kind, start, first, end, following, one, two, *_ = row
+            if end > first:  # a container whose records are read, though its header is damaged
+                following = first
+            self._damage(Kind(kind), start, following - start, DETAIL[Kind(kind)].format(one, two))
+
+    # Records.
+
+    def _read(self, frames: NDArray[np.int64]) -> Iterator[Rows]:
+        """Rows of some containers, a batch at a time; they are in the gatherer's memory until the next one."""
+        state = self._state
+        state[[k.FRAME, k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
+        state[[k.POSITION, k.TORN_AT]] = -1
+        status = k.MORE
+        while status != k.DONE and len(frames):
+            base = int(state[k.POSITION])
+            base = base if base >= 0 else int(frames[int(state[k.FRAME]), f.FIRST])
+            window = self._source.window(base, min(self._window_bytes, self._fragment.file.size - base))
+            status = k.read_records(
+                window,
+                np.uint64(base),
+                frames,
+                self._plain,
+                self._meanings,
+                self._schemas,
+                self._gatherer.ops,
+                np.int64(BATCH_BYTES),
+                np.int64(BATCH_BUCKETS),
+                state,
+                self._starts,
+                self._which,
+                self._gatherer.arena,
+                self._gatherer.scratch,
+                self._events,
+            )
+            yield Rows(window, int(state[k.ROWS]), self._starts, self._which, self._fragment.path)
+            state[[k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
+            self._gatherer.renew()
+
+    def _events_of(self, marks: Marks) -> list[Event]:
+        """Damage of a batch in order: offset, length, kind, detail."""
+        fields = self._gatherer.fields
+        found: list[Event] = []
+        for kind, offset, length, column, one, two in self._events[: int(self._state[k.EVENTS])].tolist():
+            first = fields[column].name if column >= 0 else one
+            found.append((offset, length, Kind(kind), DETAIL[Kind(kind)].format(first, one if column >= 0 else two)))
+        for row, (kind, name, place) in marks.found.items():
+            start = int(self._starts[row])
+            size = int.from_bytes(self._source.window(start, layout.LENGTH_SIZE), "little") + layout.LENGTH_SIZE
+            found.append((start, layout.align(size), Kind(kind), DETAIL[Kind(kind)].format(name, place)))
+        return sorted(found)
+
+    def _settle(self, rows: Rows, marks: Marks) -> tuple[NDArray[np.bool_] | None, list[Event]]:
+        """Which rows to deliver (None: all), and the damage to report behind them."""
+        events = self._events_of(marks) if marks.found or self._state[k.EVENTS] else []
+        if not events:
+            return None, events
+        keep = np.ones(rows.count, np.bool_)
+        keep[list(marks.found)] = False
+        if self._findings.on_damage == "fail":
+            keep &= self._starts[: rows.count] < events[0][0]
+        return keep, events
+
+    def _report(self, events: list[Event]) -> None:
+        for offset, length, kind, detail in events:
+            self._damage(kind, offset, length, detail)
+
+    def _damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
+        self._findings.damage(Damage(self._fragment.path, offset, length, kind.name.lower(), detail))
+
+    def _read_error(self, error: OSError) -> None:
+        """What cannot be read is damage up to the end of the range."""
+        position = max(int(self._state[k.POSITION]), self._fragment.start)
+        self._damage(Kind.READ_ERROR, position, self._fragment.end - position, str(error))
+
+    def _end(self) -> None:
+        """Enter the bytes of records, and, at the end of the file, the state of its tail."""
+        account = self._findings.account
+        account.record += int(self._state[k.RECORD_BYTES])
+        size = self._fragment.file.size
+        position = self._framing.position
+        if self._framing.tail == f.NO_TAIL and position < size:
+            return
+        tail = Tail(TailStatus.CLEAN, size, 0)
+        if self._framing.tail == f.TORN_HEADER:
+            tail = Tail(TailStatus.TORN, position, size - position, "the file ends inside a container's header")
+        elif self._framing.tail == f.TORN_CONTAINER:
+            torn = int(self._state[k.TORN_AT])
+            torn = torn if torn >= 0 else size
+            tail = Tail(TailStatus.TORN, torn, size - torn, "the file ends inside a container")
+        elif self._framing.tail == f.UNUSED:
+            tail = Tail(TailStatus.PADDING, position, size - position, "unused space")
+            account.padding += tail.length
+        if tail.unfinished:
+            account.tail += tail.length
+        self._findings.tail = tail
+
+
+class RowsWalk(Walk):
+    """One row per record."""
+
+    def _gathered(self) -> Sequence[ViewField]:
+        """The wanted fields; for the ledger alone, all that can be damaged."""
+        self._hidden = self._hash_fields() if self._options.verify_hashes and not self._plain else ()
+        if not len(self._schema):
+            return (*self._fragment.fields, *self._hidden)
+        every = {one.name: one for one in (*self._fragment.fields, *PROVENANCE_FIELDS)}
+        self._wanted = [every[name] for name in self._schema.names]
+        return (*self._wanted, *self._hidden)
+
+    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        for rows in self._read(frames):
+            marks = Marks()
+            if self._hidden:
+                self._verify_hashes(rows, marks)
+            if len(self._schema):
+                arrays = self._gatherer.arrays(rows, marks)[: len(self._schema)]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            else:
+                self._gatherer.check(rows, marks)
+                batch = pa.RecordBatch.from_pylist([], self._schema)
+            keep, events = self._settle(rows, marks)
+            delivered = rows.count
+            if keep is not None:
+                delivered = int(keep.sum())
+                if len(self._schema):
+                    batch = batch.filter(pa.array(keep))
+                self._uncount(events, marks)
+            self._findings.rows += delivered
+            yield batch
+            self._report(events)
+
+    def _uncount(self, events: list[Event], marks: Marks) -> None:
+        """Bytes of records that turned out damaged are no record bytes."""
+        starts = {int(self._starts[row]) for row in marks.found}
+        self._state[k.RECORD_BYTES] -= sum(length for offset, length, *_ in events if offset in starts)
+
+    def _hash_fields(self) -> tuple[ViewField, ...]:
+        """Payloads that make up the hash, per layout, and the stored hash."""
+        count = max(len(schema.hashed_columns) for schema in self._record_layouts() if schema is not None)
+        fields = [ViewField("#hash", "hash", (), pa.field("#hash", pa.int32()))]
+        for i in range(count):
+            sources = tuple(
+                one.record.hashed_columns[i] if i < len(one.record.hashed_columns) else None for one in self._named()
+            )
+            fields.append(ViewField(f"#{i}", "string", sources, pa.field(f"#{i}", pa.binary())))
+        return tuple(fields)
+
+    def _verify_hashes(self, rows: Rows, marks: Marks) -> None:
+        stored = self._gatherer.fixed("#hash", np.int32, rows.count)
+        hidden = self._hidden[1:]
+        for number, one in enumerate(self._named()):
+            mine = np.flatnonzero(self._which[: rows.count] == number)
+            hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
+            for field, index in zip(hidden, one.record.hashed_columns, strict=False):
+                positions, lengths = self._gatherer.payloads(field.name, rows.count)
+                is_map = one.record.columns[index].type == "map"
+                k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
+            computed = hashes.astype(np.uint32).view(np.int32)
+            for at in np.flatnonzero(computed != stored[mine]).tolist():
+                found = (int(Kind.HASH_MISMATCH), str(stored[mine[at]]), int(computed[at]))
+                marks.found.setdefault(int(mine[at]), found)
+
+
+class ContainersWalk(Walk):
+    """One row per container."""
+
+    def _record_layouts(self) -> list[RecordSchema | None]:
+        return [None]
+
+    def _named(self) -> tuple[Layout, ...]:
+        return ()
+
+    def _gathered(self) -> Sequence[ViewField]:
+        return ()
+
+    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        self._meanings[:] = 0
+        counts = np.zeros(len(frames), np.int64)
+        for rows in self._read(frames):
+            k.count_records(self._starts[: rows.count], frames, counts)
+            _, events = self._settle(rows, Marks())
+            self._report(events)
+        wanted = (frames[:, f.KIND] == 0) | (frames[:, f.END] > frames[:, f.FIRST])
+        frames, counts = frames[wanted], counts[wanted]
+        self._findings.rows += len(frames)
+        columns = {
+            "timestamp": (TIMESTAMP, frames[:, f.TIME]),
+            "num_bytes": (pa.int64(), frames[:, f.END] - frames[:, f.START] - layout.LENGTH_SIZE),
+            "num_records": (pa.int64(), counts),
+            "unused_bytes": (pa.int64(), frames[:, f.NEXT] - frames[:, f.END]),
+            OFFSET_COLUMN: (pa.int64(), frames[:, f.START]),
+        }
+        arrays = []
+        for name in self._schema.names:
+            if name in columns:
+                kind, values = columns[name]
+                arrays.append(pa.Array.from_buffers(kind, len(frames), [None, pa.py_buffer(values.copy())]))
+            else:
+                arrays.append(pa.repeat(pa.scalar(self._fragment.path, pa.string()), len(frames)))
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class SeriesTable:
+    """The series met so far, by the bytes of their partition columns. Layouts must be the same in all files."""
+
+    def __init__(self) -> None:
+        self._state = np.zeros(t.STATE_SIZE, np.int64)
+        self._secret = np.uint64(int.from_bytes(os.urandom(4), "little"))
+        self._slots = np.zeros(1 << 12, np.int64)
+        self._slot_hashes = np.zeros(1 << 12, np.uint32)
+        self._key_starts = np.zeros(1 << 11, np.int64)
+        self._keys = np.zeros(1 << 18, np.uint8)
+
+    def fresh(
+        self, rows: Rows, hashes: NDArray[np.uint32], gatherer: Gatherer, places: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The rows whose series is new; it is not from then on."""
+        fixed, payloads = places
+        found = np.zeros(rows.count, np.int64)
+        self._state[[t.ROW, t.FRESH]] = 0
+        while (
+            t.distinct_series(
+                rows.window,
+                rows.count,
+                rows.which,
+                hashes,
+                gatherer.arena,
+                fixed,
+                gatherer.scratch,
+                payloads,
+                self._secret,
+                self._slots,
+                self._slot_hashes,
+                self._key_starts,
+                self._keys,
+                self._state,
+                found,
+            )
+            != t.END
+        ):
+            self._grow(fixed, payloads)
+        return found[: int(self._state[t.FRESH])]
+
+    def _grow(self, fixed: NDArray[np.int64], payloads: NDArray[np.int64]) -> None:
+        self._keys = np.concatenate((self._keys, np.zeros_like(self._keys)))
+        self._key_starts = np.concatenate((self._key_starts, np.zeros_like(self._key_starts)))
+        slots, hashes = self._slots, self._slot_hashes
+        self._slots = np.zeros(2 * len(slots), np.int64)
+        self._slot_hashes = np.zeros(2 * len(slots), np.uint32)
+        t.rebuild(
+            fixed,
+            payloads,
+            self._secret,
+            slots,
+            hashes,
+            self._slots,
+            self._slot_hashes,
+            self._key_starts,
+            self._keys,
+        )
+
+
+class SeriesWalk(Walk):
+    """One row per series that is met for the first time."""
+
+    def __init__(
+        self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, table: SeriesTable
+    ) -> None:
+        super().__init__(fragment, source, schema, findings)
+        self._table = table
+
+    def _record_layouts(self) -> list[RecordSchema | None]:
+        return [one.record for one in self._named()]
+
+    def _gathered(self) -> Sequence[ViewField]:
+        return (*self._fragment.fields, *PROVENANCE_FIELDS)
+
+    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        gatherer = self._gatherer
+        key_fields = [one for one in self._fragment.fields if one.sources]
+        places = gatherer.places(key_fields)
+        for rows in self._read(frames):
+            hashes = gatherer.fixed("partition_hash", np.uint32, rows.count)
+            fresh = self._table.fresh(rows, hashes, gatherer, places)
+            gatherer.compact(fresh, rows.count)
+            new = Rows(rows.window, len(fresh), rows.starts[fresh], rows.which[fresh], rows.path)
+            marks = Marks()
+            found = dict(zip([one.name for one in gatherer.fields], gatherer.arrays(new, marks), strict=True))
+            self._starts[: len(fresh)] = new.starts
+            keep, events = self._settle(new, marks)
+            batch = pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
+            if keep is not None and len(self._schema):
+                batch = batch.filter(pa.array(keep))
+            self._findings.rows += len(fresh) if keep is None else int(keep.sum())
+            yield batch
+            self._report(events)
