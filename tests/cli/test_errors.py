@@ -26,8 +26,8 @@ HEAVY = ["numba", "pyspark", "pandas", "pyarrow.compute", "pyarrow.parquet", "py
     [
         (["info", "{tmp}/nothing.log"], "no such file"),
         (["info", "{tmp}/empty"], "holds no files"),
-        (["info", "{tmp}/zero.bin"], "the file is empty"),
-        (["cat", "{tmp}/junk.bin"], "not recognised"),
+        (["info", "{tmp}/zero.unknown"], "the file is empty"),
+        (["cat", "{tmp}/junk.unknown"], "not recognised"),
         (["cat", "{log}", "--format", "nope"], "unknown format 'nope'"),
         (["cat", "{log}", "--view", "nope"], "no view 'nope'"),
         (["cat", "{log}", "--columns", "nope"], "no column 'nope'"),
@@ -49,8 +49,8 @@ HEAVY = ["numba", "pyspark", "pandas", "pyarrow.compute", "pyarrow.parquet", "py
 )
 def test_one_line_and_exit_code_2(run: Run, arguments: list[str], message: str, log: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "zero.bin").touch()
-    (tmp_path / "junk.bin").write_bytes(b"junk" * 10)
+    (tmp_path / "zero.unknown").touch()
+    (tmp_path / "junk.unknown").write_bytes(b"junk" * 10)
     result = run(*(text.format(log=log, tmp=tmp_path) for text in arguments))
     assert result.code == 2
     assert result.out == ""
