@@ -16,7 +16,7 @@ from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.payloads import datastore_layout
+from sawlog.leveldb_log.datastore import layout as datastore_layout
 from sawlog.leveldb_log.reader import RECORD_COLUMN, LevelDBLogDataset, ReadOptions, first_fragments
 from sawlog.leveldb_log.writer import LogWriter, WriteOptions, repair
 
@@ -109,7 +109,7 @@ def _dataset_type(view: str) -> type[LevelDBLogDataset]:
 
         return edits.EditsDataset if view == "edits" else edits.FilesDataset
     if view == "entities":
-        from sawlog.leveldb_log.payloads.entities import EntitiesDataset
+        from sawlog.leveldb_log.datastore.entities import EntitiesDataset
 
         return EntitiesDataset
     return LevelDBLogDataset

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,30 +17,20 @@ from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Scan
-from sawlog.leveldb_log.payloads import datastore_layout as layout
-from sawlog.leveldb_log.payloads.exports import describe, find_outputs, is_metadata
-from sawlog.leveldb_log.payloads.typed import KEY_TYPE, NULL, Shape, converter, shape_field, shape_of, unite
-from sawlog.leveldb_log.payloads.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
+from sawlog.leveldb_log.datastore import layout
+from sawlog.leveldb_log.datastore.exports import describe, find_outputs, is_metadata
+from sawlog.leveldb_log.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
+from sawlog.leveldb_log.datastore.typed import KEY_TYPE, NULL, Shape, converter, shape_field, shape_of, unite
+from sawlog.leveldb_log.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
 from sawlog.leveldb_log.payloads.writes import RECORDS_SCHEMA, binary_buffers, report_record
 from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, LevelDBLogDataset, LogRange
 from sawlog.storage import File
 
-CHUNK = 2048
-"""Entities that are parsed at a time."""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-PATH_TYPE = pa.list_(
-    pa.field(
-        "element",
-        pa.struct(
-            [
-                pa.field("kind", pa.string(), nullable=False),
-                pa.field("id", pa.int64()),
-                pa.field("name", pa.string()),
-            ]
-        ),
-        nullable=False,
-    )
-)
+CHUNK = 2048
+"""Entities that the library parses at a time."""
 
 ENTITIES_SCHEMA = pa.schema(
     [
@@ -77,21 +67,30 @@ class EntityRange(LogRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. A record that is no entity is damage."""
         typed = self.scan.options.schema == "infer"
-        columns = [_column(field, self.path, typed=typed) for field in schema]
-        for entities, failed in self.entities(findings):
-            yield pa.RecordBatch.from_arrays([array(entities) for array in columns], schema=schema)
-            if failed is not None:
-                report_record(findings, failed)
-
-    def entities(self, findings: Findings) -> Iterator[tuple[list[Entity], Damage | None]]:
-        """Entities, up to and with the next damage inside a record."""
+        columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             findings.rows -= records.num_rows
-            for start in range(0, records.num_rows, CHUNK):
-                for entities, failed in self._decode(decoder, records.slice(start, CHUNK)):
+            if typed or _payload(records) > MAX_BYTES:
+                for entities, failed in self._pieces(decoder, records):
                     findings.rows += len(entities)
-                    yield entities, failed
+                    yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
+                    if failed is not None:
+                        report_record(findings, failed)
+            else:
+                yield from self._render(decoder, records, columns, schema, findings)
+
+    def entities(self, findings: Findings) -> Iterator[Entity]:
+        """All entities, as Python values."""
+        decoder = EntityDecoder()
+        for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
+            for entities, _ in self._pieces(decoder, records):
+                yield from entities
+
+    def _pieces(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+        """Entities as the library decodes them, up to and with the next damage inside a record."""
+        for start in range(0, records.num_rows, CHUNK):
+            yield from self._decode(decoder, records.slice(start, CHUNK))
 
     def _decode(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
         data, bounds = binary_buffers(records.column(RECORD_COLUMN))
@@ -112,6 +111,60 @@ class EntityRange(LogRange):
                 yield entities, Damage(self.path, offset, length, layout.ENTITY_DAMAGE, str(error))
                 entities = []
         yield entities, None
+
+    def _render(
+        self,
+        decoder: EntityDecoder,
+        records: pa.RecordBatch,
+        columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
+        schema: pa.Schema,
+        findings: Findings,
+    ) -> Iterator[pa.RecordBatch]:
+        """A batch of records with all properties as JSON: plain entities by the kernels, others by the library."""
+        plain = PlainEntities(*binary_buffers(records.column(RECORD_COLUMN)))
+        others = np.flatnonzero(plain.plain == 0)
+        decoded: list[Entity] = []
+        damages: list[Damage] = []
+        for entities, failed in self._pieces(
+            decoder, records.take(pa.array(others)) if len(others) else records.slice(0, 0)
+        ):
+            decoded += entities
+            damages += [failed] if failed is not None else []
+        starts = records.column(OFFSET_COLUMN).to_numpy()
+        offsets = np.append(starts[plain.rows], np.array([entity.offset for entity in decoded], np.int64))
+        kept = self._kept(plain, len(decoded))
+        if damages and findings.on_damage == "fail":
+            kept &= offsets < damages[0].offset
+        order = np.argsort(offsets, kind="stable")
+        chosen = pa.array(order[kept[order]])
+
+        def column(name: str) -> pa.Array:
+            if name == FILE_COLUMN:
+                return constant_string(self.path, len(chosen))
+            if name == OFFSET_COLUMN:
+                return pa.array(offsets).take(chosen)
+            both = plain.column(name)
+            if decoded:
+                both = pa.concat_arrays([both, columns[name](decoded)])
+            return both if len(chosen) == records.num_rows and not decoded else both.take(chosen)
+
+        findings.rows += len(chosen)
+        yield pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
+        for damage in damages:
+            report_record(findings, damage)
+
+    def _kept(self, plain: PlainEntities, more: int) -> NDArray[np.bool_]:
+        """Which entities are of the kind that is wanted: of the plain ones, and of `more` that have been chosen."""
+        wanted = self.scan.options.kind
+        kept = np.ones(len(plain.rows) + more, bool)
+        if wanted is not None:
+            kept[: len(plain.rows)] = [kind == wanted for kind in plain.column("kind").to_pylist()]
+        return kept
+
+
+def _payload(records: pa.RecordBatch) -> int:
+    _, offsets = binary_buffers(records.column(RECORD_COLUMN))
+    return int(offsets[-1] - offsets[0])
 
 
 def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
@@ -181,10 +234,9 @@ class EntitiesDataset(LevelDBLogDataset):
         options = replace(self.scan.options, schema="json")
         every = EntitiesDataset(self.format, self.files, Scan(options=options, storage=self.scan.storage))
         for fragment in every.entity_ranges():
-            for entities, _ in fragment.entities(Findings("skip")):
-                for entity in entities:
-                    for name, value in entity.properties.items():
-                        shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
+            for entity in fragment.entities(Findings("skip")):
+                for name, value in entity.properties.items():
+                    shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
         shapes.pop(KEY_PROPERTY, None)
         return pa.schema([KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
 

@@ -28,8 +28,8 @@ from functools import cache
 from typing import Any
 
 from sawlog.errors import SawlogError
-from sawlog.leveldb_log.payloads import datastore_layout as layout
-from sawlog.leveldb_log.payloads.protos import message_class
+from sawlog.leveldb_log.datastore import layout
+from sawlog.leveldb_log.datastore.protos import message_class
 
 KEY_PROPERTY = "__key__"
 
@@ -111,7 +111,7 @@ class EntityDecoder:
         """
         found: dict[str, Any] = {}
         guesses = self._guesses
-        for properties in (message.raw_property, message.property):
+        for properties in (message.property, message.raw_property):
             for one in properties:
                 name = one.name
                 holder = one.value

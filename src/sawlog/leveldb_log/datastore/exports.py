@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.leveldb_log.payloads import datastore_layout as layout
-from sawlog.leveldb_log.payloads.protos import message_class
+from sawlog.leveldb_log.datastore import layout
+from sawlog.leveldb_log.datastore.protos import message_class
 from sawlog.leveldb_log.reader import RECORD_COLUMN, ReadOptions, whole_log
 from sawlog.storage import File, Storage
 

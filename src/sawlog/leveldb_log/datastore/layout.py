@@ -33,6 +33,11 @@ class ProtoField:
     oneof: bool = False
 
 
+WIRE_TYPES = {"int32": 0, "int64": 0, "bool": 0, "double": 1, "bytes": 2, "string": 2, "message": 2, "group": 3}
+"""The low three bits of what stands before a field."""
+GROUP_END = 1
+"""What the tag behind a group is more than the one before it."""
+
 _KEY_NUMBERS = {"app": 13, "name_space": 20, "database_id": 23}
 
 MESSAGES: dict[str, dict[str, ProtoField]] = {

@@ -1,4 +1,4 @@
-"""Protobuf message classes, made of the numbers in `datastore_layout` when the first of them is needed."""
+"""Protobuf message classes, made of the numbers in `layout` when the first of them is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from sawlog.errors import SawlogError
-from sawlog.leveldb_log.payloads.datastore_layout import MESSAGES
+from sawlog.leveldb_log.datastore.layout import MESSAGES
 
 _PACKAGE = "sawlog.datastore"
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.leveldb_log.payloads.values import GeoPoint, Key, json_encoder
+from sawlog.leveldb_log.datastore.values import GeoPoint, Key, json_encoder
 
 Shape: TypeAlias = "str | tuple[str, Any]"
 """What is known of the values of a property: a scalar type's name, `("list", shape)` or `("map", {name: shape})`."""

@@ -1,0 +1,201 @@
+"""Writing JSON text at unsigned positions of uint8 arrays, for use inside kernels.
+
+Callers see to the room. What is written is what orjson would write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_SIX = np.uint64(6)
+_EIGHT = np.uint64(8)
+_TEN = np.uint64(10)
+
+_DAY = 86_400_000_000
+_FIRST_DAY = -719_162
+_LAST_DAY = 2_932_896
+"""Days from 1970 to the years 1 and 9999."""
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
+
+_ESCAPES = np.zeros(256, np.uint8)
+"""Per byte: 0 as it is, 1 escaped as \\u00xx, another one as a backslash and that."""
+_ESCAPES[:32] = 1
+for _plain, _escaped in zip(b'\b\t\n\f\r"\\', b'btnfr"\\', strict=True):
+    _ESCAPES[_plain] = _escaped
+
+
+@inlined
+def put_text(out: Any, pos: Any, text: Any) -> Any:
+    """A text as it is, of uint8."""
+    for i in range(len(text)):
+        out[pos + np.uint64(i)] = text[i]
+    return pos + np.uint64(len(text))
+
+
+@inlined
+def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
+    """Exactly `width` decimal digits."""
+    at = pos + width
+    while at > pos:
+        at -= _ONE
+        out[at] = np.uint64(48) + value % _TEN
+        value //= _TEN
+    return pos + width
+
+
+@inlined
+def put_integer(out: Any, pos: Any, value: Any) -> Any:
+    """A uint64 that holds an int64, in decimal."""
+    if np.int64(value) < 0:
+        out[pos] = 45
+        pos += _ONE
+        value = ~value + _ONE
+    width = _ONE
+    rest = value // _TEN
+    while rest > 0:
+        rest //= _TEN
+        width += _ONE
+    return put_digits(out, pos, value, width)
+
+
+@inlined
+def utf8_length(data: Any, pos: Any, end: Any) -> Any:
+    """Bytes of the character at `pos`, which is no ASCII; 0 where it is no UTF-8."""
+    first = data[pos]
+    if first < 0xC2 or first > 0xF4:
+        return _ZERO
+    length = _TWO if first < 0xE0 else (_THREE if first < 0xF0 else _FOUR)
+    if end - pos < length:
+        return _ZERO
+    second = data[pos + _ONE]
+    low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
+    high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
+    if second < low or second > high:
+        return _ZERO
+    for i in range(2, length):
+        if data[pos + np.uint64(i)] & 0xC0 != 0x80:
+            return _ZERO
+    return length
+
+
+@inlined
+def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """A JSON string; the position behind it, which is 0 where the bytes are no UTF-8."""
+    out[pos] = 34
+    pos += _ONE
+    at = start
+    while at < end:
+        byte = data[at]
+        escape = _ESCAPES[byte]
+        if byte >= 128:
+            length = utf8_length(data, at, end)
+            if length == _ZERO:
+                return _ZERO
+            for _ in range(length):
+                out[pos] = data[at]
+                pos += _ONE
+                at += _ONE
+            continue
+        if escape == 0:
+            out[pos] = byte
+            pos += _ONE
+        elif escape == 1:
+            out[pos] = 92
+            out[pos + _ONE] = 117
+            out[pos + _TWO] = 48
+            out[pos + _THREE] = 48
+            out[pos + _FOUR] = _HEX[byte >> 4]
+            out[pos + np.uint64(5)] = _HEX[byte & 15]
+            pos += _SIX
+        else:
+            out[pos] = 92
+            out[pos + _ONE] = escape
+            pos += _TWO
+        at += _ONE
+    out[pos] = 34
+    return pos + _ONE
+
+
+@inlined
+def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """A JSON string that holds bytes in base64."""
+    out[pos] = 34
+    pos += _ONE
+    at = start
+    while at < end:
+        left = min(end - at, _THREE)
+        word = np.uint64(data[at]) << np.uint64(16)
+        if left > 1:
+            word |= np.uint64(data[at + _ONE]) << _EIGHT
+        if left > 2:
+            word |= np.uint64(data[at + _TWO])
+        for i in range(4):
+            digit = _BASE64[word >> np.uint64(18 - 6 * i) & np.uint64(63)]
+            out[pos] = digit if np.uint64(i) <= left else 61
+            pos += _ONE
+        at += left
+    out[pos] = 34
+    return pos + _ONE
+
+
+@inlined
+def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
+    """Microseconds since 1970 as RFC 3339; the position behind it, which is 0 outside the years 1 to 9999."""
+    days = micros // _DAY
+    if days < _FIRST_DAY or days > _LAST_DAY:
+        return _ZERO
+    rest = np.uint64(micros - days * _DAY)
+    # Days to a date, counted in eras of 400 years that begin in March.
+    shifted = days + 719_468
+    era = shifted // 146_097
+    day_of_era = shifted - era * 146_097
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    part = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * part + 2) // 5 + 1
+    month = part + 3 if part < 10 else part - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    seconds = rest // np.uint64(1_000_000)
+    fraction = rest % np.uint64(1_000_000)
+    out[pos] = 34
+    pos = put_digits(out, pos + _ONE, np.uint64(year), _FOUR)
+    out[pos] = 45
+    pos = put_digits(out, pos + _ONE, np.uint64(month), _TWO)
+    out[pos] = 45
+    pos = put_digits(out, pos + _ONE, np.uint64(day), _TWO)
+    out[pos] = 84
+    pos = put_digits(out, pos + _ONE, seconds // np.uint64(3600), _TWO)
+    out[pos] = 58
+    pos = put_digits(out, pos + _ONE, seconds // np.uint64(60) % np.uint64(60), _TWO)
+    out[pos] = 58
+    pos = put_digits(out, pos + _ONE, seconds % np.uint64(60), _TWO)
+    if fraction > 0:
+        out[pos] = 46
+        pos = put_digits(out, pos + _ONE, fraction, _SIX)
+    out[pos] = 90
+    out[pos + _ONE] = 34
+    return pos + _TWO
+
+
+@inlined
+def is_utf8(data: Any, start: Any, end: Any) -> Any:
+    """Whether `data[start:end]` is UTF-8."""
+    while start < end:
+        length = _ONE
+        if data[start] >= 128:
+            length = utf8_length(data, start, end)
+            if length == _ZERO:
+                return False
+        start += length
+    return True

@@ -1,0 +1,1 @@
+"""Entities of Datastore and Firestore exports, whose data files are LevelDB logs."""

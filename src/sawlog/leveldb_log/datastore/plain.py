@@ -1,0 +1,173 @@
+"""Plain entities as columns, without an object for each: drives the kernels, and leaves the others to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, fixed_array
+from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb_log.datastore import kernels as k
+from sawlog.leveldb_log.datastore import layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_BYTES = 16 << 20
+"""Entities that add up to more are left to the library: the room for their text is several times that."""
+
+_ROOM = 6
+"""Bytes of text that a byte of an entity makes at the most."""
+_SLACK = 4096
+_DOUBLE_BYTES = 9
+"""A double with its tag."""
+_STEP_BYTES = 4
+"""The least that a step of a path takes: two tags, a kind's tag and its length."""
+
+
+class PlainEntities:
+    """The plain ones of some entities, and their columns.
+
+    Args:
+        data: uint8, the entities.
+        offsets: int32, entity i is `data[offsets[i] : offsets[i + 1]]`.
+
+    Attributes:
+        plain: uint8, 1 for each entity that is one of them.
+    """
+
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
+        rows = len(offsets) - 1
+        size = int(offsets[-1] - offsets[0])
+        self._data = data
+        self._text = np.empty(_ROOM * size + _SLACK, np.uint8)
+        self._ends = np.zeros(rows + 1, np.int64)
+        slots = np.empty(size // _DOUBLE_BYTES + 1, np.int64)
+        doubles = np.empty(len(slots), np.uint64)
+        self._keys = np.empty((rows, k.KEY_FIELDS), np.int64)
+        self._steps = np.empty((size // _STEP_BYTES + 1, k.STEP_FIELDS), np.int64)
+        self.plain = np.zeros(rows, np.uint8)
+        stack = np.empty((layout.MAX_DEPTH + 1, k.STACK_FIELDS), np.int64)
+        names = np.empty((k.MAX_NAMES, 2), np.int64)
+        used, steps = k.render_entities(
+            data,
+            offsets,
+            self._text,
+            self._ends,
+            slots,
+            doubles,
+            self._keys,
+            self._steps,
+            self.plain,
+            stack,
+            names,
+        )
+        self._slots = slots[:used]
+        self._doubles = doubles[:used].view(np.float64)
+        self._steps = self._steps[:steps]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Which entities are plain."""
+        return np.flatnonzero(self.plain)
+
+    @cached_property
+    def _chosen(self) -> NDArray[np.int64]:
+        """The keys of the plain ones."""
+        return np.ascontiguousarray(self._keys[self.rows])
+
+    def column(self, name: str) -> pa.Array:
+        """A column of `ENTITIES_SCHEMA`, of the plain entities alone."""
+        return self._columns[name](self)
+
+    def _properties(self) -> pa.Array:
+        import orjson
+
+        numbers = np.frombuffer(orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
+        # Each text lies between two of the brackets and commas.
+        bounds = np.flatnonzero((numbers == ord(",")) | (numbers == ord("[")) | (numbers == ord("]")))
+        size = int(self._ends[-1]) + len(numbers)
+        out, ends = Column(np.uint8, size), np.zeros(len(self._ends), np.int32)
+        k.fill_slots(self._text, self._ends, self._slots, numbers, bounds, out.values, ends)
+        # Entities that are not plain have empty texts.
+        ends = np.append(ends[:1], ends[1:][self.rows])
+        return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
+
+    def _slices(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
+    ) -> pa.Array:
+        starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
+        out, ends = Column(np.uint8, int(lengths.sum())), np.zeros(len(starts) + 1, np.int32)
+        gather_slices(self._data, starts, lengths, out.values, ends)
+        validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        buffers = [validity, pa.py_buffer(ends), out.take(int(ends[-1]))]
+        return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+
+    def _part(self, place: int) -> pa.Array:
+        return self._slices(self._chosen[:, place], self._chosen[:, place + 1], None)
+
+    @cached_property
+    def _last(self) -> NDArray[np.int64]:
+        """The last step of each key."""
+        last: NDArray[np.int64] = self._steps[self._chosen[:, k.FIRST_STEP] + self._chosen[:, k.STEPS] - 1]
+        return last
+
+    def _kinds(self, steps: NDArray[np.int64]) -> pa.Array:
+        return self._slices(steps[:, k.KIND], steps[:, k.KIND + 1], None)
+
+    def _names(self, steps: NDArray[np.int64]) -> pa.Array:
+        return self._slices(steps[:, k.NAME], steps[:, k.NAME + 1], steps[:, k.NAME + 1] > 0)
+
+    def _ids(self, steps: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.Array:
+        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps[:, k.ID]))
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(pa.int64(), len(steps), [validity, ids.buffers()[1]])
+
+    def _paths(self) -> pa.Array:
+        counts = self._chosen[:, k.STEPS]
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
+        # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
+        steps = self._steps
+        children = [self._kinds(steps), self._ids(steps, steps[:, k.HAS_ID] > 0), self._names(steps)]
+        elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
+        return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
+
+    def _joined(self) -> pa.Array:
+        steps = self._steps
+        size = int(steps[:, k.KIND + 1].sum() + steps[:, k.NAME + 1].sum()) + k.STEP_ROOM * len(steps)
+        out, ends = Column(np.uint8, size), np.zeros(len(self.rows) + 1, np.int32)
+        k.join_paths(self._data, self._chosen, steps, out.values, ends)
+        return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
+
+    _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
+        "project": lambda self: self._part(k.PROJECT),
+        "database": lambda self: self._part(k.DATABASE),
+        "namespace": lambda self: self._part(k.NAMESPACE),
+        "kind": lambda self: self._kinds(self._last),
+        "id": lambda self: self._ids(self._last, (self._last[:, k.HAS_ID] > 0) & (self._last[:, k.NAME + 1] == 0)),
+        "name": lambda self: self._names(self._last),
+        "key": _joined,
+        "path": _paths,
+        "properties": _properties,
+    }
+
+
+PATH_TYPE = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                pa.field("kind", pa.string(), nullable=False),
+                pa.field("id", pa.int64()),
+                pa.field("name", pa.string()),
+            ]
+        ),
+        nullable=False,
+    )
+)
+"""The path of a key: its steps, ancestors first."""
