@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Output
+from sawlog.format import get_format
 
 
 @dataclass(slots=True)
@@ -25,12 +28,15 @@ class Warmed:
         return {"seconds": {name: round(taken, 3) for name, taken in self.seconds.items()}, "cache": self.cache}
 
 
-def warm_up(json: arguments.Json = False) -> int:
+def warm_up(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these formats.")] = None,
+    json: arguments.Json = False,
+) -> int:
     """Compile all kernels now, so that no job has to wait for them."""
     seconds = {}
-    for name, format in sawlog.formats().items():
+    for format in [get_format(name) for name in names or sawlog.formats()]:
         begun = time.perf_counter()
         format.warm_up()
-        seconds[name] = time.perf_counter() - begun
+        seconds[format.name] = time.perf_counter() - begun
     Output.of(json).warmed(Warmed(seconds, os.environ.get("NUMBA_CACHE_DIR") or "__pycache__ beside each module"))
     return Exit.OK
