@@ -130,10 +130,10 @@ class RowBatch:
             self.scratch = np.empty(2 * len(self.cols) * rows + 1, np.uint8)
             if OFFSET_COLUMN in self._schema.names or self._complains():
                 self.starts = np.zeros(rows, np.int64)
-        for index, column in enumerate(self.cols):
-            column[g.VALID] = 2 * index * self._scratch_rows
-            if column[g.BOOLEAN]:
-                column[g.VALUES] = (2 * index + 1) * self._scratch_rows
+        every = np.arange(len(self.cols))
+        self.cols[:, g.VALID] = 2 * every * self._scratch_rows
+        booleans = self.cols[:, g.BOOLEAN] != 0
+        self.cols[booleans, g.VALUES] = (2 * every[booleans] + 1) * self._scratch_rows
 
     def _complains(self) -> bool:
         return any(field.metadata and columns.CHARSET_KEY in field.metadata for field in self._schema)

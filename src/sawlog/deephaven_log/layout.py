@@ -186,6 +186,7 @@ DETAIL = {
     Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage behind them",
     Kind.LOST_START: "a row of a set that lost a member to the damage before it",
     Kind.ORPHAN_ROW: "flags {0}: a row of a set that was never started",
+    Kind.INCOMPLETE_SET: "a set of {0} rows so far has no end",
     Kind.UNUSED_SPACE: "zeros in the middle of the log",
 }
 """What damage found by the kernel says; the two numbers come with the event."""

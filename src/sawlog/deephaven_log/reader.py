@@ -61,7 +61,8 @@ class ReadOptions:
             partitioning column.
         partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
             `Date`. Empty leaves it out.
-        namespace: In a directory, read the logs of this namespace only; for named files, what it is.
+        namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
+            what it is.
         table: Likewise, the table.
         internal_partition: Likewise, the internal partition.
         column_partition: Likewise, the value of the partitioning column.
@@ -208,7 +209,7 @@ class DeephavenLogDataset(Dataset):
                     news.append((log, start, end, live_from))
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = any(later[3] >= 0 for later in news[index + 1 :])
-                fragments.append(self._range(replace_size(log, end), start, end, end if dead else max(live_from, 0)))
+                fragments.append(self._range(log, start, end, end if dead else max(live_from, 0)))
         return fragments, reached
 
     def info(self) -> dict[str, Any]:
@@ -250,7 +251,8 @@ class DeephavenLogDataset(Dataset):
 
     def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
         self._storage = scan.storage
-        chosen = [(file, name) for file in files if (name := self._name(file)) is not None]
+        alone = len(files) == 1
+        chosen = [(file, name) for file in files if (name := self._name(file, alone=alone)) is not None]
         if not chosen:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
         tables = {(name.namespace, name.table) for _, name in chosen if name.table}
@@ -276,12 +278,12 @@ class DeephavenLogDataset(Dataset):
                 warnings.warn(f"{file.path}: {note}", DamageWarning, stacklevel=6)
         return Log(file, name, header)
 
-    def _name(self, file: File) -> LogName | None:
+    def _name(self, file: File, *, alone: bool) -> LogName | None:
         """What is known of a file, by its name and by the options; None when it is not asked for."""
         name = parse_name(file.name)
         fields = ("namespace", "table", "internal_partition", "column_partition")
         given = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
-        if not file.explicit and any(getattr(name, part) not in (None, value) for part, value in given.items()):
+        if not alone and any(getattr(name, part) not in (None, value) for part, value in given.items()):
             return None
         return replace(name, **given)
 

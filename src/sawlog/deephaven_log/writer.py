@@ -160,11 +160,15 @@ class AppendedLog:
         """Have the bytes safe on disk."""
         os.fsync(self._file.fileno())
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
     def finish(self) -> Staged:
         """Close the file, its bytes safe on disk."""
         self.sync()
         size = self.size
-        self._file.close()
+        self.close()
         return Staged(self.path, self.path, size)
 
     def discard(self, storage: Storage) -> None:

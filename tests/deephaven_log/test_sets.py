@@ -1,0 +1,209 @@
+"""Sets of rows: the state machine, and splits at any byte."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning, Findings
+from sawlog.errors import DamageError, OptionError
+
+from .reference import DELETE, Col, committed, entry, header, row
+
+COLS = [Col("N", "Int"), Col("S", "EnhancedString")]
+HEADER = header(COLS)
+OTHER = b"\x00\x00\x4e\x20\x00\x00\x00\x01\x00\x00\x00\x63payload"
+
+
+def make(flags: list[int]) -> bytes:
+    """A log whose rows tell their index; flag 4 is a DELETE_PARTITION, 5 some other command."""
+    parts = [HEADER]
+    for index, flag in enumerate(flags):
+        if flag == 4:
+            parts.append(entry(4, DELETE))
+        elif flag == 5:
+            parts.append(entry(4, OTHER))
+        else:
+            parts.append(row(COLS, {"N": index, "S": "x" * (index % 7)} if index % 3 else {"N": index}, flag))
+    return b"".join(parts)
+
+
+def put(data: bytes) -> str:
+    handle, path = tempfile.mkstemp(suffix=".bin")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    return path
+
+
+def read(path: str, **options) -> list[int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        return sawlog.read(path, format="deephaven_log", **options).column("N").to_pylist()
+
+
+FLAGS = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5]), max_size=40)
+
+
+@given(FLAGS)
+@example([1, 0, 5, 2, 3])
+@example([1, 4, 2, 3])
+@example([1, 0, 3, 0, 2])
+def test_the_state_machine(flags):
+    path = put(make(flags))
+    try:
+        assert read(path) == committed(flags)
+        assert read(path, verify_checksums=False) == committed(flags)
+        assert read(path, deletes="ignore") == committed(flags, deletes=False)
+        (report,) = sawlog.verify(path, format="deephaven_log").files
+        assert report.account.total == report.size
+        assert not report.damaged
+        assert report.rows == len(committed(flags))
+    finally:
+        os.unlink(path)
+
+
+@given(FLAGS, st.integers(1, 300), st.booleans())
+def test_splits_at_any_byte(flags, task_bytes, verify):
+    path = put(make(flags))
+    try:
+        for options in (
+            {"split": "scan"},
+            {"split": "scan", "on_damage": "skip"},
+            {"split": "resync", "deletes": "ignore"},
+        ):
+            dataset = sawlog.open(path, format="deephaven_log", verify_checksums=verify, **options)
+            rows: list[int] = []
+            total = 0
+            fragments = dataset.fragments(task_bytes)
+            for fragment in pickle.loads(pickle.dumps(fragments)):
+                findings = Findings("fail")
+                for batch in fragment.to_batches(findings):
+                    rows += batch.column("N").to_pylist()
+                total += findings.account.total
+            assert rows == committed(flags, deletes=options.get("deletes") != "ignore")
+            assert total == os.path.getsize(path)
+    finally:
+        os.unlink(path)
+
+
+def test_a_long_log_is_cut_into_many_fragments(tmp_path: Path):
+    flags = [3, 1, 0, 0, 2] * 4000
+    path = tmp_path / "long.bin"
+    path.write_bytes(make(flags))
+    for options in ({}, {"split": "resync", "deletes": "ignore"}):
+        dataset = sawlog.open(path, **options)
+        fragments = dataset.fragments(10_000)
+        assert len(fragments) > 30
+        numbers = [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()]
+        assert numbers == list(range(len(flags)))
+
+
+def test_a_log_inside_a_value_is_not_mistaken_for_the_log(tmp_path: Path):
+    cols = [Col("N", "Int"), Col("B", "Blob")]
+    inner = b"".join(row(cols, {"N": -i, "B": b"inner"}) for i in range(3000))
+    parts = [header(cols)]
+    for index in range(40):
+        parts.append(row(cols, {"N": index, "B": inner if index % 4 == 1 else b"outer"}))
+    path = tmp_path / "nested.bin"
+    path.write_bytes(b"".join(parts))
+    for options in ({}, {"split": "resync", "deletes": "ignore"}):
+        fragments = sawlog.open(path, **options).fragments(20_000)
+        assert [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()] == list(range(40))
+
+
+@pytest.mark.parametrize(("incomplete", "rows"), [("drop", [0]), ("emit", [0, 1, 2])], ids=["drop", "emit"])
+def test_an_unfinished_set(tmp_path: Path, incomplete, rows):
+    path = tmp_path / "open.bin"
+    path.write_bytes(make([3, 1, 0]))
+    if incomplete == "drop":
+        with pytest.warns(DamageWarning, match="open tail of"):
+            table = sawlog.read(path, incomplete=incomplete)
+    else:
+        table = sawlog.read(path, incomplete=incomplete)
+    assert table.column("N").to_pylist() == rows
+    (report,) = sawlog.verify(path, incomplete=incomplete).files
+    assert report.notes == ({"incomplete_rows": 2} if incomplete == "drop" else {"salvaged_rows": 2})
+    assert report.account.total == report.size
+
+
+def test_an_unfinished_set_as_an_error(tmp_path: Path):
+    path = tmp_path / "open.bin"
+    path.write_bytes(make([3, 1, 0]))
+    with pytest.raises(DamageError, match="incomplete_set"):
+        sawlog.read(path, incomplete="error")
+    assert read(str(path), incomplete="error", on_damage="skip") == [0]
+    (report,) = sawlog.verify(path, incomplete="error").files
+    assert report.kinds == {"incomplete_set": 1}
+    assert report.account.total == report.size
+
+
+def test_strict_readers_take_orphans_for_damage(tmp_path: Path):
+    path = tmp_path / "orphan.bin"
+    path.write_bytes(make([3, 0, 2, 3]))
+    assert read(str(path)) == [0, 1, 2, 3]
+    assert sawlog.verify(path).files[0].notes == {"orphan_rows": 2}
+    with pytest.raises(DamageError, match="orphan_row"):
+        sawlog.read(path, strict=True)
+    assert read(str(path), strict=True, on_damage="skip") == [0, 3]
+
+
+def test_aborted_sets_are_counted(tmp_path: Path):
+    path = tmp_path / "aborted.bin"
+    path.write_bytes(make([1, 0, 1, 2, 1, 3]))
+    assert read(str(path)) == [2, 3, 5]
+    assert sawlog.verify(path).files[0].notes == {"aborted_rows": 3}
+
+
+def test_deletions_reach_back_over_the_files_of_their_partition(tmp_path: Path):
+    def name(internal: str, date: str, time: str) -> Path:
+        return tmp_path / f"Ns.T.System.{internal}.{date}.bin.{date}.{time}.000+0000"
+
+    name("a", "2024-01-01", "090000").write_bytes(make([3, 3]))
+    name("a", "2024-01-01", "100000").write_bytes(make([5, 5, 3, 4, 5, 3]))
+    name("a", "2024-01-01", "110000").write_bytes(make([5] * 6 + [3]))
+    name("b", "2024-01-01", "090000").write_bytes(make([3]))
+    name("a", "2024-01-02", "090000").write_bytes(make([3, 3, 3]))
+    table = sawlog.read(tmp_path)
+    assert table.select(["N", "Date"]).to_pydict() == {
+        "N": [5, 6, 0, 0, 1, 2],
+        "Date": ["2024-01-01"] * 3 + ["2024-01-02"] * 3,
+    }
+    assert sawlog.read(tmp_path, deletes="ignore").num_rows == 9
+    reports = sawlog.verify(tmp_path).files
+    assert [report.notes["deleted_rows"] for report in reports] == [2, 1, 0, 0, 0]
+
+
+def test_resynchronisation_cannot_see_every_command(tmp_path: Path):
+    path = tmp_path / "log.bin"
+    path.write_bytes(make([3]))
+    with pytest.raises(OptionError, match="deletes"):
+        sawlog.open(path, split="resync")
+
+
+@settings(max_examples=25)
+@given(FLAGS, st.lists(st.floats(0, 1), max_size=6))
+def test_following_a_growing_log(flags, portions):
+    data = make([flag if flag != 4 else 5 for flag in flags])
+    expected = committed([flag if flag != 4 else 5 for flag in flags])
+    path = put(b"")
+    try:
+        positions: dict[str, int] = {}
+        rows: list[int] = []
+        for portion in [*sorted(portions), 1.0]:
+            Path(path).write_bytes(data[: int(len(data) * portion)])
+            if int(len(data) * portion) < len(HEADER):
+                continue
+            fragments, positions = sawlog.open(path, format="deephaven_log").follow(positions)
+            rows += [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()]
+        # A stream delivers an orphan only once a later entry shows that nothing will change any more: as a batch does.
+        assert rows == expected
+    finally:
+        os.unlink(path)
