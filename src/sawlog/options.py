@@ -74,6 +74,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         return tuple(convert(item, get_args(hint)[0], where) for item in items)
+    if isinstance(value, str) and hasattr(hint, "from_text"):
+        return hint.from_text(value)
     if hint is bool and isinstance(value, str):
         value = _TRUTH.get(value.lower(), value)
     elif hint in (int, float) and isinstance(value, str):

@@ -1,0 +1,73 @@
+"""FiloDB's containers as a format of sawlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.reader import FiloDBRecordDataset
+from sawlog.filodb_record.writer import ContainerWriter, WriteOptions, repair
+from sawlog.format import Dataset, Format, Match, Scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.damage import FileReport
+    from sawlog.storage import File, Storage
+
+_SUFFIXES = (".container", ".filodb")
+
+
+class FiloDBRecord(Format):
+    """FiloDB's BinaryRecord v2 in RecordContainers: one or many containers per file, trimmed or whole."""
+
+    name = "filodb_record"
+    title = "FiloDB record container"
+    suffix = ".container"
+    views: ClassVar = {
+        "rows": "one row per record: the columns of its schema, the labels as a map",
+        "partkeys": "one row per distinct series: schema, schema_id, partition_hash and the partition columns",
+        "containers": "one row per container: timestamp, num_bytes, num_records, unused_bytes",
+        "damage": "one row per damaged range",
+    }
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By a container header whose first record fits; a damaged file by its name."""
+        if _is_container(head, file.size):
+            return Match.CONTENT
+        return Match.NAME if file.name.endswith(_SUFFIXES) else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Files named by the user, and those with the suffix, in natural order."""
+        return [file for file in files if file.explicit or file.name.endswith(_SUFFIXES)]
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """See `Format.open`."""
+        return FiloDBRecordDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> ContainerWriter:
+        """See `Format.writer`."""
+        return ContainerWriter(path, schema, options, storage)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+        """See `Format.repair`."""
+        return repair(file, target, options, storage)
+
+
+def _is_container(head: bytes, size: int) -> bool:
+    """Whether a container begins here, with a record in it that makes sense."""
+    first = layout.CONTAINER_HEADER_SIZE
+    if len(head) < first or head[layout.VERSION_OFFSET : layout.TIMESTAMP_OFFSET] != b"\0\0\0\1":
+        return False
+    length = int.from_bytes(head[: layout.LENGTH_SIZE], "little")
+    timestamp = int.from_bytes(head[layout.TIMESTAMP_OFFSET : first], "little")
+    if not layout.EMPTY_CONTAINER <= length < size or length % layout.ALIGNMENT or timestamp > layout.MAX_TIMESTAMP:
+        return False
+    if length == layout.EMPTY_CONTAINER:
+        return True
+    record = int.from_bytes(head[first : first + layout.LENGTH_SIZE], "little")
+    return layout.LENGTH_SIZE <= record <= length - first
