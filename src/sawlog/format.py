@@ -474,11 +474,9 @@ def recognize(files: Sequence[File], storage: Storage, where: str) -> Format:
     best = max(scores.values(), default=Match.NO)
     names = [name for name, score in scores.items() if score == best]
     if best is Match.NO:
-        head = storage.read(files[0].path, 0, 16).hex(" ") if files else "no files"
-        raise FormatError(
-            f"{where}: not recognised (first bytes: {head or 'none, the file is empty'});"
-            f" name one of {', '.join(scores)} as the format"
-        )
+        head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
+        found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
+        raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
     if len(names) > 1:
         raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
     return formats()[names[0]]
