@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sawlog.storage import Source
 
-HEADER_ROOM = 64 << 10
-"""Bytes within which a page header, statistics included, is expected to end."""
+HEADER_ROOM = (1 << 10, 64 << 10)
+"""Bytes within which a page header usually ends, and within which it has to, statistics included."""
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _VARINTS = (4, 5, 6)
@@ -44,17 +44,28 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     """
     at, end = start, start + length
     while at < end:
-        raw = bytes(source.window(at, min(HEADER_ROOM, end - at)))
-        header = _Thrift(raw)
-        fields = header.integers()
+        fields, size = _header(source, at, end - at)
         compressed, uncompressed = fields.get(3, -1), fields.get(2, -1)
-        at += header.at
+        at += size
         if compressed < 0 or uncompressed < 0 or compressed > end - at:
             raise PageError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
             )
         yield Page(fields.get(1, -1), compressed, uncompressed)
         at += compressed
+
+
+def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], int]:
+    """The integers of a page header by field number, and its size."""
+    usual, most = HEADER_ROOM
+    try:
+        header = _Thrift(bytes(source.window(at, min(usual, left))))
+        return header.integers(), header.at
+    except PageError:
+        if left <= usual:
+            raise
+    header = _Thrift(bytes(source.window(at, min(most, left))))
+    return header.integers(), header.at
 
 
 def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int) -> int:

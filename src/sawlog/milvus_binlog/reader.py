@@ -57,10 +57,19 @@ class MilvusDataset(Dataset):
             OptionError: When it is not clear which one that is.
         """
         where = self._logs[0].root if self._logs else "milvus_binlog"
-        alive = {
+        return choose(self._present, self._options.collection, where)
+
+    @cached_property
+    def _present(self) -> dict[int, Collection]:
+        """The collections that have files."""
+        return {
             id: one for id, one in self.collections.items() if any(s.inserts or s.deltas for s in one.segments.values())
         }
-        return choose(alive, self._options.collection, where)
+
+    @property
+    def _ambiguous(self) -> bool:
+        """Whether there are several collections and none was named: what concerns all of them still works."""
+        return self._options.collection is None and len(self._present) > 1
 
     @cached_property
     def _metas(self) -> dict[int, CollectionMeta]:
@@ -152,6 +161,8 @@ class MilvusDataset(Dataset):
         view = self._scan.view
         if view == "events":
             return EVENTS_SCHEMA
+        if self._ambiguous and view != "segments" and not (self._scan.columns or self._scan.filters):
+            return pa.schema([])
         if view == "segments":
             return SEGMENTS_SCHEMA
         if view == "deletes":
@@ -174,8 +185,10 @@ class MilvusDataset(Dataset):
         if view in ("rows", "inserts"):
             yield from self._batches(raw=view == "inserts")
         elif view == "segments":
-            for segment in self._every_segment():
-                yield self._segment(segment)
+            for collection in self._present.values() if self._ambiguous else [self.collection]:
+                for segment in self._in_partitions(collection, list(collection.segments.values())):
+                    if segment.inserts or segment.deltas:
+                        yield self._segment(segment, collection)
         elif view == "deletes":
             for log, deletes_only in self._delta_logs():
                 place = (log.collection, log.partition, log.segment)
@@ -190,23 +203,20 @@ class MilvusDataset(Dataset):
 
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
-        chosen = self.collection.id if self._options.collection is not None or len(self.collections) == 1 else None
+        chosen = None if self._ambiguous else self.collection.id
         return [log for log in self._logs if chosen is None or log.collection in (chosen, 0)]
 
     def _checks(self, logs: Sequence[LogFile]) -> Iterator[Fragment]:
         for log in logs:
             yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
-        chosen = [self.collection] if self._options.collection is not None else self.collections.values()
-        for collection in chosen:
+        for collection in self._present.values() if self._ambiguous else [self.collection]:
             for segment in collection.segments.values():
                 if segment.inserts or segment.meta is not None:
                     yield self._segment(segment, collection)
 
     def _segment(self, segment: Segment, collection: Collection | None = None) -> SegmentFragment:
         collection = collection or self.collection
-        own = collection is self.collections.get(collection.id) and len(self.collections) == 1
-        chosen = own or self._options.collection is not None
-        fields = (*SYSTEM, *self.fields) if chosen else ()
+        fields = () if self._ambiguous else (*SYSTEM, *self.fields)
         return SegmentFragment(
             self.scan,
             self.projection,
@@ -221,8 +231,7 @@ class MilvusDataset(Dataset):
     def verify(self, task_bytes: int | None = None, advance: Any = None) -> Iterator[FileReport]:
         """Every file of every collection, or of the chosen one; then the segments that lack files."""
         sizes = {file.path: file.size for file in self.files}
-        logs = self._own_logs() if self._options.collection is not None else self._logs
-        for fragment in self._checks(logs):
+        for fragment in self._checks(self._own_logs()):
             findings = fragment.inspect()
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
@@ -232,9 +241,10 @@ class MilvusDataset(Dataset):
     def info(self) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""
         facts: dict[str, Any] = {}
-        if len(self.collections) > 1:
-            facts["collections"] = ", ".join(f"{one.name} ({one.id})" for one in self.collections.values())
-        if self._options.collection is None and len(self.collections) > 1:
+        if len(self._present) > 1:
+            named = (f"{one.name} ({one.id})" if one.meta else str(one.id) for one in self._present.values())
+            facts["collections"] = ", ".join(named)
+        if self._ambiguous:
             return facts
         collection = self.collection
         facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
@@ -250,24 +260,26 @@ class MilvusDataset(Dataset):
 
     def _every_segment(self) -> list[Segment]:
         return [
-            one for one in self._in_partitions(list(self.collection.segments.values())) if one.inserts or one.deltas
+            one
+            for one in self._in_partitions(self.collection, list(self.collection.segments.values()))
+            if one.inserts or one.deltas
         ]
 
     def _alive(self) -> list[Segment]:
         """The segments that are read: those named by the options, or those that are alive."""
         if not self._options.segments:
-            return self._in_partitions(self.collection.living(self._until))
+            return self._in_partitions(self.collection, self.collection.living(self._until))
         known = self.collection.segments
         unknown = [id for id in self._options.segments if id not in known or not known[id].inserts]
         if unknown:
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
-        return self._in_partitions([known[id] for id in sorted(set(self._options.segments))])
+        return self._in_partitions(self.collection, [known[id] for id in sorted(set(self._options.segments))])
 
-    def _in_partitions(self, segments: list[Segment]) -> list[Segment]:
+    def _in_partitions(self, collection: Collection, segments: list[Segment]) -> list[Segment]:
         wanted = self._options.partitions
         if not wanted:
             return segments
-        names = {segment.partition: self.collection.partition_name(segment.partition) for segment in segments}
+        names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
         unknown = [name for name in wanted if name not in names.values() and name not in map(str, names)]
         if unknown:
             known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
@@ -288,7 +300,7 @@ class MilvusDataset(Dataset):
         shared = self._shared(raw=raw)
         reported: set[str] = set()
         across = self._options.deletes == "all"
-        segments = self._in_partitions(self._every_segment()) if raw else self._alive()
+        segments = self._every_segment() if raw else self._alive()
         if raw and (self._options.segments or self.collection.states_known):
             segments = self._alive()
         for segment in segments:
@@ -367,7 +379,7 @@ class MilvusDataset(Dataset):
 
     def _warn(self) -> None:
         """Say what the rows are when nothing tells which of them are alive."""
-        if self.scan.view not in ("rows", "inserts"):
+        if self.scan.view not in ("rows", "inserts") or self._ambiguous:
             return
         known = self.collection.states_known
         if not known and not self._options.segments:

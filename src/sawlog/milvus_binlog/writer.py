@@ -216,12 +216,12 @@ class InsertWriter(TreeWriter):
         columns = [encode(one, batch.column(one.name), self._rows) for one in self.fields]
         columns = [self._row_ids(batch), self._timestamps(batch), *columns]
         size = max(1, sum(map(raw_size, columns)))
-        step = max(1, batch.num_rows * self.options.binlog_bytes // size)
+        step = -(-batch.num_rows * self.options.binlog_bytes // size)
         for start in range(0, batch.num_rows, step):
             count = min(step, batch.num_rows - start)
             segment = self._segment(place)
             segment.chunks.append([column.slice(start, count) for column in columns])
-            segment.waiting += size * count // batch.num_rows
+            segment.waiting += -(-size * count // batch.num_rows)
             if segment.waiting >= self.options.binlog_bytes:
                 self._flush(segment)
             if segment.size + segment.waiting >= self.options.segment_bytes and place.segment < 0:

@@ -1,0 +1,63 @@
+"""What the tests of Milvus binlogs share."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sawlog
+from sawlog.milvus_binlog.reader import SegmentsWarning
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "milvus"
+SYNTHETIC = GOLDEN / "synthetic"
+SETS = ("2.1.0", "2.3.5", "2.3.5-compacted", "2.3.5-multi")
+NOW = 470611425428242439
+"""A TSO of November 2026."""
+
+
+def manifest(name: str) -> dict[str, Any]:
+    return json.loads((GOLDEN / name / "manifest.json").read_text())["collections"]
+
+
+def id_of(name: str, collection: str) -> str:
+    return str(manifest(name)[collection]["collection_id"])
+
+
+def truth(name: str) -> dict[str, Any]:
+    return json.loads(gzip.decompress((GOLDEN / name / "truth.json.gz").read_bytes()))
+
+
+def collections() -> list[tuple[str, str]]:
+    return [(name, collection) for name in SETS for collection in manifest(name)]
+
+
+def open_as_it_lies(path: Any, **options: Any) -> sawlog.format.Dataset:
+    """Open without metadata, and without the warning that says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SegmentsWarning)
+        return sawlog.open(path, **options)
+
+
+def with_etcd(name: str, collection: str, **options: Any) -> sawlog.format.Dataset:
+    return sawlog.open(GOLDEN / name, collection=collection, metadata=str(GOLDEN / name / "etcd.json"), **options)
+
+
+def write(root: Path, table: pa.Table, **options: Any) -> None:
+    sawlog.write(table, root, format="milvus_binlog", **{"timestamp": NOW, **options})
+
+
+def delete(root: Path, keys: list[Any], times: list[int], segment: int, partition: int = 2, **options: Any) -> None:
+    table = pa.table(
+        {
+            "pk": keys,
+            "timestamp": pa.array(times, pa.int64()),
+            "partition": pa.array([partition] * len(keys), pa.int64()),
+            "segment": pa.array([segment] * len(keys), pa.int64()),
+        }
+    )
+    sawlog.write(table, root, format="milvus_binlog", content="deletes", **options)
