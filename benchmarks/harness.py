@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("numba", "numpy", "pyarrow", "pyspark", "plyvel", "rleveldb", "dfindexeddb")
+PACKAGES = ("numba", "numpy", "pyarrow", "pyspark", "plyvel", "rleveldb", "dfindexeddb", "protobuf", "leveldb-export")
 
 
 @dataclass(frozen=True)
