@@ -19,11 +19,12 @@ PLUGIN = Path(__file__).parent.parent / "plugin"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here; PySpark warns of pandas 3 wherever it meets it."""
+    """Mark what lies here; PySpark warns of pandas 3 wherever it meets it, and 4.0 leaves sockets open."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,13 +19,19 @@ __all__ = ["data_source", "register"]
 def register(spark: SparkSession) -> list[str]:
     """Make every format known to a Spark session by its short name, formats of third-party packages included.
 
-    Afterwards `spark.read.format("leveldb_log")` and, in SQL, `USING leveldb_log` work.
+    Afterwards `spark.read.format("leveldb_log")` and, in SQL, `USING leveldb_log` work. `sawlog` itself is registered
+    too, for sessions where Spark's own discovery fails.
 
     Returns:
-        The short names.
+        The short names of the formats.
     """
+    from pyspark.errors import AnalysisException
+
+    from pyspark_sawlog import DefaultSource
     from sawlog.api import formats
 
+    with contextlib.suppress(AnalysisException):  # Spark 4.0 refuses what it has discovered by itself
+        spark.dataSource.register(DefaultSource)
     names = list(formats())
     for name in names:
         spark.dataSource.register(data_source(name))

@@ -1,0 +1,185 @@
+"""Milvus collections through Spark: the source, L0 deletes by a join, the sink, compaction."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+
+
+def source(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
+    reader = spark.read.format("sawlog").option("format", "milvus_binlog")
+    return reader.options(**{name: str(value) for name, value in options.items()}).load(str(path))
+
+
+def table(rows: int = 1000) -> pa.Table:
+    rng = np.random.default_rng(2)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.standard_normal(rows * 4, dtype="f4")), 4)
+    return pa.table(
+        {
+            "pk": pa.array(range(rows), pa.int64()),
+            "name": [f"row {i}" for i in range(rows)],
+            "sparse": pa.array([[(i, 0.5), (i + 7, 1.5)] for i in range(rows)], pa.map_(pa.uint32(), pa.float32())),
+            "half": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 2), pa.float16()), 2),
+            "bits": pa.array([i.to_bytes(2, "little") for i in range(rows)], pa.binary(2)),
+            "vec": vectors,
+            "_partition": pa.array([2 + i % 2 for i in range(rows)], pa.int64()),
+        }
+    )
+
+
+def by_key(rows: pa.Table, key: str = "pk") -> list[dict[str, Any]]:
+    return sorted(rows.to_pylist(), key=lambda row: row[key])
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> tuple[Path, list[int]]:
+    """Two partitions, several segments and batches, own deletes, and L0 deletes of one and of all partitions."""
+    root = tmp_path / "tree"
+    write(root, table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
+    segments = open_as_it_lies(root, view="segments").to_table().to_pylist()
+    assert len(segments) > 4
+    for one in segments[:2]:
+        delete(root, list(range(0, 1000, 10)), [NOW + 1] * 100, one["segment"], one["partition"])
+    delete(root, [1, 3, 4], [NOW + 5, NOW, NOW + 5], 900_001, 3)
+    delete(root, [7, 8], [NOW + 5, NOW + 5], 900_002, -1)
+    return root, [one["segment"] for one in segments]
+
+
+def test_source_reads_what_the_api_reads(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
+    root, _ = tree
+    wanted = open_as_it_lies(root).to_table()
+    frame = source(spark, root, task_bytes=1)
+    assert frame.rdd.getNumPartitions() == len(open_as_it_lies(root).fragments())
+    assert {row[0] for row in frame.select("`100`").collect()} == set(wanted["100"].to_pylist())
+    got = frame.toPandas().sort_values("100")
+    assert got["101"].tolist() == [row["101"] for row in by_key(wanted, "100")]
+
+
+def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
+    plan = source(spark, tree[0])._jdf.queryExecution().executedPlan().toString()
+    assert "Exchange" not in plan
+
+
+def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
+    from sawlog.spark.milvus import read_collection
+
+    root, _ = tree
+    wanted = set(open_as_it_lies(root).to_table()["100"].to_pylist())
+    own = set(open_as_it_lies(root, deletes="own").to_table()["100"].to_pylist())
+    # Key 1 lies in partition 3, key 4 in partition 2; key 3's delete is no younger than its row.
+    assert own - wanted == {1, 7, 8}
+    frame = read_collection(spark, str(root))
+    assert {row[0] for row in frame.select("`100`").collect()} == wanted
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Join") == 1 or "AdaptiveSparkPlan" in plan
+    assert frame.columns == open_as_it_lies(root).schema.names
+    early = read_collection(spark, str(root), as_of=NOW)
+    assert early.count() == 1000
+
+
+def test_partition_and_segment_filters_prune(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
+    root, segments = tree
+    everything = open_as_it_lies(root)
+    some = open_as_it_lies(root, filters=[("_partition", "=", 3)])
+    assert 0 < len(some.fragments()) < len(everything.fragments())
+    one = open_as_it_lies(root, filters=[("_segment", "in", segments[:1])])
+    assert {fragment.place[2] for fragment in one.fragments()} == set(segments[:1])
+    late = open_as_it_lies(root, filters=[("Timestamp", ">", NOW)])
+    assert late.fragments() == []
+    frame = source(spark, root, columns="100,_partition", filters=json.dumps([["_partition", "=", 3]]))
+    assert {row[1] for row in frame.collect()} == {3}
+    named = source(spark, root, partitions="3")
+    assert named.count() == frame.count()
+
+
+def test_golden_through_spark(spark: SparkSession) -> None:
+    name, collection = "2.3.5-compacted", "alltypes"
+    root = GOLDEN / name
+    frame = source(spark, root, collection=collection, metadata=root / "etcd.json")
+    wanted = by_key(with_etcd(name, collection).to_table())
+    rows = sorted((row.asDict() for row in frame.collect()), key=lambda row: row["pk"])
+    assert rows == wanted
+
+
+def test_all_vector_kinds_reach_spark(spark: SparkSession) -> None:
+    expected = json.loads((SYNTHETIC / "expected.json").read_text())
+    for path in ("104_float16_vector/5", "105_bfloat16_vector/6", "107_int8_vector/8", "108_nullable_float_vector/9"):
+        rows = source(spark, SYNTHETIC / "stream_writer" / path).collect()
+        assert [row[0] for row in rows] == expected[f"stream_writer/{path}"]
+    sparse = source(spark, SYNTHETIC / "stream_writer" / "106_sparse_vector" / "7").collect()
+    assert [{str(k): v for k, v in row[0].items()} for row in sparse] == expected["stream_writer/106_sparse_vector/7"]
+
+
+def test_sink_writes_what_the_api_reads_back(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
+    root, _ = tree
+    target = tmp_path / "target"
+    frame = source(spark, root, columns="100,101,102,103,104,105,_partition,Timestamp").repartition(3)
+    writer = frame.write.format("sawlog").option("format", "milvus_binlog").mode("append")
+    writer.option("primary_key", "100").save(str(target))
+    writer.option("primary_key", "100").save(str(target))  # another job, other ids
+    once = by_key(open_as_it_lies(root).to_table(), "100")
+    twice = by_key(open_as_it_lies(target).to_table(), "100")
+    assert twice[::2] == once
+    assert twice[1::2] == once
+    assert not sawlog.verify(target).damaged
+    assert not [path for path in target.rglob("*") if "staged" in path.name]
+
+
+def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
+    from sawlog.errors import OptionError
+    from sawlog.spark.milvus import compact
+
+    root, segments = tree
+    target = tmp_path / "compacted"
+    done = compact(spark, str(root), str(target))
+    columns = [*open_as_it_lies(root).schema.names, "RowID", "Timestamp", "_partition"]
+    before = by_key(open_as_it_lies(root, columns=columns).to_table(), "100")
+    after = by_key(open_as_it_lies(target, columns=columns).to_table(), "100")
+    assert after == before
+    assert done.rows == len(after)
+    assert done.segments_before == len(segments)
+    assert done.segments_after == 2 < done.segments_before
+    assert done.files_after < done.files_before
+    assert not (target / "delta_log").exists()
+    with pytest.raises(OptionError, match="already"):
+        compact(spark, str(root), str(target))
+
+
+def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: Path) -> None:
+    from sawlog.spark.milvus import compact
+
+    root = GOLDEN / "2.3.5"
+    options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}
+    done = compact(spark, str(root), str(tmp_path / "out"), **options)
+    assert (done.rows, done.segments_before, done.segments_after) == (996, 3, 1)
+
+
+def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
+    from pyspark.errors import PythonException
+
+    root = tmp_path / "damaged"
+    shutil.copytree(tree[0], root)
+    victim = next(path for path in sorted(root.glob("insert_log/1/2/*/101/*")))
+    victim.write_bytes(victim.read_bytes()[:-20])
+    intact = open_as_it_lies(root, on_damage="skip").fragments()
+    with pytest.raises(PythonException, match=r"insert_log/1/2/.*/101/"):
+        source(spark, root).collect()
+    kept = source(spark, root, mode="DROPMALFORMED").count()
+    assert 0 < kept < open_as_it_lies(tree[0]).count_rows()
+    damage = source(spark, root, view="damage").collect()
+    assert [Path(row.file) for row in damage] == [victim]
+    assert intact
