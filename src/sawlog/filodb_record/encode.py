@@ -254,12 +254,13 @@ class Layer:
         key_ends, key_data = _binary(keys)
         value_ends, value_data = _binary(items)
         names, name_ends, heads, following = self._predefined()
-        order = np.zeros(int((ends[1:] - ends[:-1]).max(initial=0)) + 1, np.int32)
+        most = int((ends[1:] - ends[:-1]).max(initial=0)) + 1
+        order, numbers = np.zeros(most, np.int32), np.zeros(most, np.int16)
         self._run(
             name,
             lambda out, state: b.encode_maps(
                 ends, key_data, key_ends, value_data, value_ends, wanted, names, name_ends, heads, following, order,
-                positions, lengths, out, state,
+                numbers, positions, lengths, out, state,
             ),
         )  # fmt: skip
 
@@ -452,7 +453,7 @@ def _binary(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     found = np.frombuffer(data or b"", np.uint8)
-    if not 0 <= ends[0] <= ends[-1] <= len(found) or (ends[1:] < ends[:-1]).any():
+    if not b.valid_ends(ends, np.int64(len(found))):
         raise SchemaError("the Arrow array is invalid: offsets outside its data")
     return ends, found
 

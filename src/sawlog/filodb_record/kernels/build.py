@@ -121,6 +121,15 @@ def _index_place(first: Any, length: Any) -> Any:
 
 
 @kernel
+def valid_ends(ends: Any, limit: Any) -> Any:
+    """Whether the ends of an Arrow array ascend and stay within its data."""
+    good = ends[0] >= 0 and ends[len(ends) - 1] <= limit
+    for i in range(len(ends) - 1):
+        good = good and ends[i] <= ends[i + 1]
+    return good
+
+
+@kernel
 def index_names(names: Any, name_ends: Any, heads: Any, following: Any) -> None:
     """Index predefined keys by first byte and length; of equal ones the first counts."""
     for i in range(HEADS):
@@ -132,6 +141,61 @@ def index_names(names: Any, name_ends: Any, heads: Any, following: Any) -> None:
         place = _index_place(first, length)
         following[i] = heads[place]
         heads[place] = i
+
+
+@inlined
+def _same_keys(keys: Any, key_ends: Any, a: Any, b: Any, count: Any) -> Any:
+    """Whether two maps of `count` entries have the same keys in the same order."""
+    start = np.uint64(key_ends[a])
+    other = np.uint64(key_ends[b])
+    length = np.uint64(key_ends[a + count]) - start
+    for i in range(1, count + 1):
+        if np.uint64(key_ends[a + i]) - start != np.uint64(key_ends[b + i]) - other:
+            return False
+    done = _ZERO
+    while length - done >= _EIGHT:
+        if load_u64(keys, start + done) != load_u64(keys, other + done):
+            return False
+        done += _EIGHT
+    while done < length:
+        if keys[start + done] != keys[other + done]:
+            return False
+        done += _ONE
+    return True
+
+
+@inlined
+def _sort_keys(keys: Any, key_ends: Any, first: Any, count: Any, order: Any) -> None:
+    """Put the entries of a map in the order of their keys: `order[i]` counts from its first entry."""
+    for i in range(count):
+        start = np.uint64(key_ends[first + i])
+        length = np.uint64(key_ends[first + i + 1]) - start
+        at = i
+        while at > 0:
+            other = np.int64(order[at - 1])
+            begin = np.uint64(key_ends[first + other])
+            if not _after(keys, begin, np.uint64(key_ends[first + other + 1]) - begin, start, length):
+                break
+            order[at] = other
+            at -= 1
+        order[at] = i
+
+
+@inlined
+def _find_name(keys: Any, start: Any, length: Any, names: Any, name_ends: Any, heads: Any, following: Any) -> Any:
+    """The number of a predefined key, or -1."""
+    number = np.int64(heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
+    while number >= 0:
+        name = np.uint64(name_ends[number])
+        same = np.uint64(name_ends[number + 1]) - name == length
+        k = _ZERO
+        while same and k < length:
+            same = keys[start + k] == names[name + k]
+            k += _ONE
+        if same:
+            break
+        number = np.int64(following[number])
+    return number
 
 
 @kernel
@@ -147,6 +211,7 @@ def encode_maps(
     heads: Any,
     following: Any,
     order: Any,
+    numbers: Any,
     positions: Any,
     lengths: Any,
     out: Any,
@@ -166,6 +231,7 @@ def encode_maps(
         heads: int16[HEADS], from `index_names`.
         following: int16 per predefined key.
         order: int32, as many as the largest map has entries.
+        numbers: int16, as many.
         positions: uint64 per row.
         lengths: uint32 per row.
         out: uint8.
@@ -178,6 +244,8 @@ def encode_maps(
     value_limit = np.uint64(len(values))
     room = np.uint64(len(out))
     used = np.uint64(state[USED])
+    template = np.int64(-1)
+    known = np.int64(0)
     for row in range(state[ROW], len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
@@ -187,25 +255,21 @@ def encode_maps(
         state[USED] = used
         first = np.int64(map_ends[row])
         count = np.int64(map_ends[row + 1]) - first
-        for i in range(count):
-            entry = first + i
-            start = np.uint64(key_ends[entry])
-            length = np.uint64(key_ends[entry + 1]) - start
-            at = i
-            while at > 0:
-                other = np.int64(order[at - 1])
-                begin = np.uint64(key_ends[other])
-                if not _after(keys, begin, np.uint64(key_ends[other + 1]) - begin, start, length):
-                    break
-                order[at] = other
-                at -= 1
-            order[at] = entry
+        # Series have the same keys for long: what was found out of them holds until they change.
+        if template < 0 or count != known or not _same_keys(keys, key_ends, template, first, count):
+            _sort_keys(keys, key_ends, first, count, order)
+            for i in range(count):
+                start = np.uint64(key_ends[first + i])
+                length = np.uint64(key_ends[first + i + 1]) - start
+                numbers[i] = _find_name(keys, start, length, names, name_ends, heads, following)
+            known = count
+        template = first
         begun = used
         if room - used < _PREFIX:
             return NO_ROOM
         used += _PREFIX
         for i in range(count):
-            entry = np.int64(order[i])
+            entry = first + np.int64(order[i])
             start = np.uint64(key_ends[entry])
             length = np.uint64(key_ends[entry + 1]) - start
             if length > _LONGEST_KEY:
@@ -218,17 +282,7 @@ def encode_maps(
                 return TOO_LONG
             if room - used < length + value_length + np.uint64(3) + _SLACK:
                 return NO_ROOM
-            number = np.int64(heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
-            while number >= 0:
-                name = np.uint64(name_ends[number])
-                same = np.uint64(name_ends[number + 1]) - name == length
-                k = _ZERO
-                while same and k < length:
-                    same = keys[start + k] == names[name + k]
-                    k += _ONE
-                if same:
-                    break
-                number = np.int64(following[number])
+            number = np.int64(numbers[order[i]])
             if number >= 0:
                 out[used] = _FLAG | np.uint64(number)
                 used += _ONE

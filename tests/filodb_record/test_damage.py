@@ -1,0 +1,281 @@
+"""Bad input: whatever the bytes are, what is intact comes out, and every byte that does not is described."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning, FileReport, TailStatus
+from sawlog.errors import DamageError
+from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
+
+from . import golden
+
+GAUGE = Schemas.built_in()["gauge"]
+HISTOGRAM = Schemas.built_in()["prom-histogram"]
+OPTIONS: dict[str, Any] = {"format": "filodb_record", "schema": "gauge,prom-histogram,prom-counter,preagg-gauge-v2"}
+
+
+def container(count: int, first: int = 0) -> bytes:
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    for n in range(first, first + count):
+        if n % 3 == 2:
+            histogram = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8)))
+            target.add_from_reader((n, 1.0, 2.0, histogram, "latency", {"_ws_": "é", "k": "v" * (n % 7)}), HISTOGRAM)
+        else:
+            target.add_from_reader((n, float(n), "heap", {"_ns_": "App", "n": str(n)}), GAUGE)
+    (data,) = target.optimal_container_bytes()
+    return data
+
+
+FIRST, SECOND, THIRD = container(5), container(4, 5), container(6, 9)
+DATA = FIRST + SECOND + THIRD
+WHOLE = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(4))
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Timestamps as numbers: hostile ones are beyond Python's dates."""
+    return table.set_column(table.schema.get_field_index("timestamp"), "timestamp", table["timestamp"].cast(pa.int64()))
+
+
+def outcome(data: bytes, **options: Any) -> tuple[list[dict], FileReport]:
+    """Rows and report of some bytes, checked against each other, against splits, and against a repaired file."""
+    options = {**OPTIONS, **options}
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        path, fixed = f"{place}/a.container", f"{place}/b.container"
+        Path(path).write_bytes(data)
+        dataset = sawlog.open(path, on_damage="skip", provenance=True, **options)
+        table = dataset.to_table()
+        table.validate(full=True)
+        table = plain(table)
+        rows = [{**row, "_file": None} for row in table.to_pylist()]
+        (report,) = sawlog.verify(path, **options).files
+        assert report.rows == len(rows) == dataset.count_rows()
+        assert report.account.total == len(data)
+        end = 0
+        for damage in report.damages:
+            assert damage.offset >= end
+            end = damage.offset + damage.length
+        assert end <= len(data)
+        assert report.account.damage == sum(damage.length for damage in report.damages)
+        for cut in (40, 300, 2049):
+            pieces = [
+                r
+                for f in dataset.fragments(cut)
+                for b in f.to_batches()
+                for r in plain(pa.Table.from_batches([b])).to_pylist()
+            ]
+            assert repr([{**row, "_file": None} for row in pieces]) == repr(rows)
+        listed = sawlog.read(path, view="damage", **options)
+        assert sorted(listed["offset"].to_pylist()) == [damage.offset for damage in report.damages]
+        for view in ("containers", "partkeys"):
+            sawlog.read(path, view=view, on_damage="skip", **options)
+        some = sawlog.read(path, columns=["timestamp"], on_damage="skip", **options)
+        assert some.num_rows >= len(rows)
+        sawlog.repair(path, fixed, **options)
+        (after,) = sawlog.verify(fixed, **options).files
+        assert not after.damaged
+        assert after.tail.status is TailStatus.CLEAN
+        kept = plain(sawlog.read(fixed, **options))
+        assert repr(kept.to_pylist()) == repr(table.select(kept.schema.names).to_pylist())
+        if report.damaged:
+            with pytest.raises(DamageError):
+                sawlog.read(path, **options)
+        return rows, report
+
+
+def test_intact() -> None:
+    rows, report = outcome(DATA)
+    assert [row["timestamp"] for row in rows] == list(range(15))
+    assert not report.damaged
+    rows, report = outcome(WHOLE)
+    assert len(rows) == 52
+    assert not report.damaged
+
+
+def is_prefix(part: list[dict], whole: list[dict]) -> bool:
+    return repr(part) == repr(whole[: len(part)])
+
+
+def test_truncation_at_every_byte() -> None:
+    rows, _ = outcome(DATA)
+    ends = [row["_offset"] for row in rows]
+    for size in range(len(DATA)):
+        with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            path = Path(place) / "a.container"
+            path.write_bytes(DATA[:size])
+            table = sawlog.read(path, provenance=True, **OPTIONS)
+            found = [{**row, "_file": None} for row in plain(table).to_pylist()]
+            assert is_prefix(found, rows)
+            assert len(found) >= sum(end < size for end in ends) - 1
+            (report,) = sawlog.verify(path, **OPTIONS).files
+            assert report.account.total == size
+            assert not report.damaged
+            complete = size in (0, len(FIRST), len(FIRST) + len(SECOND))
+            assert report.tail.status is (TailStatus.CLEAN if complete else TailStatus.TORN)
+
+
+def test_truncation_of_whole_containers() -> None:
+    rows, _ = outcome(WHOLE)
+    for size in [*range(64), *range(1900, 2200), *range(4000, 4200), 8191]:
+        found, report = outcome(WHOLE[:size])
+        assert is_prefix(found, rows)
+        assert report.account.total == size
+
+
+bytes_of = st.binary(max_size=24)
+positions = st.integers(0, len(DATA) - 1)
+words = st.sampled_from([0, 1, 12, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x01000000, len(DATA)])
+mutation = st.one_of(
+    st.tuples(st.just("flip"), positions, st.integers(1, 255)),
+    st.tuples(st.just("word"), positions, words),
+    st.tuples(st.just("overwrite"), positions, bytes_of),
+    st.tuples(st.just("insert"), positions, bytes_of),
+    st.tuples(st.just("delete"), positions, st.integers(1, 400)),
+    st.tuples(st.just("cut"), positions, st.just(0)),
+)
+
+
+def mutate(data: bytes, changes: list) -> bytes:
+    for what, place, how in changes:
+        at = min(place, len(data)) & (~1 if what == "word" else ~0)
+        if what == "flip" and at < len(data):
+            data = data[:at] + bytes((data[at] ^ how,)) + data[at + 1 :]
+        elif what == "word":
+            data = data[:at] + struct.pack("<I", how) + data[at + 4 :]
+        elif what == "overwrite":
+            data = data[:at] + how + data[at + len(how) :]
+        elif what == "insert":
+            data = data[:at] + how + data[at:]
+        elif what == "delete":
+            data = data[:at] + data[at + how :]
+        elif what == "cut":
+            data = data[:at]
+    return data
+
+
+@given(st.lists(mutation, min_size=1, max_size=4))
+@settings(max_examples=60)
+def test_mutations(changes: list) -> None:
+    outcome(mutate(DATA, changes))
+
+
+@given(st.lists(mutation, min_size=1, max_size=3))
+@settings(max_examples=20)
+def test_mutations_of_whole_containers(changes: list) -> None:
+    outcome(mutate(WHOLE, changes))
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=25)
+def test_any_bytes(data: bytes) -> None:
+    outcome(data)
+    outcome(struct.pack("<IIq", 12 + len(data), 1 << 24, 1) + data)
+
+
+def record_offsets() -> list[int]:
+    return [row["_offset"] for row in outcome(DATA)[0]]
+
+
+@pytest.mark.parametrize(
+    ("offset", "new", "kind", "lost", "detail"),
+    [
+        (0, b"\xff\xff\xff\x7f", "bad_container_length", 0, "another container begins at byte"),
+        (7, b"\x02", "unknown_version", 5, "a container of version 2"),
+        (0, b"\x00\x00", "bad_header", 5, "expected a container header"),
+        (16, b"\xff\xff\xff\x7f", "bad_record_length", 5, "length 2147483647; the rest of the container"),
+        (16, b"\xff\xff\xff\xff", "bad_record_length", 5, "length -1"),
+        (16, b"\x04\x00", "bad_record_length", 5, "length 4"),
+        (20, b"\x67\x12", "unknown_schema", 1, "schema ID 4711"),
+        (16 + 22, b"\x00", "bad_pointer", 1, "column _metric_: pointer or length 0 leads"),
+        (16 + 22, b"\xff\xff\xff\xff", "bad_pointer", 1, "column _metric_: pointer or length 4294967295"),
+        (16 + 34, b"\xff\xff", "bad_pointer", 1, "column _metric_: pointer or length 65535"),
+        (16 + 36, b"\xff", "invalid_utf8", 1, "column _metric_: not UTF-8"),
+        (16 + 42, b"\xff", "unknown_predefined_key", 1, "column tags: predefined key number 63"),
+        (16 + 43, b"\x50", "bad_map", 1, "column tags: the map's entries do not end where the map does"),
+    ],
+)
+def test_kinds(offset: int, new: bytes, kind: str, lost: int, detail: str) -> None:
+    data = DATA[:offset] + new + DATA[offset + len(new) :]
+    rows, report = outcome(data)
+    assert len(rows) == 15 - lost
+    assert [damage.kind for damage in report.damages] == [kind]
+    assert detail in report.damages[0].detail
+
+
+def test_bad_histograms() -> None:
+    blob = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode()
+    at = DATA.index(blob)
+    for offset, new in ((0, b"\x63"), (1, b"\xff\xff"), (3, b"\xff\xff"), (1, b"\x00\x00"), (21, b"\xff\xff")):
+        rows, report = outcome(DATA[: at + offset] + new + DATA[at + offset + len(new) :])
+        assert len(rows) == 14
+        assert [damage.kind for damage in report.damages] == ["bad_histogram"]
+
+
+def test_many_buckets_from_few_bytes_do_not_fill_the_memory() -> None:
+    """A blob of 23 bytes can claim 8192 buckets: batches become small, and rows come out all the same."""
+    blob = b"\x03\x12\x00" + struct.pack("<Hdd", 8192, 1.0, 1.0)
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    for n in range(600):
+        target.start_new_record(HISTOGRAM)
+        target.add_long(n)
+        target.add_double(1.0)
+        target.add_double(1.0)
+        target.add_blob(blob)
+        target.add_string("m")
+        target.add_map({})
+        target.end_record()
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "a.container"
+        path.write_bytes(target.optimal_container_bytes()[0])
+        batches = list(sawlog.open(path).to_batches())
+        assert sum(batch.num_rows for batch in batches) == 600
+        assert max(batch.num_rows for batch in batches) <= 128
+
+
+def test_zeros_behind_the_last_container_are_unused_space() -> None:
+    rows, report = outcome(DATA + bytes(5000))
+    assert len(rows) == 15
+    assert report.tail.status is TailStatus.PADDING
+    assert not report.damaged
+
+
+def test_containers_behind_garbage_are_found() -> None:
+    rows, report = outcome(FIRST + b"garbage!" * 30 + THIRD)
+    assert len(rows) == 11
+    assert [(d.kind, d.offset, d.length) for d in report.damages] == [("bad_header", len(FIRST), 240)]
+
+
+def test_a_container_inside_a_label_is_not_one() -> None:
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    target.start_new_record(GAUGE)
+    target.add_long(1)
+    target.add_double(1.0)
+    target.add_blob(SECOND)
+    target.add_map({})
+    target.end_record()
+    data = target.optimal_container_bytes()[0]
+    rows, report = outcome(data + THIRD, strings="binary")
+    assert len(rows) == 7
+    assert rows[0]["_metric_"] == SECOND
+    assert not report.damaged
+
+
+def test_shrunken_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.container"
+    path.write_bytes(DATA)
+    dataset = sawlog.open(path, **OPTIONS)
+    path.write_bytes(DATA[:100])
+    with pytest.raises(sawlog.SawlogError, match="shrank"):
+        dataset.to_table()

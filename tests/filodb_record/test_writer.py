@@ -1,0 +1,261 @@
+"""Writing: tables to FiloDB's bytes, and what cannot be written."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog import OptionError, SchemaError
+from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
+
+from . import golden
+
+BUILT_IN = Schemas.built_in()
+GAUGE = BUILT_IN["gauge"]
+LABELS = pa.map_(pa.string(), pa.string())
+
+
+def gauges(rows: list[tuple]) -> pa.Table:
+    timestamps, values, metrics, tags = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return pa.table(
+        {
+            "timestamp": pa.array(timestamps, pa.timestamp("ms", "UTC")),
+            "value": pa.array(values, pa.float64()),
+            "_metric_": pa.array(metrics, pa.string()),
+            "tags": pa.array(tags, LABELS),
+        }
+    )
+
+
+def write(data: Any, place: Path, **options: Any) -> bytes:
+    sawlog.write(data, place, format="filodb_record", **{"container_timestamp": golden.TIMESTAMP, **options})
+    return place.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["gauge_100", "gauge_100_partkeys", "mixed_schemas_4", "otel_exp_delta_histogram_10", "str_long_12"]
+)
+def test_reading_and_writing_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
+    schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
+    table = sawlog.read(golden.path(name), schemas=schemas)
+    assert write(table, tmp_path / "a.container") == golden.data(name)
+    dataset = sawlog.open(golden.path(name), schemas=schemas)
+    assert write(dataset, tmp_path / "b.container") == golden.data(name)
+
+
+def test_records_without_partition_columns(tmp_path: Path) -> None:
+    schemas = Schemas([golden.RESULT])
+    table = sawlog.read(golden.path("no_partition_5"), schemas=schemas, schema="result")
+    assert write(table, tmp_path / "a.container") == golden.data("no_partition_5")
+
+
+def test_part_keys_of_samples(tmp_path: Path) -> None:
+    series = sawlog.read(golden.path("gauge_100"), view="partkeys").select(["_metric_", "tags"])
+    assert write(series, tmp_path / "a.container", schema="gauge", records="partkeys") == golden.data(
+        "gauge_100_partkeys"
+    )
+
+
+def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> None:
+    facts = golden.facts("bench_gauge")
+    count = 100_000
+    i = np.arange(count)
+    labels = []
+    for k in range(1000):
+        tags = {"_ws_": "demo", "_ns_": f"App-{k % 4}", "instance": f"Instance-{k}", "host": f"H{k % 20}"}
+        tags |= {"dc": f"DC{k % 3}", "cloudProvider": "AmazonAWS", "region": "us-west-2", "job": "node-exporter"}
+        labels.append(list(tags.items()))
+    table = pa.table(
+        {
+            "timestamp": pa.array(golden.TIMESTAMP + i, pa.int64()).cast(pa.timestamp("ms")),
+            "value": i * 0.25,
+            "_metric_": pa.repeat(pa.scalar("heap_usage0"), count),
+            "tags": pa.array(labels, LABELS).take(pa.array(i % 1000)),
+        }
+    )
+    data = write(table, tmp_path / "a.container")
+    assert len(data) == facts["total_trimmed_bytes"]
+    assert hashlib.sha256(data).hexdigest() == facts["sha256_of_concatenated_trimmed_containers"]
+    containers = sawlog.read(tmp_path / "a.container", view="containers")
+    assert containers["num_records"].to_pylist() == facts["records_per_container"]
+    assert containers["num_bytes"].to_pylist() == facts["num_bytes_header_per_container"]
+    whole = write(table.slice(0, 2000), tmp_path / "b.container", whole=True)
+    first = golden.data("bench_gauge_first_262144")
+    assert whole[: facts["num_bytes_header_per_container"][0] + 4] == first[: 262004 + 4]
+    assert sawlog.read(tmp_path / "b.container").num_rows == 2000
+    assert [len(whole) > 262144, whole[262008:262144]] == [True, bytes(136)]
+    read = sawlog.read(tmp_path / "a.container", columns=["timestamp", "value", "_hash"], extras="hash")
+    assert int(read["timestamp"].cast(pa.int64()).to_numpy().sum()) == int((golden.TIMESTAMP + i).sum())
+    expected = facts["first_container"]
+    assert int(np.bitwise_xor.reduce(read["_hash"].to_numpy()[:1682])) == expected["xor_partition_hash"]
+    assert float(read["value"].to_numpy()[:1682].sum()) == expected["sum_value"]
+
+
+text = st.text(max_size=12)
+keys = st.one_of(st.sampled_from(GAUGE.ingestion.predefined_keys), text)
+rows = st.lists(
+    st.tuples(
+        st.integers(-(2**62), 2**62),
+        st.floats(),
+        text,
+        st.dictionaries(keys, text, max_size=6),
+    ),
+    max_size=40,
+)
+
+
+@given(rows, st.sampled_from([2048, 4096]))
+@settings(max_examples=40)
+def test_tables_and_builder_make_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, given: list, size: int
+) -> None:
+    target = RecordBuilder(size, clock=lambda: golden.TIMESTAMP)
+    for row in given:
+        target.add_from_reader(row, GAUGE)
+    expected = b"".join(one.trimmed_bytes() for one in target.all_containers)
+    place = tmp_path_factory.mktemp("w") / "a.container"
+    table = gauges([(*row[:3], list(row[3].items())) for row in given])
+    assert write(table, place, schema="gauge", container_size=size) == expected
+    if given:
+        again = sawlog.read(place)
+        assert again["_metric_"].to_pylist() == [row[2] for row in given]
+        assert [dict(tags) for tags in again["tags"].to_pylist()] == [row[3] for row in given]
+        assert write(again, place, container_size=size) == expected
+
+
+def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
+    table = gauges([(n, 1.0, "m", [("n", str(n))]) for n in range(6)])
+    times = pa.array([5, 5, 9, 9, 9, 5], pa.timestamp("ms", "UTC"))
+    table = table.append_column("_hash", pa.array(range(6), pa.int32())).append_column("_container_timestamp", times)
+    place = tmp_path / "a.container"
+    write(table, place)
+    found = sawlog.read(place, extras=["hash", "container_timestamp"])
+    assert found["_hash"].to_pylist() == list(range(6))
+    assert found["_container_timestamp"].cast(pa.int64()).to_pylist() == [5, 5, 9, 9, 9, 5]
+    assert sawlog.read(place, view="containers")["num_records"].to_pylist() == [2, 3, 1]
+    first = place.read_bytes()
+    assert write(found, place) == first
+
+
+def test_whole_records(tmp_path: Path) -> None:
+    table = sawlog.read(golden.path("mixed_schemas_4"), extras="record").select(["_record"])
+    assert write(table, tmp_path / "a.container") == golden.data("mixed_schemas_4")
+    with pytest.raises(SchemaError, match="column '_record', row 1: not one whole record"):
+        write(pa.table({"_record": [table["_record"][0].as_py(), b"12345"]}), tmp_path / "b.container")
+    with pytest.raises(SchemaError, match="column 'value': whole records"):
+        write(pa.table({"_record": [b""], "value": [1.0]}), tmp_path / "b.container")
+
+
+def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
+    plain = gauges([(1000, 1.0, "m", [("_ws_", "demo")]), (2000, 2.0, "n", [])])
+    expected = write(plain, tmp_path / "a.container")
+    other = pa.table(
+        {
+            "tags": plain["tags"].cast(pa.map_(pa.large_string(), pa.large_string())),
+            "_metric_": plain["_metric_"].dictionary_encode(),
+            "value": pa.array([1, 2], pa.int8()),
+            "timestamp": plain["timestamp"].cast(pa.timestamp("ns", "Europe/Zurich")),
+        }
+    )
+    assert write(other, tmp_path / "b.container", schema="gauge") == expected
+    naive = plain.set_column(0, "timestamp", plain["timestamp"].cast(pa.int64()))
+    assert write(naive, tmp_path / "c.container", schema="gauge") == expected
+
+
+def test_histograms_without_a_definition_get_custom_buckets(tmp_path: Path) -> None:
+    schema = BUILT_IN["prom-histogram"]
+    tops, values = [0.5, 1.0, float("inf")], [1.0, 2.0, 7.0]
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    target.add_from_reader((1, 3.0, 7.0, Histogram(Buckets.custom(tops), tuple(values)), "m", {}), schema)
+    target.add_from_reader((2, 3.0, 7.0, Histogram(Buckets.empty(), ()), "m", {}), schema)
+    h = pa.array([{"tops": tops, "values": values}, {"tops": [], "values": []}])
+    table = gauges([(1, 3.0, "m", []), (2, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+    table = table.append_column("count", pa.array([7.0, 7.0])).append_column("h", h)
+    assert [write(table, tmp_path / "a.container", schema="prom-histogram")] == target.optimal_container_bytes()
+
+
+def bad(**columns: Any) -> pa.Table:
+    table = gauges([(1, 1.0, "m", []), (2, 2.0, "m", [])])
+    for name, values in columns.items():
+        table = table.set_column(table.schema.names.index(name), name, values)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (bad(value=pa.array([1.0, None])), "column 'value', row 1: is null"),
+        (bad(tags=pa.array([[], [("a", None)]], LABELS)), "column 'tags', row 1: the value of key b'a' is null"),
+        (bad(tags=pa.array([[], [("k" * 192, "v")]], LABELS)), "column 'tags', row 1: a key of 192 bytes"),
+        (bad(tags=pa.array([[], [("k", "v" * 65536)]], LABELS)), "column 'tags', row 1: 65536 bytes"),
+        (bad(tags=pa.array([[], [("k", "v" * 65532)]], LABELS)), "column 'tags', row 1: 65536 bytes"),
+        (bad(_metric_=pa.array(["", "x" * 65536])), "column '_metric_', row 1: 65536 bytes"),
+        (bad(timestamp=pa.array([1, 1500], pa.timestamp("us"))), "column 'timestamp', row 0: does not fit"),
+        (bad(value=pa.array(["a", "b"])), "column 'value', row 0: does not fit double"),
+        (bad(_metric_=pa.array([1, 2])), "expected strings or bytes"),
+        (bad(tags=pa.array(["a", "b"])), "expected map<string, string>"),
+        (bad().drop_columns(["tags"]), "columns are missing: tags"),
+        (bad().append_column("more", pa.array([1, 2])), "column 'more': there is none in gauge"),
+    ],
+)
+def test_what_cannot_be_written(tmp_path: Path, table: pa.Table, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        write(table, tmp_path / "a.container", schema="gauge")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_choosing_the_schema(tmp_path: Path) -> None:
+    table = gauges([(1, 1.0, "m", [])])
+    write(table, tmp_path / "a.container")
+    assert sawlog.read(tmp_path / "a.container", extras="schema")["_schema"].to_pylist() == ["gauge"]
+    counter = table.rename_columns(["timestamp", "count", "_metric_", "tags"])
+    with pytest.raises(SchemaError, match="these are prom-counter or delta-counter; name one with schema="):
+        write(counter, tmp_path / "b.container")
+    with pytest.raises(SchemaError, match="none of the known schemas"):
+        write(table.drop_columns(["tags"]), tmp_path / "b.container")
+    named = table.append_column("_schema", pa.array(["nope"]))
+    with pytest.raises(SchemaError, match="column '_schema', row 0: no schema 'nope'"):
+        write(named, tmp_path / "b.container")
+    named = table.append_column("_schema", pa.array(["prom-counter"]))
+    with pytest.raises(
+        SchemaError,
+        match="column 'value', row 0: has a value, but the row's schema has no|column 'count'; it is missing",
+    ):
+        write(named, tmp_path / "b.container")
+    with pytest.raises(OptionError, match="container_size=100"):
+        write(table, tmp_path / "b.container", container_size=100)
+    long = gauges([(1, 1.0, "m", []), (1, 1.0, "m" * 3000, [])])
+    with pytest.raises(SchemaError, match="row 1: the record is too long for containers of 2048"):
+        write(long, tmp_path / "b.container", container_size=2048)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.container"]
+
+
+@pytest.mark.parametrize(
+    ("h", "message"),
+    [
+        ({"tops": [1.0, 2.0], "values": [1.0]}, "as many values and tops as buckets, 2"),
+        ({"tops": [1.0, 2.0], "values": [2.0, 1.0]}, "must be cumulative"),
+        ({"tops": [1.0, 2.0], "values": [0.5, 1.0]}, "not whole numbers"),
+        ({"tops": [2.0, 1.0], "values": [0.0, 1.0]}, "must ascend"),
+        ({"tops": [1.0, 2.0], "values": [0.0, 1.0], "buckets": b"\x63123456"}, "no definition of buckets"),
+        ({"tops": [1.0, 3.0], "values": [0.0, 1.0], "buckets": b"\x03" + Buckets.geometric(1, 2, 2).definition},
+         "`tops` and `buckets` differ at bucket 1"),
+    ],
+)  # fmt: skip
+def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
+    table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+    table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
+    with pytest.raises(SchemaError, match=f"column 'h', row 0: .*{message}"):
+        write(table, tmp_path / "a.container", schema="prom-histogram")
+
+
+def test_empty_tables(tmp_path: Path) -> None:
+    assert write(gauges([]), tmp_path / "a.container") == b""
