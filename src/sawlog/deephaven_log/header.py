@@ -251,15 +251,17 @@ def _charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
 
 
 def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str, tuple[str, ...]]:
-    start = meta.position
-    try:
-        charset, values = _enum_table(meta, name, notes, with_charset=True)
-        if version != layout.JAVA_METADATA_VERSION or not meta.left:
-            return charset, values
-    except FormatError:
-        if version != layout.JAVA_METADATA_VERSION:
-            raise
+    if version != layout.JAVA_METADATA_VERSION:
+        return _enum_table(meta, name, notes, with_charset=True)
     # What the vendor says of version 2 contradicts itself: with or without a charset, whichever fits exactly.
+    start = meta.position
+    doubts: list[str] = []
+    try:
+        found = _enum_table(meta, name, doubts, with_charset=True)
+    except FormatError:
+        doubts.append("it does not fit")
+    if not doubts and not meta.left:
+        return found
     meta.position = start
     return _enum_table(meta, name, notes, with_charset=False)
 

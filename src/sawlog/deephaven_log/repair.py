@@ -26,8 +26,8 @@ _COPY_BYTES = 8 << 20
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
     """Copy header and intact entries; leave damage and an unfinished tail behind. See `Format.repair`.
 
-    Rows of sets that lack a member are left behind too, unless `incomplete="emit"` asks for them: then they become
-    stand-alone rows. Commands are carried over, not carried out.
+    Rows of aborted sets, which no reader delivers, are left behind too, and so are those of sets that lack a member,
+    unless `incomplete="emit"` asks for them: then they become stand-alone rows. Commands are carried over, not out.
     """
     header = open_log(file, options, storage)
     if header.version == 0:
@@ -40,12 +40,19 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
         try:
             staged.write(_sound(header))
             walk = whole.walk(source, findings)
-            copy = _Copy(source, staged, header, header.size, walk.salvaged)
+            walk.state[walk.kernels.NOTE_ABORTED] = 1
+            copy = _Copy(source, staged, header, walk.kernels.SALVAGED, header.size, walk.remarkable)
             for _ in RowWalk(whole, walk, pa.schema([]), findings).batches():
                 listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
             listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
             tail = findings.tail
-            copy.up_to(file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset)
+            if tail is None or tail.status is TailStatus.CLEAN:
+                copy.up_to(file.size)
+            elif tail.status is TailStatus.OPEN:
+                copy.up_to(tail.offset)
+                copy.commands(file.size)
+            else:
+                copy.up_to(tail.offset)
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
@@ -70,15 +77,17 @@ class _Copy:
         source: The log.
         target: Its copy.
         header: Its header.
+        alone: The kind of remarkable ranges whose rows are to stand alone; of others, only commands are kept.
         position: First byte that is not dealt with yet.
-        salvaged: Ranges of rows that lack a member of their set and are to stand alone.
+        remarkable: Kind, start and end of ranges that are not copied as they are.
     """
 
     source: Source
     target: StagedFile
     header: Header
+    alone: int
     position: int
-    salvaged: list[tuple[int, int]] = field(default_factory=list)
+    remarkable: list[tuple[int, int, int]] = field(default_factory=list)
 
     def around(self, damages: list[Damage]) -> list[Damage]:
         """Copy what lies between damaged ranges."""
@@ -89,11 +98,27 @@ class _Copy:
 
     def up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""
-        while self.salvaged and self.salvaged[0][0] < end:
-            first, last = self.salvaged.pop(0)
+        while self.remarkable and self.remarkable[0][1] < end:
+            kind, first, last = self.remarkable.pop(0)
             self._plain(first)
-            self._alone(last)
+            if kind == self.alone:
+                self._alone(last)
+            else:
+                self.commands(last)
         self._plain(end)
+
+    def commands(self, end: int) -> None:
+        """Copy the complete entries that are no rows: all that is kept of sets that were aborted or have no end."""
+        trailer = layout.DIGEST_SIZE if self.header.trailing_digest else 0
+        while end - self.position > layout.SIZE_SIZE:
+            head = self.source.window(self.position, layout.SIZE_SIZE + layout.FLAGS_SIZE).tobytes()
+            total = layout.SIZE_SIZE + int.from_bytes(head[: layout.SIZE_SIZE], "big") + trailer
+            if total <= layout.SIZE_SIZE + trailer or total > end - self.position:
+                return
+            following = self.position + total
+            if head[layout.SIZE_SIZE] & Flag.RECORD:
+                self._plain(following)
+            self.position = following
 
     def _plain(self, end: int) -> None:
         while self.position < end:

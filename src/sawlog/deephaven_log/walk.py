@@ -38,7 +38,7 @@ class Walk:
         findings: Told of what is met.
 
     Attributes:
-        salvaged: Ranges of rows that were delivered although their set lacks a member, where damages are drained.
+        remarkable: Where damages are drained: `SALVAGED` and `GIVEN_UP` ranges, with their start and end.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Walk:
         self.start = start
         self.end = end
         self.findings = findings
-        self.salvaged: list[tuple[int, int]] = []
+        self.remarkable: list[tuple[int, int, int]] = []
         state = np.zeros(rows.STATE_SIZE, np.int64)
         state[chain.POSITION] = start
         state[chain.SIZE] = file.size
@@ -110,10 +110,11 @@ class Walk:
         events = self.events[: int(self.state[self.chain.EVENTS])]
         self.state[self.chain.EVENTS] = 0
         for index, (kind, offset, length, one, two) in enumerate(events.tolist()):
-            if kind == self.kernels.SALVAGED:
-                self.findings.notes["salvaged_rows"] += one
+            if kind < 0:
+                if kind == self.kernels.SALVAGED:
+                    self.findings.notes["salvaged_rows"] += one
                 if self.findings.drained:
-                    self.salvaged.append((offset, offset + length))
+                    self.remarkable.append((kind, offset, offset + length))
                 continue
             if not self.findings.listing:
                 self._tally(events[index:])
@@ -131,7 +132,7 @@ class Walk:
             chosen = events[events[:, 0] == kind]
             if kind == self.kernels.SALVAGED:
                 self.findings.notes["salvaged_rows"] += int(chosen[:, 3].sum())
-            else:
+            elif kind > 0:
                 self.findings.tally(Kind(kind).name.lower(), len(chosen), int(chosen[:, 2].sum()))
 
     def read_error(self, error: OSError) -> None:

@@ -83,9 +83,11 @@ TABLE_BYTES = LONGEST
 REACH = 8 << 20
 """Bytes in sight that the search wants, to follow chains of entries through."""
 
+SUMMED = np.uint64(1024)
+"""Longer stretches are looked up in the running sums, once a file has shown damage."""
+
 _STEP = np.uint64(STEP)
 _REACH = np.uint64(REACH)
-_DIRECT = np.uint64(1024)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _FOUR = np.uint64(4)
@@ -145,7 +147,7 @@ def digest_of(window: Any, base: Any, start: Any, length: Any, state: Any, total
     files make them, would otherwise have the same bytes summed over and over.
     """
     capacity = np.uint64(len(totals) - 1) * _STEP
-    if length <= _DIRECT or length > capacity:
+    if length <= SUMMED or length > capacity:
         return adler32(window, start, length)
     at = base + start
     origin = np.uint64(state[ORIGIN])
@@ -259,7 +261,7 @@ def _search(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
         DAMAGE, MORE, TABLE or FINISHED (a torn tail), and the position.
     """
     if len(totals) < 2:
-        return TABLE, pos
+        return TABLE, np.uint64(min(state[SEARCH], np.int64(base + pos))) - base
     end = np.uint64(state[END])
     size = np.uint64(state[SIZE])
     limit = np.uint64(len(window))
@@ -282,6 +284,8 @@ def _search(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
             found = np.uint64(state[BAD_NEXT])
         state[BAD_NEXT] = -1
     if searching:
+        if np.uint64(state[SEARCH]) < base:
+            return MORE, np.uint64(state[SEARCH]) - base
         pos = np.uint64(state[SEARCH]) - base
         while base + pos < end:
             if not whole and pos > 0 and limit - pos < _REACH:

@@ -22,10 +22,12 @@ from sawlog.deephaven_log.kernels.chain import (
     FULL,
     MAX_ENTRY,
     OK,
+    ORIGIN,
     POSITION,
     ROWS,
     SIZE,
     STRICT,
+    SUMMED,
     TAIL,
     TORN,
     TRAILER,
@@ -64,7 +66,9 @@ UNFINISHED = chain.CHAIN_FIELDS + 12
 """Rows of the set that the file ends in."""
 GENERAL = chain.CHAIN_FIELDS + 13
 """1 while rows differ too often in which columns they have."""
-STATE_SIZE = chain.CHAIN_FIELDS + 14
+NOTE_ABORTED = chain.CHAIN_FIELDS + 14
+"""Whether aborted sets are written down one by one."""
+STATE_SIZE = chain.CHAIN_FIELDS + 15
 
 DROP = 0
 EMIT = 1
@@ -72,6 +76,8 @@ REPORT = 2
 
 SALVAGED = -1
 """Not damage: rows that were delivered although their set lacks a member."""
+GIVEN_UP = -2
+"""Not damage: rows of a set that was aborted."""
 
 _SHORT_RUN = 64
 """After a run of rows with the same columns shorter than this, the next rows are located one field at a time."""
@@ -148,6 +154,8 @@ def _run(
     longest = np.uint64(state[MAX_ENTRY])
     trusted = base + pos < np.uint64(state[TRUSTED])
     verify = state[VERIFY] != 0 and not trusted
+    if verify and state[ORIGIN] >= 0:
+        longest = min(longest, SUMMED)
     strict = state[STRICT] != 0
     head = _BODY + np.uint64(presence)
     first = pos + _BODY
@@ -248,6 +256,8 @@ def _mixed_run(
     longest = np.uint64(state[MAX_ENTRY])
     trusted = base + pos < np.uint64(state[TRUSTED])
     verify = state[VERIFY] != 0 and not trusted
+    if verify and state[ORIGIN] >= 0:
+        longest = min(longest, SUMMED)
     strict = state[STRICT] != 0
     least = _BODY + np.uint64(presence) + _DIGEST
     keep = len(starts) > 0
@@ -285,8 +295,10 @@ def _note_rows(events: Any, state: Any, kind: Any, at: Any, total: Any) -> None:
 
 
 @inlined
-def _give_up_set(state: Any, at: Any) -> None:
+def _give_up_set(state: Any, at: Any, events: Any) -> None:
     """The set that is being walked was aborted by what stands at `at`: another set, or a DELETE_PARTITION."""
+    if state[NOTE_ABORTED] != 0:
+        note(events, state, GIVEN_UP, state[SET_START], np.int64(at) - state[SET_START], state[SET_ROWS], 0)
     state[ABORTED] += state[SET_ROWS]
     state[RECORD_BYTES] += np.int64(at) - state[SET_START]
     state[SET_START] = -1
@@ -310,13 +322,13 @@ def _take_row(window: Any, base: Any, pos: Any, total: Any, flags: Any, state: A
     """The state machine of sets, for an intact row that is not simply delivered.
 
     Returns:
-        FULL when the row finds no room, else OK; and the file offset to go on from.
+        FULL when the row found no room before, else OK; and the file offset to go on from.
     """
     at = base + pos
     following = at + total
     if state[SET_START] >= 0:
         if flags & _START:
-            _give_up_set(state, at)
+            _give_up_set(state, at, events)
             return OK, at
         state[SET_ROWS] += 1
         if flags:
@@ -331,8 +343,6 @@ def _take_row(window: Any, base: Any, pos: Any, total: Any, flags: Any, state: A
     if at < np.uint64(state[TRUSTED]):
         return FULL, at
     if flags == _SINGLE:
-        if np.uint64(window[pos + _SIZE]) == _SINGLE:
-            return FULL, at
         state[TRUSTED] = following
         return OK, at
     if flags == _START:
@@ -360,7 +370,7 @@ def _close(base: Any, pos: Any, state: Any, events: Any) -> Any:
     """The end was reached while a set was being walked. Returns whether to go on, and from which file offset."""
     at = base + pos
     if state[END] != state[SIZE]:
-        _give_up_set(state, at)
+        _give_up_set(state, at, events)
         return False, at
     stop = np.int64(at)
     if state[TORN] != 0:
@@ -460,7 +470,7 @@ def decode_rows(
             flags = np.uint64(window[pos + _SIZE]) & _KNOWN_FLAGS
             if flags & _RECORD:
                 if state[APPLY_DELETES] != 0 and state[SET_START] >= 0 and is_delete(window, pos, total):
-                    _give_up_set(state, at)
+                    _give_up_set(state, at, events)
                 if state[SET_START] < 0:
                     state[RECORD_BYTES] += np.int64(total)
             else:

@@ -1,0 +1,290 @@
+"""Bad input: whatever the bytes are, what is intact comes out, and every byte that does not is described."""
+
+from __future__ import annotations
+
+import os
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning, FileReport
+from sawlog.errors import DamageError, FormatError, SawlogError
+
+from .reference import Col, committed, entry, header, row, text
+from .test_sets import COLS, FLAGS, HEADER, make, put
+
+SINGLES = make([3] * 12)
+
+
+def outcome(data: bytes, **options) -> tuple[list[int], FileReport]:
+    """Rows and report of damaged bytes, checked against each other; and that a repaired log is clean and holds them."""
+    path = put(data)
+    fixed = path + ".fixed"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            options = {"format": "deephaven_log", **options}
+            dataset = sawlog.open(path, on_damage="skip", **options)
+            rows = dataset.to_table().column("N").to_pylist()
+            (report,) = sawlog.verify(path, **options).files
+            assert report.rows == len(rows)
+            assert report.account.total == len(data)
+            end = 0
+            for damage in report.damages:
+                assert damage.offset >= end
+                end = damage.offset + damage.length
+            assert end <= len(data)
+            assert report.account.damage == sum(damage.length for damage in report.damages)
+            listed = sawlog.read(path, view="damage", **options)
+            assert listed.column("offset").to_pylist() == [damage.offset for damage in report.damages]
+            pieces = [n for f in dataset.fragments(40) for b in f.to_batches() for n in b.column("N").to_pylist()]
+            assert pieces == rows
+            sawlog.read(path, view="entries", on_damage="skip", **options)
+            sawlog.repair(path, fixed, **options)
+            (after,) = sawlog.verify(fixed, format="deephaven_log").files
+            assert not after.damaged
+            assert after.tail.status == "clean"
+            options.pop("incomplete", None)
+            assert sawlog.read(fixed, **options).column("N").to_pylist() == rows
+            if report.damaged:
+                with pytest.raises(DamageError):
+                    sawlog.open(path, **options, incomplete="emit").to_table()
+        return rows, report
+    finally:
+        os.unlink(path)
+        if os.path.exists(fixed):
+            os.unlink(fixed)
+
+
+def is_subsequence(some: list[int], every: list[int]) -> bool:
+    rest = iter(every)
+    return all(one in rest for one in some)
+
+
+def test_truncation_at_every_byte():
+    data = make([3, 1, 0, 2, 3, 5, 1, 2])
+    truth = committed([3, 1, 0, 2, 3, 5, 1, 2])
+    for length in range(len(data)):
+        if length < len(HEADER):
+            with pytest.raises(FormatError, match="the file ends at byte"):
+                outcome(data[:length])
+            continue
+        rows, report = outcome(data[:length])
+        assert rows == truth[: len(rows)]
+        assert not report.damaged
+
+
+def test_every_flipped_bit_of_a_small_log():
+    for at in range(len(HEADER), len(SINGLES)):
+        for bit in (0, 3, 7):
+            data = bytearray(SINGLES)
+            data[at] ^= 1 << bit
+            rows, report = outcome(bytes(data))
+            # The size of the last entry may have grown: then it looks as if its end was still to come.
+            assert report.damaged or report.tail.status == "torn"
+            assert len(rows) == 11
+            assert is_subsequence(rows, list(range(12)))
+
+
+def test_flipped_bits_in_the_header():
+    for at in range(len(HEADER)):
+        data = bytearray(SINGLES)
+        data[at] ^= 0x10
+        path = put(bytes(data))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DamageWarning)
+                sawlog.read(path, format="deephaven_log", on_damage="skip")
+        except SawlogError:
+            pass
+        finally:
+            os.unlink(path)
+
+
+@given(st.integers(0, 11), st.integers(0, 60), st.binary(max_size=90), st.integers(0, 12))
+def test_all_rows_around_a_damaged_region_come_out(index, offset, junk, length):
+    starts = [len(HEADER)]
+    while starts[-1] < len(SINGLES):
+        starts.append(starts[-1] + 4 + int.from_bytes(SINGLES[starts[-1] : starts[-1] + 4], "big"))
+    begin = min(starts[index] + offset, len(SINGLES))
+    end = min(begin + length, len(SINGLES))
+    rows, _ = outcome(SINGLES[:begin] + junk + SINGLES[end:])
+    before = [i for i in range(12) if starts[i + 1] <= begin]
+    after = [i for i in range(12) if starts[i] >= end]
+    if SINGLES[begin:end] == junk:
+        assert rows == list(range(12))
+    else:
+        assert is_subsequence(sorted({*before, *after}), rows)
+        assert is_subsequence(rows, list(range(12)))
+
+
+@given(FLAGS, st.data())
+def test_mutations_of_logs_with_sets(flags, data):
+    flags = [flag if flag != 4 else 5 for flag in flags]
+    original = make(flags)
+    mutated = bytearray(original)
+    for _ in range(data.draw(st.integers(1, 3))):
+        if len(mutated) > len(HEADER):
+            at = data.draw(st.integers(len(HEADER), len(mutated) - 1))
+            mutated[at] ^= data.draw(st.integers(1, 255))
+    rows, _ = outcome(bytes(mutated))
+    # What damage separates may lose its set, never gain one; rows that no set had keep standing alone.
+    assert is_subsequence(rows, [i for i, flag in enumerate(flags) if flag < 4])
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_behind_a_header(junk):
+    rows, _ = outcome(HEADER + junk)
+    assert rows == [] or junk
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_at_all(junk):
+    for data in (junk, b"\xdb\x1a\xa1\xdb\0\0\0\x03" + junk):
+        path = put(data)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DamageWarning)
+                for options in ({}, {"experimental": True}, {"force": True}):
+                    try:
+                        sawlog.read(path, format="deephaven_log", on_damage="skip", **options)
+                    except SawlogError:
+                        continue
+        finally:
+            os.unlink(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, -1, 0x7FFFFFFF, 1 << 26, 5])
+def test_a_size_that_lies(size):
+    data = bytearray(SINGLES)
+    at = len(HEADER) + 40
+    at = next(s for s in range(len(HEADER), len(SINGLES)) if s >= at and SINGLES[s : s + 3] == b"\0\0\0")
+    data[at : at + 4] = struct.pack(">i", size)
+    rows, report = outcome(bytes(data))
+    assert len(rows) == 11
+    assert report.damaged
+
+
+def test_a_set_that_lost_a_member_is_not_delivered_unless_asked_for():
+    flags = [3, 1, 0, 0, 2, 3, 1, 2]
+    data = make(flags)
+    path = put(data)
+    entries = sawlog.read(path, format="deephaven_log", view="entries").column("offset").to_pylist()
+    os.unlink(path)
+    for lost in (1, 2, 3, 4):
+        broken = bytearray(data)
+        broken[entries[lost] + 6] ^= 0xFF
+        rows, report = outcome(bytes(broken))
+        assert rows == [0, 5, 6, 7]
+        assert report.account.damage == entries[5] - entries[1]
+        rows, report = outcome(bytes(broken), incomplete="emit")
+        assert rows == [i for i in range(8) if i != lost]
+        assert report.account.damage == entries[lost + 1] - entries[lost]
+        assert report.notes["salvaged_rows"] > 0
+
+
+def test_values_that_do_not_fit_their_row():
+    good = row(COLS, {"N": 7, "S": "abc"})
+    bad = bytearray(good[:-4])
+    bad[10:14] = struct.pack(">i", 4)
+    bad += struct.pack(">I", zlib.adler32(bytes(bad)))
+    rows, report = outcome(HEADER + good + bytes(bad) + good)
+    assert rows == [7, 7]
+    assert report.kinds == {"bad_row": 1}
+    bad[10:14] = struct.pack(">i", -1)
+    rows, report = outcome(HEADER + good + bytes(bad[:-4]) + struct.pack(">I", zlib.adler32(bytes(bad[:-4]))) + good)
+    assert rows == [7, 7]
+
+
+def test_zeros_at_the_end_are_padding_and_elsewhere_damage():
+    rows, report = outcome(SINGLES + bytes(5000))
+    assert len(rows) == 12
+    assert (report.tail.status, report.account.padding, report.damaged) == ("padding", 5000, False)
+    rows, report = outcome(SINGLES + bytes(100) + SINGLES[len(HEADER) :])
+    assert len(rows) == 24
+    assert report.kinds == {"unused_space": 1}
+    assert report.account.damage == 100
+
+
+def test_reserved_flags_are_ignored_unless_strict():
+    odd = entry(0xF3, row(COLS, {"N": 99})[5:-4])
+    assert outcome(SINGLES + odd + SINGLES[len(HEADER) :])[0] == [*range(12), 99, *range(12)]
+    rows, report = outcome(SINGLES + odd + SINGLES[len(HEADER) :], strict=True)
+    assert rows == [*range(12), *range(12)]
+    assert report.kinds == {"bad_flags": 1}
+
+
+def test_bytes_behind_the_last_column():
+    long = entry(3, row(COLS, {"N": 99})[5:-4] + b"more")
+    assert outcome(SINGLES + long)[0] == [*range(12), 99]
+    rows, report = outcome(SINGLES + long, strict=True)
+    assert rows == list(range(12))
+    assert report.kinds == {"bad_row": 1}
+
+
+def test_claims_of_size_that_overlap_cost_no_more_than_linear_time():
+    """Every few bytes an entry that claims megabytes; summing each claim anew would take hours."""
+    claim = struct.pack(">iB", 3 << 20, 3) + b"\0\0\0\x07"
+    data = HEADER + b"".join(row(COLS, {"N": i}) * 2 + claim for i in range(20_000)) + bytes(range(1, 200)) * 20_000
+    path = put(data)
+    try:
+        (report,) = sawlog.verify(path, format="deephaven_log").files
+        assert report.rows == 40_000
+        assert report.account.total == len(data)
+    finally:
+        os.unlink(path)
+
+
+def test_many_damages_are_counted_rather_than_listed(tmp_path: Path):
+    path = tmp_path / "damaged.bin"
+    good = row(COLS, {"N": 1})
+    path.write_bytes(HEADER + (good + good + b"\xff" * 9) * 5000 + good + good)
+    (report,) = sawlog.verify(path).files
+    assert report.rows == 10_002
+    assert sum(report.kinds.values()) == 5000
+    assert len(report.damages) < 5000
+    assert sawlog.read(path, view="damage").num_rows == 5000
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        header([Col("A", "Int"), Col("A", "Int")]),
+        HEADER[:8] + struct.pack(">i", -1) + HEADER[12:],
+        HEADER[:8] + struct.pack(">i", 1 << 30) + HEADER[12:],
+        header(COLS, version=4),
+        header([], extra=struct.pack(">iii", 4, 2, -1)),
+        header(COLS, extra=struct.pack(">ii", 1 << 30, 9)),
+        header(COLS, extra=struct.pack(">iiii", 8, 2, 1 << 28, 0)),
+        header(COLS, extra=struct.pack(">ii", 4 + 5 + 4, 2) + struct.pack(">i", 1) + text("X") + b"\0\0\0\0"),
+        header(COLS, app=1, extra=struct.pack(">iii", 4, 3, 2)),
+        header([Col("E", "Enum", table=("a",) * 3)]).replace(struct.pack(">i", 3) + text("UTF-8"), b"\x7f" * 13),
+    ],
+)
+def test_headers_that_lie(tmp_path: Path, broken: bytes):
+    path = tmp_path / "broken.bin"
+    path.write_bytes(broken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        with pytest.raises(FormatError, match=str(path)):
+            sawlog.read(path, format="deephaven_log")
+
+
+def test_a_damaged_header_among_others(tmp_path: Path):
+    (tmp_path / "a.bin").write_bytes(SINGLES)
+    (tmp_path / "b.bin").write_bytes(SINGLES[:8] + b"\xff" + SINGLES[9:])
+    (tmp_path / "c.bin").write_bytes(SINGLES[:20])
+    with pytest.raises(FormatError, match="b.bin"):
+        sawlog.read(tmp_path)
+    with pytest.warns(DamageWarning):
+        assert sawlog.read(tmp_path, on_damage="skip").num_rows == 12
+    reports = sawlog.verify(tmp_path).files
+    assert [report.kinds for report in reports] == [{}, {"bad_header": 1}, {}]
+    assert [report.tail.status for report in reports] == ["clean", "clean", "torn"]
+    assert all(report.account.total == report.size for report in reports)

@@ -1,0 +1,437 @@
+"""Columns: types, nulls, constants, charsets, enums, several files, schema files, older versions."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
+
+from .reference import CODES, Col, entry, header, row, row_body, text
+
+EVERY = [
+    Col("Bool", "Boolean"),
+    Col("Byte", "Byte"),
+    Col("Char", "Char"),
+    Col("Short", "Short"),
+    Col("Int", "Int"),
+    Col("Long", "Long"),
+    Col("Float", "Float"),
+    Col("Double", "Double"),
+    Col("Blob", "Blob"),
+    Col("Str", "EnhancedString"),
+    Col("Enum", "Enum", table=("Buy", "Sell", "", "Buy")),
+]
+VALUES = {
+    "Bool": st.booleans(),
+    "Byte": st.integers(-127, 127),
+    "Char": st.integers(0, 0xFFFD),
+    "Short": st.integers(-0x7FFF, 0x7FFF),
+    "Int": st.integers(-0x7FFFFFFF, 0x7FFFFFFF),
+    "Long": st.integers(-0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF),
+    "Float": st.floats(width=32, allow_nan=False, min_value=-(2.0**100)),
+    "Double": st.floats(allow_nan=False, min_value=-(2.0**1000)),
+    "Blob": st.binary(max_size=20),
+    "Str": st.text(st.characters(codec="utf-8"), max_size=12),
+    "Enum": st.sampled_from([0, 1, 2]),
+}
+ROW = st.fixed_dictionaries({name: st.none() | value for name, value in VALUES.items()})
+
+
+def shown(values: dict) -> dict:
+    """A row as sawlog delivers it."""
+    enum = values["Enum"]
+    return {**values, "Enum": None if enum is None else EVERY[-1].table[enum]}
+
+
+def put(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+@given(rows=st.lists(ROW, max_size=12))
+def test_all_types_and_nulls(tmp_path_factory, rows):
+    path = put(tmp_path_factory.mktemp("types") / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
+    table = sawlog.read(path)
+    assert table.to_pylist() == [shown(values) for values in rows]
+    table.validate(full=True)
+    for name in ("Str", "Long", "Bool"):
+        assert sawlog.read(path, columns=[name]).to_pylist() == [{name: values[name]} for values in rows]
+    again = path.parent / "again.bin"
+    sawlog.write(table, again, format="deephaven_log")
+    assert again.read_bytes() == path.read_bytes()
+
+
+@st.composite
+def schemas(draw):
+    kinds = draw(st.lists(st.sampled_from(sorted(CODES)), min_size=0, max_size=19))
+    return [Col(f"C{i}", kind, table=("a", "b", "c") if kind == "Enum" else ()) for i, kind in enumerate(kinds)]
+
+
+@settings(max_examples=40)
+@given(cols=schemas(), data=st.data(), count=st.integers(0, 6))
+def test_random_schemas(tmp_path_factory, cols, data, count):
+    names = {"Boolean": "Bool", "EnhancedString": "Str"}
+    rows = [{c.name: data.draw(st.none() | VALUES[names.get(c.type, c.type)]) for c in cols} for _ in range(count)]
+    path = put(tmp_path_factory.mktemp("random") / "t.bin", header(cols), *(row(cols, values) for values in rows))
+    table = sawlog.read(path, provenance=True)
+    assert table.num_rows == count
+    for col in cols:
+        expected = [values[col.name] for values in rows]
+        if col.type == "Enum":
+            expected = [None if value is None else col.table[value] for value in expected]
+        assert table.column(col.name).to_pylist() == expected
+    again = path.parent / "again.bin"
+    sawlog.write(table.drop_columns(["_file", "_offset"]), again, format="deephaven_log")
+    if cols:
+        assert again.read_bytes() == path.read_bytes()
+
+
+def test_rows_in_runs_and_mixtures_of_presence(tmp_path: Path):
+    """Long enough for every way in which rows are located: runs with the same columns, and mixtures."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for run in range(60):
+        present = rng.random(len(EVERY)) < (0.0 if run == 3 else 0.7)
+        for i in range(int(rng.integers(1, 300))):
+            if run % 3 == 0:
+                present = rng.random(len(EVERY)) < 0.5
+            full = {"Bool": i % 2 == 0, "Byte": i % 100, "Char": 65 + i % 9, "Short": -i, "Int": i * 7, "Long": i << 33}
+            full |= {"Float": 0.5, "Double": -i / 4, "Blob": bytes(i % 40), "Str": "é" * (i % 25), "Enum": i % 3}
+            rows.append({name: full[name] if here else None for name, here in zip(full, present, strict=True)})
+    path = put(tmp_path / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
+    expected = [shown(values) for values in rows]
+    for options in ({}, {"verify_checksums": False}):
+        assert sawlog.read(path, **options).to_pylist() == expected
+    tasks = sawlog.open(path).fragments(50_000)
+    assert [r for f in tasks for b in f.to_batches() for r in b.to_pylist()] == expected
+
+
+def test_a_value_longer_than_a_batch(tmp_path: Path):
+    cols = [Col("N", "Int"), Col("B", "Blob")]
+    big = bytes(range(256)) * (40 << 10)
+    parts = [row(cols, {"N": i, "B": big if i in (3, 4) else b"x" * i}) for i in range(9)]
+    path = put(tmp_path / "t.bin", header(cols), *parts)
+    table = sawlog.read(path)
+    assert table.column("N").to_pylist() == list(range(9))
+    assert table.column("B")[4].as_py() == big
+    with pytest.warns(DamageWarning, match="1 bad_size"):
+        few = sawlog.read(path, max_entry_bytes=1 << 20, on_damage="skip", columns=["N"])
+    assert few.column("N").to_pylist() == [0, 1, 2, 5, 6, 7, 8]
+
+
+NULLS = {
+    "Boolean": "80",
+    "Byte": "80",
+    "Char": "fffe",
+    "Short": "8000",
+    "Int": "80000000",
+    "Long": "8000000000000000",
+    "Float": "ff7fffff",
+    "Double": "ffefffffffffffff",
+    "EnhancedString": "80000000",
+    "Blob": "80000000",
+    "Enum": "80000000",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(NULLS))
+def test_constant_nulls(tmp_path: Path, kind):
+    cols = [Col("K", kind, table=("a",), constant=bytes.fromhex(NULLS[kind])), Col("N", "Int")]
+    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"N": i}) for i in range(3)))
+    table = sawlog.read(path)
+    assert table.column("K").to_pylist() == [None] * 3
+    again = tmp_path / "again.bin"
+    sawlog.write(table, again, format="deephaven_log")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_constants_of_every_type(tmp_path: Path):
+    values = {"Bool": True, "Byte": -3, "Char": 66, "Short": 9, "Int": -1, "Long": 1 << 40, "Float": 0.5}
+    values |= {"Double": -0.25, "Blob": b"\x00\x01", "Str": "é", "Enum": 1}
+    cols = [Col(c.name, c.type, c.charset, c.table, c.encode(values[c.name])) for c in EVERY]
+    path = put(tmp_path / "t.bin", header([*cols, Col("N", "Int")]), row([Col("N", "Int")], {"N": 1}))
+    table = sawlog.read(path)
+    assert table.to_pylist() == [{**shown(values), "N": 1}]
+    again = tmp_path / "again.bin"
+    sawlog.write(table, again, format="deephaven_log")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_values_that_stand_for_null_in_rows(tmp_path: Path):
+    cols = [Col(f"C{i}", kind) for i, kind in enumerate(NULLS) if kind not in ("EnhancedString", "Blob", "Enum")]
+    body = bytes([255]) + b"".join(bytes.fromhex(NULLS[col.type]) for col in cols)
+    other = bytes([255]) + body[1:4].replace(b"\xff\xfe", b"\xff\xff") + body[4:]
+    path = put(tmp_path / "t.bin", header(cols), entry(3, body), entry(3, other), row(cols, {"C4": 5}))
+    table = sawlog.read(path)
+    assert all(value is None for record in table.to_pylist()[:2] for value in record.values())
+    assert table.column("C4").to_pylist() == [None, None, 5]
+    kept = sawlog.read(path, sentinels_as_null=False).to_pylist()[0]
+    assert kept["C4"] == -(1 << 31)
+    assert kept["C2"] == 0xFFFE
+    assert struct.pack(">d", kept["C7"]).hex() == NULLS["Double"]
+
+
+@pytest.mark.parametrize("charset", ["US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16"])
+def test_charsets(tmp_path: Path, charset):
+    values = ["", "plain", "x" * 40, "naïve" if charset != "US-ASCII" else "naive", None]
+    if charset.startswith("UTF"):
+        values.append("€ 語 🙂")
+    python = {"UTF-16": "utf-16-be"}.get(charset, charset)
+    mark = b"\xfe\xff" if charset == "UTF-16" else b""
+    col = Col("S", "EnhancedString", charset)
+    parts = []
+    for value in values:
+        if value is None:
+            parts.append(entry(3, b"\0"))
+        else:
+            data = mark + value.encode(python)
+            parts.append(entry(3, b"\1" + struct.pack(">i", len(data)) + data))
+    path = put(tmp_path / "t.bin", header([col]), *parts)
+    table = sawlog.read(path)
+    assert table.column("S").to_pylist() == values
+    again = tmp_path / "again.bin"
+    sawlog.write(table, again, format="deephaven_log")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_malformed_text_is_replaced_as_java_does(tmp_path: Path):
+    col = Col("S", "EnhancedString")
+    path = put(tmp_path / "t.bin", header([col]), entry(3, b"\1\0\0\0\3a\xffb"), row([col], {"S": "é"}))
+    assert sawlog.read(path).column("S").to_pylist() == ["a\ufffdb", "é"]
+    with pytest.raises(DamageError, match="UTF-8"):
+        sawlog.read(path, strict=True)
+
+
+def test_enum_indices_outside_the_table(tmp_path: Path):
+    cols = [Col("E", "Enum", table=("a", "b"))]
+    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"E": i}) for i in (0, 1, 2, -5)))
+    with pytest.raises(DamageError, match="index 2 in a table of 2"):
+        sawlog.read(path)
+    with pytest.warns(DamageWarning, match="bad_value"):
+        assert sawlog.read(path, on_damage="skip").column("E").to_pylist() == ["a", "b", None, None]
+
+
+def test_chars_as_strings(tmp_path: Path):
+    cols = [Col("C", "Char")]
+    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"C": c}) for c in (65, None, 0x20AC, 0xD800)))
+    assert sawlog.read(path).column("C").to_pylist() == [65, None, 0x20AC, 0xD800]
+    table = sawlog.read(path, char="string")
+    assert table.column("C").to_pylist() == ["A", None, "€", "\ufffd"]
+    sawlog.write(table.slice(0, 3), tmp_path / "again.bin", format="deephaven_log")
+    assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()[: -len(row(cols, {"C": 1}))]
+
+
+def test_times(tmp_path: Path):
+    cols = [Col("T", "Long"), Col("U", "Long")]
+    path = put(tmp_path / "t.bin", header(cols), row(cols, {"T": 1_700_000_000_123, "U": 5}))
+    for given_as in ({"T": "ms"}, "T=ms"):
+        table = sawlog.read(path, timestamp_columns=given_as)
+        assert table.schema.field("T").type == pa.timestamp("ms", "UTC")
+        assert table.column("T").cast(pa.int64()).to_pylist() == [1_700_000_000_123]
+        sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
+        assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
+    with pytest.raises(OptionError, match="no column 'X'"):
+        sawlog.read(path, timestamp_columns={"X": "ms"})
+    with pytest.raises(OptionError, match="fortnight"):
+        sawlog.read(path, timestamp_columns="T=fortnight")
+    with pytest.raises(SchemaError, match="times are Long"):
+        sawlog.read(put(tmp_path / "i.bin", header([Col("T", "Int")])), timestamp_columns={"T": "ms"})
+
+
+SCHEMA_XML = """<?xml version="1.0"?>
+<Table namespace="Ns" name="T" namespaceSet="System" storageType="NestedPartitionedOnDisk">
+  <Partitions keyFormula="${autobalance_single}" />
+  <Column name="Day" dataType="String" columnType="Partitioning" />
+  <Column name="B" dataType="java.time.Instant" />
+  <Column name="A" dataType="DateTime" columnType="Normal"/>
+  <column Name="Sym" DATATYPE="String" columntype="Grouping" unknown="x"/>
+  <Listener logFormat="1"><Column name="B" dbSetter="microsToTime(B)"/></Listener>
+</Table>"""
+
+
+def test_a_schema_file(tmp_path: Path):
+    schema = tmp_path / "T.schema"
+    schema.write_text(SCHEMA_XML)
+    cols = [Col("A", "Long"), Col("Sym", "EnhancedString"), Col("B", "Long"), Col("More", "Int")]
+    name = "Ns.T.System.host.2024-05-06.bin.2024-05-06.120000.000+0000"
+    path = put(tmp_path / name, header(cols), row(cols, {"A": 1, "B": 2, "Sym": "x"}))
+    table = sawlog.read(path, schema=str(schema))
+    assert table.schema.names == ["Day", "B", "A", "Sym", "More"]
+    assert table.schema.field("A").type == pa.timestamp("ms", "UTC")
+    assert table.schema.field("B").type == pa.timestamp("us", "UTC")
+    assert table.column("Day").to_pylist() == ["2024-05-06"]
+    assert sawlog.read(path, partition_column="").schema.names == ["A", "Sym", "B", "More"]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        '<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><Table name="&b;"/>',
+        '<!DOCTYPE Table SYSTEM "file:///etc/passwd"><Table/>',
+        '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/passwd">]><Table name="x">&x;</Table>',
+        "<Table>" + "<a>" * 100 + "</a>" * 100 + "</Table>",
+        "<Table>" + "<a/>" * 200_001 + "</Table>",
+        "<Other/>",
+        "<Table",
+        "",
+        "\0\1\2",
+        '<Table><Column name="&undefined;"/></Table>',
+    ],
+)
+def test_hostile_schema_files(tmp_path: Path, hostile):
+    schema = tmp_path / "hostile.schema"
+    schema.write_text(hostile)
+    path = put(tmp_path / "t.bin", header([Col("A", "Int")]))
+    with pytest.raises(FormatError, match="hostile.schema"):
+        sawlog.read(path, schema=str(schema))
+
+
+def test_files_of_different_schemas_are_united_by_name(tmp_path: Path):
+    one = [Col("A", "Int"), Col("E", "Enum", table=("x", "y"))]
+    two = [Col("E", "Enum", table=("z", "y")), Col("B", "EnhancedString"), Col("K", "Int", constant=b"\0\0\0\7")]
+    put(tmp_path / "1.bin", header(one, app=1), row(one, {"A": 1, "E": 1}))
+    put(tmp_path / "2.bin", header(two, app=2), row(two, {"E": 0, "B": "b"}), row(two, {"E": 1}))
+    table = sawlog.read(tmp_path)
+    assert table.to_pylist() == [
+        {"A": 1, "E": "y", "B": None, "K": None},
+        {"A": None, "E": "z", "B": "b", "K": 7},
+        {"A": None, "E": "y", "B": None, "K": 7},
+    ]
+    table.validate(full=True)
+    put(tmp_path / "3.bin", header([Col("A", "Long")]), row([Col("A", "Long")], {"A": 1 << 40}))
+    with pytest.raises(SchemaError, match=r"'A' is Int in .*1\.bin and Long in .*3\.bin.*widen=True"):
+        sawlog.read(tmp_path)
+    wide = sawlog.read(tmp_path, widen=True)
+    assert wide.column("A").to_pylist() == [1, None, None, 1 << 40]
+    put(tmp_path / "4.bin", header([Col("A", "EnhancedString")]))
+    with pytest.raises(SchemaError, match="EnhancedString"):
+        sawlog.read(tmp_path, widen=True)
+
+
+def test_filters_prune_partitions(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    for day in (1, 2, 3):
+        name = f"Ns.T.System.h.2024-01-0{day}.bin.2024-01-0{day}.000000.000+0000"
+        put(tmp_path / name, header(cols), row(cols, {"N": day}))
+    dataset = sawlog.open(tmp_path, filters=[("Date", ">", "2024-01-01"), ("N", "!=", 3)])
+    assert len(dataset.fragments()) == 2
+    assert dataset.to_table().to_pylist() == [{"N": 2, "Date": "2024-01-02"}]
+
+
+def test_several_tables_need_a_choice(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    for table in ("T", "U"):
+        put(tmp_path / f"Ns.{table}.System.h.2024-01-01.bin.2024-01-01.000000.000+0000", header(cols))
+    with pytest.raises(OptionError, match=r"Ns\.T, Ns\.U"):
+        sawlog.read(tmp_path)
+    assert [log.name.table for log in sawlog.open(tmp_path, table="U").logs] == ["U"]
+    with pytest.raises(FormatError, match="none of the 2 logs"):
+        sawlog.open(tmp_path, table="V")
+    (one,) = tmp_path.glob("Ns.T*")
+    assert sawlog.open(one, column_partition="else").logs[0].name.column_partition == "else"
+
+
+def test_unknown_header_records(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    path = put(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
+    assert sawlog.read(path).num_rows == 1
+    with pytest.raises(FormatError, match="type 77"):
+        sawlog.read(path, strict=True)
+
+
+def test_a_wrong_digest_of_the_header(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    head = header(cols)
+    path = put(tmp_path / "t.bin", head[:-1] + bytes([head[-1] ^ 1]), row(cols, {"N": 1}))
+    with pytest.warns(DamageWarning, match="digest of the header"):
+        assert sawlog.read(path).num_rows == 1
+    with pytest.raises(FormatError, match="digest of the header"):
+        sawlog.read(path, strict=True)
+    (report,) = sawlog.verify(path).files
+    assert report.kinds == {"header_digest": 1}
+    assert report.account.total == report.size
+    sawlog.repair(path, tmp_path / "fixed.bin")
+    assert (tmp_path / "fixed.bin").read_bytes() == head + row(cols, {"N": 1})
+
+
+def test_presence_maps_from_the_other_end(tmp_path: Path):
+    cols = [Col("A", "Long"), Col("B", "Byte"), Col("S", "EnhancedString")]
+    rows = [{"A": 1}, {"B": 2, "S": "s"}, {"A": 3, "B": 4, "S": "t"}]
+    path = put(tmp_path / "t.bin", header(cols), *(entry(3, row_body(cols, r, big_bits=True)) for r in rows))
+    assert sawlog.read(path).to_pylist() == [{"A": None, "B": None, "S": None} | r for r in rows]
+
+
+JAVA_UTF_8 = bytes.fromhex(
+    "aced00057e7200246 36f6d2e666973686c69622e626173652e737472696e672e456e636f64696e67496e666f".replace(" ", "")
+    + "000000000000000012000078720 00e6a6176612e6c616e672e456e756d0000000000000000120000787074 00055554465f38".replace(
+        " ", ""
+    )
+)
+
+
+@pytest.mark.parametrize("prefix", [b"", struct.pack(">i", len(JAVA_UTF_8))])
+def test_version_2(tmp_path: Path, prefix):
+    class Java(Col):
+        def meta(self) -> bytes:
+            return prefix + JAVA_UTF_8
+
+    class Bare(Col):
+        def meta(self) -> bytes:
+            return struct.pack(">i", 2) + text("a") + text("b")
+
+    cols = [Java("S", "EnhancedString"), Bare("E", "Enum"), Col("F", "Enum", table=("c",))]
+    path = put(tmp_path / "t.bin", header(cols, version=2), row(cols, {"S": "é", "E": 1, "F": 0}))
+    assert sawlog.read(path).to_pylist() == [{"S": "é", "E": "b", "F": "c"}]
+
+    class Unknown(Col):
+        def meta(self) -> bytes:
+            return b"\xac\xed\0\5nothing"
+
+    cols = [Unknown("S", "EnhancedString")]
+    path = put(tmp_path / "u.bin", header(cols, version=2), row(cols, {"S": "x"}))
+    with pytest.warns(DamageWarning, match="unknown charset"):
+        assert sawlog.read(path).to_pylist() == [{"S": "x"}]
+
+
+def test_later_versions_need_force(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    path = put(tmp_path / "t.bin", header(cols, version=4), row(cols, {"N": 1}))
+    with pytest.raises(FormatError, match="version 4 is not supported.*force=True"):
+        sawlog.read(path)
+    assert sawlog.read(path, force=True).num_rows == 1
+
+
+def original(*columns: tuple[str, str]) -> bytes:
+    parts = [struct.pack(">i", len(columns))]
+    parts += [name.encode() + b"\0" + kind.encode() + b"\0" + struct.pack(">ii", 8, 0) for name, kind in columns]
+    return b"".join(parts)
+
+
+def test_the_original_format(tmp_path: Path):
+    cols = [Col("S", "EnhancedString", "ISO-8859-1"), Col("N", "Int"), Col("C", "Char"), Col("B", "Boolean")]
+    head = original(("S", "java.lang.String"), ("N", "int"), ("C", "Character"), ("B", "bool"))
+    rows = [{"S": "é", "N": 1}, {"C": 65, "B": True}, {"S": "", "N": 2, "C": 66, "B": False}]
+    bodies = [row_body(cols, values) for values in rows]
+    path = put(tmp_path / "t.bin", head, *bodies, bodies[0][:-2])
+    with pytest.raises(FormatError, match="not a Deephaven log"):
+        sawlog.read(path, format="deephaven_log")
+    with pytest.warns(DamageWarning, match="inside a row"):
+        table = sawlog.read(path, format="deephaven_log", experimental=True)
+    assert table.to_pylist() == [{"S": None, "N": None, "C": None, "B": None} | values for values in rows]
+    (report,) = sawlog.verify(path, format="deephaven_log", experimental=True).files
+    assert report.account.total == report.size
+    for at in range(len(head), len(head) + sum(map(len, bodies))):
+        path.write_bytes((head + b"".join(bodies))[:at])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sawlog.read(path, format="deephaven_log", experimental=True)
