@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-SMALL = ["kernels/test_crc32c.py", "kernels/test_memory.py", "leveldb_log/test_kernels.py"]
+SMALL = [
+    "kernels/test_crc32c.py",
+    "kernels/test_memory.py",
+    "leveldb_log/test_kernels.py",
+    "leveldb_log/test_payload_kernels.py",
+]
 MODES = ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"]
 
 

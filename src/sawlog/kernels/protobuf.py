@@ -14,6 +14,7 @@ _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
 _LOW7 = np.uint64(127)
+_TAGS = np.uint64(0xFFFFFFFF)
 
 
 @inlined
@@ -43,6 +44,9 @@ def delimited(data: Any, pos: Any, end: Any) -> Any:
 @inlined
 def skip_field(data: Any, tag: Any, pos: Any, end: Any) -> Any:
     """The position behind a field that nobody needs; 0 where it does not end or is a group."""
+    # Field numbers have 29 bits, and none is 0.
+    if tag < _EIGHT or tag > _TAGS:
+        return _ZERO
     wire = tag & _SEVEN
     if wire == 0:
         _, pos = varint(data, pos, end)

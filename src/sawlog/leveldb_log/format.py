@@ -7,6 +7,7 @@ import posixpath
 import tempfile
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -92,7 +93,11 @@ class LevelDBLog(Format):
             log, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
             record = pa.array([_WRITE_BATCH], pa.binary())
             api.write(pa.table([record], names=[RECORD_COLUMN]), log, format=self.name)
-            for view in self.views.keys() - {"entities"}:  # which has no kernel, and needs an extra
+            operations = pa.table({"operation": ["noop"], "key": [None], "value": [None]})
+            api.write(operations, copy, format=self.name, view="writes")
+            # Without the extra `datastore` there are no entities to be read.
+            extra = find_spec("orjson") is not None
+            for view in self.views if extra else self.views.keys() - {"entities"}:
                 api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
             api.verify(log, format=self.name)
             api.repair(log, copy, format=self.name)
