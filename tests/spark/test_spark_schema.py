@@ -222,6 +222,7 @@ AVAILABLE = pa.schema(
         pa.field("n", pa.int32(), nullable=False),
         pa.field("l", pa.list_(pa.uint8())),
         pa.field("s", pa.struct([pa.field("a", pa.int32())])),
+        pa.field("u", pa.decimal256(50, 2)),
     ]
 )
 
@@ -238,7 +239,9 @@ def test_schemas_that_fit(ddl: str, spark: SparkSession) -> None:
     [
         ("n bigint", "here: column 'n' is int; the schema given to Spark says bigint"),
         ("N int", "here: no column 'N'; did you mean 'n'? Case matters"),
-        ("q int", "here: no column 'q'; columns: t timestamp, n int, l array<smallint>, s struct<a:int>"),
+        ("q int", "here: no column 'q'; columns: t timestamp, n int, l array<smallint>, s struct<a:int>, u (dec"),
+        ("u int", "here: column 'u': Spark"),
+        ("t bigint not null", "here: column 't' may hold nulls"),
         ("t timestamp not null", "here: column 't' may hold nulls; the schema given to Spark says NOT NULL"),
         ("s struct<a:int not null>", "here: column 's' may hold nulls"),
         ("l array<int>", "column 'l' is array<smallint>"),

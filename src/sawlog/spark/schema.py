@@ -165,14 +165,16 @@ def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
         if wanted.name not in available.names:
             raise SchemaError(f"{where}: no column {wanted.name!r}{_hint(wanted.name, available)}")
         field = available.field(wanted.name)
-        known = spark_field(field)
-        plain = _nullable(wanted.dataType)
-        if plain != _nullable(known.dataType) and not (isinstance(plain, spark.LongType) and has_integers(field.type)):
-            raise SchemaError(
-                f"{where}: column {wanted.name!r} is {known.dataType.simpleString()};"
-                f" the schema given to Spark says {wanted.dataType.simpleString()}"
-            )
-        if not _admits(wanted.dataType, known.dataType) or (known.nullable and not wanted.nullable):
+        nulls = field.nullable and not wanted.nullable
+        if not (isinstance(wanted.dataType, spark.LongType) and has_integers(field.type)):
+            known = spark_type(field.type, f"{where}: column {wanted.name!r}")
+            if _nullable(wanted.dataType) != _nullable(known):
+                raise SchemaError(
+                    f"{where}: column {wanted.name!r} is {known.simpleString()};"
+                    f" the schema given to Spark says {wanted.dataType.simpleString()}"
+                )
+            nulls = nulls or not _admits(wanted.dataType, known)
+        if nulls:
             raise SchemaError(
                 f"{where}: column {wanted.name!r} may hold nulls; the schema given to Spark says NOT NULL"
             )
@@ -204,7 +206,14 @@ def _hint(name: str, available: pa.Schema) -> str:
 
 
 def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {spark_field(field).dataType.simpleString()}" for field in schema)
+    return ", ".join(f"{field.name} {_name(field.type)}" for field in schema)
+
+
+def _name(kind: pa.DataType) -> str:
+    try:
+        return str(spark_type(kind, "").simpleString())
+    except SchemaError:
+        return f"({kind}, which Spark does not have)"
 
 
 def _nullable(kind: DataType) -> DataType:
