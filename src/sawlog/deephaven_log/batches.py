@@ -42,7 +42,8 @@ class RowBatch:
         partition: Value of the partitioning column.
         span: Bytes of the range to be read, which bounds what is allocated.
         sentinels: Whether values in rows that the engine takes for null become null.
-        complain: Told of values that could not be decoded: rows of the batch, and what is wrong.
+        strict: Whether malformed text counts as a value that could not be decoded.
+        complain: Told of such values: their rows' offsets in the file, and what is wrong.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class RowBatch:
         span: int,
         *,
         sentinels: bool,
+        strict: bool,
         complain: Complaint,
     ) -> None:
         import numpy as np
@@ -66,6 +68,9 @@ class RowBatch:
         self._path = path
         self._partition = partition
         self._complain = complain
+        self._strict = strict
+        enums = any(pa.types.is_dictionary(field.type) for field in schema)
+        self._traced = OFFSET_COLUMN in schema.names or strict or enums
         self._stored = {column.name: place for place, column in enumerate(header.stored)}
         self._constants = {column.name: column for column in header.columns if column.constant is not None}
         self.cols = np.zeros((len(header.stored), gather.COLUMN_FIELDS), np.int64)
@@ -76,8 +81,7 @@ class RowBatch:
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.cols[:, gather.WIDTH] == 0, min(FIRST_ROOM, span), 0)
         self.max_rows = min(FIRST_ROWS, self._most)
-        self._scratch_rows = 0
-        self.starts = np.zeros(0, np.int64)
+        self._arrange()
         self.allocate()
 
     def _describe(self, place: int, column: LogColumn, *, wanted: bool, sentinels: bool) -> None:
@@ -97,8 +101,8 @@ class RowBatch:
             # An index that stands for null is no index either way.
             row[g.HAS_NULL] = sentinels or column.type is ColumnType.ENUM
 
-    def allocate(self) -> None:
-        """Fresh buffers for the next batch."""
+    def _arrange(self) -> None:
+        """Give every column its place in arena and scratch."""
         import numpy as np
 
         g = self._gather
@@ -110,33 +114,34 @@ class RowBatch:
             start, place = place, -(-(place + length) // _ALIGNMENT) * _ALIGNMENT
             return start
 
-        for column in self.cols:
-            column[g.NULLS] = column[g.USED] = 0
+        self._firsts = []
         for index in np.flatnonzero(self.cols[:, g.WANTED]):
             column = self.cols[index]
             if column[g.WIDTH]:
                 column[g.VALUES] = take(rows * int(column[g.WIDTH])) if not column[g.BOOLEAN] else 0
             else:
-                column[g.VALUES] = take((rows + 1) * layout.COUNT_SIZE) + layout.COUNT_SIZE
+                self._firsts.append(take((rows + 1) * layout.COUNT_SIZE))
+                column[g.VALUES] = self._firsts[-1] + layout.COUNT_SIZE
                 column[g.ROOM] = self._rooms[index]
                 column[g.DATA] = take(int(self._rooms[index]) + g.SLACK)
-        self._buffer = pa.allocate_buffer(max(place, 1))
-        self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
-        for column in self.cols[(self.cols[:, g.WANTED] != 0) & (self.cols[:, g.WIDTH] == 0)]:
-            start = int(column[g.VALUES])
-            self.arena[start - layout.COUNT_SIZE : start] = 0
-        if rows > self._scratch_rows:
-            self._scratch_rows = rows
-            self.scratch = np.empty(2 * len(self.cols) * rows + 1, np.uint8)
-            if OFFSET_COLUMN in self._schema.names or self._complains():
-                self.starts = np.zeros(rows, np.int64)
+        self._arena_bytes = max(place, 1)
         every = np.arange(len(self.cols))
-        self.cols[:, g.VALID] = 2 * every * self._scratch_rows
+        self.cols[:, g.VALID] = 2 * every * rows
         booleans = self.cols[:, g.BOOLEAN] != 0
-        self.cols[booleans, g.VALUES] = (2 * every[booleans] + 1) * self._scratch_rows
+        self.cols[booleans, g.VALUES] = (2 * every[booleans] + 1) * rows
+        self.scratch: NDArray[np.uint8] = np.empty(2 * len(self.cols) * rows + 1, np.uint8)
+        self.starts = np.zeros(rows if self._traced else 0, np.int64)
 
-    def _complains(self) -> bool:
-        return any(field.metadata and columns.CHARSET_KEY in field.metadata for field in self._schema)
+    def allocate(self) -> None:
+        """Fresh buffers for the next batch."""
+        import numpy as np
+
+        g = self._gather
+        self._buffer = pa.allocate_buffer(self._arena_bytes)
+        self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
+        for first in self._firsts:
+            self.arena[first : first + layout.COUNT_SIZE] = 0
+        self.cols[:, [g.NULLS, g.USED]] = 0
 
     def adapt(self, rows: int) -> None:
         """Size the next batch by what was found in the last one; more room if not a single row found any."""
@@ -145,10 +150,14 @@ class RowBatch:
         g = self._gather
         if rows == 0:
             self._rooms = 2 * self._rooms
+            self._arrange()
             return
-        self.max_rows = self._most
-        used = self.cols[:, g.USED] * self.max_rows // rows
-        self._rooms = np.where(self.cols[:, g.WIDTH] == 0, np.minimum(used + used // 8 + (128 << 10), MAX_ROOM), 0)
+        needed = self.cols[:, g.USED] * self._most // rows
+        needed = np.where(self.cols[:, g.WIDTH] == 0, np.minimum(needed + needed // 16, MAX_ROOM), 0)
+        if self.max_rows < self._most or (needed > self._rooms).any():
+            self.max_rows = self._most
+            self._rooms = np.maximum(needed + needed // 8 + (64 << 10), self._rooms * (self.max_rows > FIRST_ROWS))
+            self._arrange()
 
     def build(self, rows: int) -> pa.RecordBatch:
         """The gathered rows as a batch of the schema."""
@@ -210,7 +219,7 @@ class RowBatch:
         import numpy as np
 
         text, replaced = decode_text(array, column.charset)
-        if replaced:
+        if replaced and self._strict:
             what = f"column {column.name!r}: bytes that are no {column.charset}"
             self._complain(self.starts[np.array(replaced, np.int64)], what)
         return text

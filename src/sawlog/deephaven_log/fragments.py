@@ -117,9 +117,9 @@ class RowWalk:
             fragment.partition,
             span,
             sentinels=options.sentinels_as_null,
+            strict=options.strict,
             complain=self._complain,
         )
-        self._strict = options.strict
         self._bad: list[tuple[int, str]] = []
         columns = len(fragment.header.stored)
         self._fixed = np.zeros(columns + 1, np.int64)
@@ -184,9 +184,7 @@ class RowWalk:
         walk.report()
 
     def _complain(self, offsets: NDArray[np.int64], what: str) -> None:
-        """Values that could not be decoded; bad text only counts where the user is strict."""
-        if "index" in what or self._strict:
-            self._bad += [(int(offset), what) for offset in offsets]
+        self._bad += [(int(offset), what) for offset in offsets]
 
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:

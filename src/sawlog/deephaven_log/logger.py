@@ -44,7 +44,8 @@ class Logger:
         application_version: The number of the schema's listener.
         charset: Of strings whose field metadata names none.
         timestamp_unit: Unit in which times are logged; None: that of each column's Arrow type.
-        roll_bytes: Begin a new file before one grows beyond this; sets are never torn. Needs a directory.
+        roll_bytes: Begin a new file when the next rows would take one beyond about this size; sets are never torn.
+            Needs a directory.
         roll_seconds: Begin a new file after so many seconds. Needs a directory.
         flush: `write` hands entries to the operating system with every call; `buffer` when 2 MiB are there.
         fsync: When the bytes are made safe on disk: with every call (`write`), on `close`, or `never`.

@@ -84,7 +84,6 @@ _SHORT_RUN = 64
 
 _ZERO = np.uint64(0)
 _AHEAD = np.uint64(1024)
-_LINE = np.uint64(64)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)
 _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
@@ -167,7 +166,6 @@ def _run(
     count = 0
     while count < most and pos + head + _DIGEST <= stop:
         prefetch(window, pos + _AHEAD)
-        prefetch(window, pos + _AHEAD + _LINE)
         length = load_big_u32(window, pos)
         if length > longest or length + frame > stop - pos or length + frame < head + _DIGEST:
             break
