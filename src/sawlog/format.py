@@ -207,6 +207,14 @@ class Dataset(ABC):
         """Columns besides those of the view that can be asked for by name, in every view but `damage`."""
         return PROVENANCE
 
+    @property
+    def available(self) -> pa.Schema:
+        """Every column that can be asked for by name: those of the view, and the extra ones."""
+        damages = self.scan.view == "damage"
+        view = DAMAGE_SCHEMA if damages else self.view_schema()
+        extra = PROVENANCE if damages else self.extra_columns()
+        return pa.schema([*view, *(f for f in extra if f.name not in view.names)])
+
     @abstractmethod
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """Fragments in reading order, pruned by what filters allow.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql.datasource import InputPartition
 
 import sawlog
 import sawlog.spark
@@ -120,6 +121,11 @@ def test_an_empty_log_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.format("sawlog").load(str(tmp_path))
     assert frame.count() == 0
     assert frame.columns == ["record"]
+
+
+def test_sparks_stand_in_for_no_partitions_has_no_rows(database: Path) -> None:
+    options = {"path": str(database)}
+    assert list(make_reader(options, None, read_schema(options, None)).read(InputPartition(None))) == []
 
 
 def test_damage_fails_unless_told_otherwise(spark: SparkSession, damaged: Path) -> None:
@@ -281,6 +287,7 @@ def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database:
 
 def test_filters_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("task_bytes", 32768)
+    reading = reading.option("columns", "record")
     frame = reading.option("filters", '[["_offset", ">=", 70000], ["_offset", "<", 90000]]').load(str(database))
     assert rows(frame).equals(expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
     assert frame.rdd.getNumPartitions() < reading.option("filters", "[]").load(str(database)).rdd.getNumPartitions()

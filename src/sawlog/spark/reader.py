@@ -66,13 +66,9 @@ class SawlogReader(DataSourceReader):
     def _project(self, dataset: Dataset) -> Dataset:
         """The dataset with the columns that Spark wants, and the filters that it pushed down."""
         scan = dataset.scan
-        available = dataset.schema
+        available = dataset.available
         names = tuple(self._schema.names)
-        if scan.columns is None:
-            missing = [field for field in dataset.extra_columns() if field.name not in available.names]
-            for field in missing:
-                available = available.append(field)
-        elif names != scan.columns:
+        if scan.columns is not None and scan.columns != names:
             raise OptionError(
                 f"option columns={','.join(scan.columns)!r}: the schema given to Spark has the columns"
                 f" {', '.join(names)}; give one of the two"
