@@ -104,7 +104,7 @@ def row(cols: list[Col], values: dict[str, Any], flags: int = 3) -> bytes:
 
 
 def committed(flags: list[int], *, deletes: bool = True) -> list[int]:
-    """Indices of the rows that are delivered, by section 5: flags 0 to 3 are rows, 4 is DELETE_PARTITION, 5 any other."""
+    """Indices of the rows that are delivered (section 5): flags 0 to 3 are rows, 4 a DELETE_PARTITION, 5 any other."""
     out: list[int] = []
     pending: list[int] | None = None
     for index, flag in enumerate(flags):

@@ -280,7 +280,7 @@ def test_a_damaged_header_among_others(tmp_path: Path):
     (tmp_path / "a.bin").write_bytes(SINGLES)
     (tmp_path / "b.bin").write_bytes(SINGLES[:8] + b"\xff" + SINGLES[9:])
     (tmp_path / "c.bin").write_bytes(SINGLES[:20])
-    with pytest.raises(FormatError, match="b.bin"):
+    with pytest.raises(FormatError, match=r"b\.bin"):
         sawlog.read(tmp_path)
     with pytest.warns(DamageWarning):
         assert sawlog.read(tmp_path, on_damage="skip").num_rows == 12

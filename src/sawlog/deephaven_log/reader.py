@@ -177,7 +177,7 @@ class DeephavenLogDataset(Dataset):
                     continue
                 start, size = log.header.size, log.file.size
                 bounds = [start, *(cut for cut in found.cuts if start < cut < size), max(size, start)]
-                live_from = size if dead else max(found.live_from, 0)
+                live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
 

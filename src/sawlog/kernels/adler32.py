@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.jit import CHECKED, PLAIN, inlined
 from sawlog.kernels.memory import load_u64
 
 MODULUS = 65521
@@ -112,6 +112,18 @@ def _vector_sums(typing_context: Any, array: Any, position: Any, used: Any) -> A
     return types.uint64(array, types.uint64, types.uint64), generate
 
 
+def _top(lanes: Any, weights: Any) -> Any:
+    return lanes * weights >> _TOP
+
+
+def _plain_top(lanes: Any, weights: Any) -> Any:
+    return np.uint64((int(lanes) * int(weights) & 0xFFFFFFFFFFFFFFFF) >> 48)
+
+
+_dot = _plain_top if PLAIN else inlined(_top)
+"""Sum of four 16-bit lanes, each times a weight: the top lane of the product; the first lane meets the last weight."""
+
+
 @inlined
 def sums_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
     """Continue the two sums (`total` already counts for every byte before) over `buffer[start : start + length]`."""
@@ -121,8 +133,8 @@ def sums_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted:
         word = load_u64(buffer, position)
         even = word & _LANES
         odd = word >> _EIGHT & _LANES
-        weighted += _EIGHT * total + (even * _EVEN >> _TOP) + (odd * _ODD >> _TOP)
-        total += (even + odd) * _SUM >> _TOP
+        weighted += _EIGHT * total + _dot(even, _EVEN) + _dot(odd, _ODD)
+        total += _dot(even + odd, _SUM)
         position += _EIGHT
     while position < end:
         total += np.uint64(buffer[position])

@@ -150,11 +150,12 @@ def digest_of(window: Any, base: Any, start: Any, length: Any, state: Any, total
     if length <= SUMMED or length > capacity:
         return adler32(window, start, length)
     at = base + start
-    origin = np.uint64(state[ORIGIN])
-    first = at - origin
-    stale = state[ORIGIN] < 0 or at < origin or first + length > capacity
+    origin = np.uint64(max(state[ORIGIN], 0))
+    stale = state[ORIGIN] < 0 or at < origin
+    first = _ZERO if stale else at - origin
     if not stale:
-        stale = origin + first // _STEP * _STEP < base or origin + np.uint64(state[READY]) < base
+        held = origin + min(first // _STEP * _STEP, np.uint64(state[READY]))
+        stale = first + length > capacity or held < base
     if stale:
         state[ORIGIN] = at
         state[READY] = 0
@@ -163,7 +164,7 @@ def digest_of(window: Any, base: Any, start: Any, length: Any, state: Any, total
         origin = at
         first = _ZERO
     ready = np.uint64(state[READY])
-    while first + length - ready >= _STEP and ready < first + length:
+    while ready + _STEP <= first + length:
         row = ready // _STEP
         total, weighted = sums(window, origin + ready - base, _STEP, totals[row], weights[row])
         ready += _STEP

@@ -1,0 +1,52 @@
+"""Adler-32 against zlib's, by register and by vector."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sawlog.kernels import adler32
+from sawlog.kernels.jit import CHECKED, kernel
+
+LENGTHS = [*range(0, 140, 1 if not CHECKED else 7), 255, 256, 1000, 5552, 5553, 20_000]
+
+
+@kernel
+def by_choice(buffer: Any, start: Any, length: Any) -> Any:
+    return adler32.adler32(buffer, start, length)
+
+
+@kernel
+def by_register(buffer: Any, start: Any, length: Any) -> Any:
+    total, weighted = adler32.sums_by_register(buffer, start, length, np.uint64(0), np.uint64(0))
+    return adler32.finish(total, weighted, length)
+
+
+@pytest.mark.parametrize("function", [by_choice, by_register])
+@pytest.mark.parametrize("fill", ["random", "ones", "zeros"])
+def test_zlib_agrees(function: Any, fill: str) -> None:
+    made = {"random": random.Random(1).randbytes(20_100), "ones": b"\xff" * 20_100, "zeros": bytes(20_100)}
+    data = made[fill]
+    buffer = np.frombuffer(data, np.uint8)
+    for length in LENGTHS:
+        for start in (0, 1, 37, 20_100 - length):
+            if 0 <= start <= len(data) - length:
+                found = function(buffer, np.uint64(start), np.uint64(length))
+                assert int(found) == zlib.adler32(data[start : start + length])
+
+
+@pytest.mark.parametrize(
+    ("triple", "features", "width"),
+    [
+        ("x86_64-unknown-linux-gnu", {"avx512bw": True, "avx2": True}, 64),
+        ("x86_64-unknown-linux-gnu", {"avx512bw": False, "avx2": True}, 32),
+        ("x86_64-apple-darwin", {"sse4.2": True}, 0),
+        ("aarch64-unknown-linux-gnu", {"neon": True}, 0),
+    ],
+)
+def test_the_widest_vectors_are_taken(triple: str, features: dict[str, bool], width: int) -> None:
+    assert adler32.vector_width(triple, features) == width
