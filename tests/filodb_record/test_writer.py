@@ -227,7 +227,7 @@ def test_choosing_the_schema(tmp_path: Path) -> None:
     named = table.append_column("_schema", pa.array(["prom-counter"]))
     with pytest.raises(
         SchemaError,
-        match="column 'value', row 0: has a value, but the row's schema has no|column 'count'; it is missing",
+        match=r"column 'value', row 0: has a value, but the row's schema has no|column 'count'; it is missing",
     ):
         write(named, tmp_path / "b.container")
     with pytest.raises(OptionError, match="container_size=100"):

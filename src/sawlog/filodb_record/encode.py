@@ -85,6 +85,19 @@ class Layer:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             self._add(batch.slice(start, BATCH_ROWS), now)
 
+    def hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """The partition hashes of a batch's rows, unsigned; nothing is laid out.
+
+        Raises:
+            SchemaError: As `add`.
+        """
+        which = self._which(batch)
+        arena, scratch, _ = self._memory(batch.num_rows)
+        self._used = 0
+        for column in self._columns:
+            self._encode(batch, column, which, arena, scratch)
+        return self._hashes(batch, which, scratch)
+
     def finish(self) -> None:
         """Complete the last container, trimmed, and hand everything on."""
         b.close_container(self._out, self._state, np.int64(self._options.container_size), False)
@@ -219,7 +232,7 @@ class Layer:
             self._encode_histograms(given, column.name, wanted, positions, lengths)
         else:
             array = self._cast(given, pa.binary(), column.name)
-            ends, data = _binary(array)
+            ends, data = binary_parts(array)
             longest = np.uint64(layout.MAX_CONTAINER_SIZE if self._target.raw else layout.MAX_PAYLOAD)
             self._run(
                 column.name,
@@ -234,25 +247,7 @@ class Layer:
         positions: NDArray[np.uint64],
         lengths: NDArray[np.uint32],
     ) -> None:
-        if not pa.types.is_map(given.type):
-            raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
-        ends = np.frombuffer(given.buffers()[1], np.int32)[given.offset : given.offset + len(given) + 1]
-        low, high = int(ends[0]), int(ends[-1])
-        keys = self._cast(
-            given.keys.slice(low, high - low) if len(given.keys) != high - low else given.keys, pa.binary(), name
-        )
-        items = self._cast(
-            given.items.slice(low, high - low) if len(given.items) != high - low else given.items, pa.binary(), name
-        )
-        ends = ends - np.int32(low)
-        if items.null_count:
-            entry = items.is_null().index(True).as_py()
-            row = int(np.searchsorted(ends, entry, side="right")) - 1
-            raise SchemaError(
-                f"column {name!r}, row {self._rows + row}: the value of key {keys[entry].as_py()!r} is null"
-            )
-        key_ends, key_data = _binary(keys)
-        value_ends, value_data = _binary(items)
+        ends, key_ends, key_data, value_ends, value_data = map_parts(given, name, self._rows)
         names, name_ends, heads, following = self._predefined()
         most = int((ends[1:] - ends[:-1]).max(initial=0)) + 1
         order, numbers = np.zeros(most, np.int32), np.zeros(most, np.int16)
@@ -284,7 +279,7 @@ class Layer:
         buckets = self._cast(buckets, pa.binary(), name)
         if buckets.null_count:
             buckets = self._custom_buckets(tops, buckets, name, wanted)
-        definition_ends, definitions = _binary(buckets)
+        definition_ends, definitions = binary_parts(buckets)
         top_ends, top_data = _lists(tops)
         value_ends, value_data = _lists(values)
         computed = np.zeros(layout.MAX_BUCKETS)
@@ -446,7 +441,35 @@ def _values(array: pa.Array, dtype: Any) -> NDArray[Any]:
     return found
 
 
-def _binary(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+def map_parts(
+    given: pa.Array, name: str, first_row: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
+    """Entries of each row, and ends and data of keys and of values, of a map column.
+
+    Raises:
+        SchemaError: When it is no map of strings, or a value is null.
+    """
+    if not pa.types.is_map(given.type):
+        raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
+    ends = np.frombuffer(given.buffers()[1] or bytes(4), np.int32)[given.offset : given.offset + len(given) + 1]
+    low, high = int(ends[0]), int(ends[-1])
+    parts = []
+    for entries in (given.keys, given.items):
+        # `keys` and `items` of a slice are those of the whole, or of the slice, by the version of Arrow.
+        text = entries.slice(low, high - low) if len(entries) != high - low else entries
+        if not _is_text(text.type) and not pa.types.is_dictionary(text.type):
+            raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
+        parts.append((text.dictionary_decode() if pa.types.is_dictionary(text.type) else text).cast(pa.binary()))
+    keys, items = parts
+    ends = ends - np.int32(low)
+    if items.null_count:
+        entry = items.is_null().index(True).as_py()
+        row = int(np.searchsorted(ends, entry, side="right")) - 1
+        raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
+    return ends, *binary_parts(keys), *binary_parts(items)
+
+
+def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     """Ends and data of a binary array."""
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -91,6 +91,11 @@ def row_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, .
     if selection.raw:
         wanted += [kind for kind in _UNKNOWN_FIELDS if kind not in wanted]
     return (*fields, *(_extra(f"_{kind}", kind, selection) for kind in wanted))
+
+
+def extra_fields(selection: Selection) -> tuple[ViewField, ...]:
+    """Columns that can be asked for besides those of the view `rows`."""
+    return tuple(_extra(f"_{kind}", kind, selection) for kind in get_args(Extra))
 
 
 def series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:

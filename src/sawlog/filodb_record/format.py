@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
+from sawlog import api
+from sawlog.damage import DamageWarning
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.reader import FiloDBRecordDataset
@@ -12,12 +19,11 @@ from sawlog.filodb_record.writer import ContainerWriter, WriteOptions, repair
 from sawlog.format import Dataset, Format, Match, Scan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 _SUFFIXES = (".container", ".filodb")
+_LABELS = pa.map_(pa.string(), pa.string())
 
 
 class FiloDBRecord(Format):
@@ -56,6 +62,22 @@ class FiloDBRecord(Format):
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """See `Format.repair`."""
         return repair(file, target, options, storage)
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`: write containers of one record, read every view of them, check and repair them."""
+        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            path, copy = (os.path.join(directory, f"{number}{self.suffix}") for number in (1, 2))
+            histogram = {"tops": [1.0, 2.0], "values": [1.0, 2.0]}
+            columns: dict[str, list[Any]] = {"timestamp": [0], "sum": [0.0], "count": [2.0], "h": [histogram]}
+            row = pa.table({**columns, "_metric_": ["é"], "tags": pa.array([[("_ws_", "é")]], _LABELS)})
+            api.write(row, path, format=self.name, schema="prom-histogram")
+            for view in self.views:
+                api.read(path, format=self.name, view=view, on_damage="skip", provenance=True)
+            statistics: dict[str, Any] = {"statistics": ("count", "sum"), "quantiles": (0.5,), "verify_hashes": True}
+            api.read(path, format=self.name, **statistics)
+            api.verify(path, format=self.name)
+            api.repair(path, copy, format=self.name)
 
 
 def _is_container(head: bytes, size: int) -> bool:

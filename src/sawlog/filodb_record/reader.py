@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from sawlog.filodb_record.fields import (
     RECORDS_KEY,
     SCHEMAS_KEY,
     ViewField,
+    extra_fields,
     row_fields,
     series_fields,
 )
@@ -39,7 +40,7 @@ class ContainerRange(Fragment):
         end: Where one starts, or the size of the file.
         step: Bytes of whole containers; 0 while unknown.
         selection: Which schemas are read.
-        fields: The columns of the view.
+        fields: The columns of the view, and those that can be asked for besides.
     """
 
     file: File
@@ -101,6 +102,10 @@ class FiloDBRecordDataset(Dataset):
         if self.scan.view == "containers":
             return CONTAINERS_SCHEMA
         return pa.schema([one.arrow for one in self._fields], metadata=self._metadata())
+
+    def extra_columns(self) -> Sequence[pa.Field]:
+        """See `Dataset.extra_columns`: schema, hash and bytes of a record, and the timestamp of its container."""
+        return (*super().extra_columns(), *(one.arrow for one in self._extra_fields))
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
@@ -168,6 +173,10 @@ class FiloDBRecordDataset(Dataset):
             return series_fields(self._selection, options)
         return row_fields(self._selection, options)
 
+    @cached_property
+    def _extra_fields(self) -> tuple[ViewField, ...]:
+        return extra_fields(self._selection) if self.scan.view == "rows" else ()
+
     @property
     def _part_keys(self) -> bool:
         return not self._selection.plain and self._selection.layouts[0].record.partition_field_start == 0
@@ -187,7 +196,8 @@ class FiloDBRecordDataset(Dataset):
         return self._range(file, 0, file.size, self._step)
 
     def _range(self, file: File, start: int, end: int, step: int) -> ContainerRange:
-        fields = self._fields
+        named = {one.name for one in self._fields}
+        fields = (*self._fields, *(one for one in self._extra_fields if one.name not in named))
         return ContainerRange(
             self.scan, self.projection, file.path, end - start, file, start, end, step, self._selection, fields
         )

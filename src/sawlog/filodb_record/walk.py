@@ -90,7 +90,7 @@ class Walk:
         """The batches of the pass."""
         try:
             for frames in self._framing.tables():
-                yield from self._contents(self._until_damage(frames))
+                yield from self.contents(self._until_damage(frames))
                 self._report_frames(frames)
         except OSError as error:
             self._read_error(error)
@@ -109,7 +109,8 @@ class Walk:
     def _gathered(self) -> Sequence[ViewField]:
         raise NotImplementedError
 
-    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """The batches of some containers."""
         raise NotImplementedError
 
     # Containers.
@@ -226,15 +227,16 @@ class RowsWalk(Walk):
     """One row per record."""
 
     def _gathered(self) -> Sequence[ViewField]:
-        """The wanted fields; for the ledger alone, all that can be damaged."""
+        """The wanted fields; for the ledger alone, all columns of the records."""
         self._hidden = self._hash_fields() if self._options.verify_hashes and not self._plain else ()
         if not len(self._schema):
-            return (*self._fragment.fields, *self._hidden)
+            return (*(one for one in self._fragment.fields if one.sources), *self._hidden)
         every = {one.name: one for one in (*self._fragment.fields, *PROVENANCE_FIELDS)}
         self._wanted = [every[name] for name in self._schema.names]
         return (*self._wanted, *self._hidden)
 
-    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """See `Walk.contents`."""
         for rows in self._read(frames):
             marks = Marks()
             if self._hidden:
@@ -300,7 +302,8 @@ class ContainersWalk(Walk):
     def _gathered(self) -> Sequence[ViewField]:
         return ()
 
-    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """See `Walk.contents`."""
         self._meanings[:] = 0
         counts = np.zeros(len(frames), np.int64)
         for rows in self._read(frames):
@@ -402,7 +405,8 @@ class SeriesWalk(Walk):
     def _gathered(self) -> Sequence[ViewField]:
         return (*self._fragment.fields, *PROVENANCE_FIELDS)
 
-    def _contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """See `Walk.contents`."""
         gatherer = self._gatherer
         key_fields = [one for one in self._fragment.fields if one.sources]
         places = gatherer.places(key_fields)

@@ -1,0 +1,143 @@
+"""FiloDB's records in binary columns of Spark, in the manner of `from_avro`; and its hashes and shards as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as spark
+
+from sawlog.damage import check_on_damage
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.schemas import Schema, Schemas
+from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
+from sawlog.filodb_record.writer import WriteOptions
+from sawlog.options import parse_options
+from sawlog.spark.cast import cast_array
+from sawlog.spark.schema import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ColumnOrName = Any
+
+
+def from_filodb_record(
+    column: ColumnOrName, schema: str | Sequence[str] = "all", *, on_damage: str = "fail", **options: Any
+) -> Column:
+    """The rows of containers, or of single records such as part keys.
+
+    `inline(from_filodb_record("value", "gauge"))` makes a table of them.
+
+    Args:
+        column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
+        schema: Names of the schemas to deliver, `all` for all known ones; with several, a field `_schema` says which.
+        on_damage: `fail`, or `skip` to deliver what is intact.
+        **options: Options for reading `filodb_record`, such as `schemas`, `records="partkeys"` or `extras`.
+
+    Returns:
+        An array of structs; null where the value is null.
+    """
+    names = (schema,) if isinstance(schema, str) else tuple(schema)
+    given: Any = {"records": "ingestion", **options, "schema": names}
+    decoder = ValueDecoder(parse_options(ReadOptions, given, where="from_filodb_record"), check_on_damage(on_damage))
+    kind = spark.ArrayType(spark_schema(decoder.schema), containsNull=False)
+    return _column(decoder.decode, kind, [column])
+
+
+def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options: Any) -> Column:
+    """Containers of rows: one per value.
+
+    Args:
+        column: A struct, or an array of structs as `collect_list(struct(...))` makes, with the columns of the schema.
+        schema: Name of the schema; not needed where a field `_schema` says it row by row.
+        **options: Options for writing `filodb_record`, such as `schemas`, `records` or `container_timestamp`.
+
+    Returns:
+        Binary; null where the value is null.
+    """
+    given: Any = {**options, "schema": schema}
+    encoder = ValueEncoder(parse_options(WriteOptions, given, where="to_filodb_record"))
+    return _column(encoder.encode, spark.BinaryType(), [column])
+
+
+def filodb_partition_hash(
+    *columns: ColumnOrName, schema: str = "gauge", schemas: Schemas | str | None = None
+) -> Column:
+    """The hash that FiloDB stores in the records of a series: an id of the series, but for collisions.
+
+    Args:
+        *columns: The partition columns of the schema, in order: by default the metric and the map of labels.
+        schema: Name of any schema with these partition columns.
+        schemas: The known schemas, if not the built-in ones.
+    """
+    known = _schema(schema, schemas)
+    names = [column.name for column in known.part_key.columns]
+
+    def hashes(*arrays: pa.Array) -> pa.Array:
+        return partition_hashes(dict(zip(names, arrays, strict=True)), known)
+
+    return _column(hashes, spark.IntegerType(), columns)
+
+
+def filodb_shard(
+    metric: ColumnOrName,
+    labels: ColumnOrName,
+    num_shards: int,
+    spread: int = 1,
+    *,
+    schema: str = "gauge",
+    schemas: Schemas | str | None = None,
+) -> Column:
+    """The shard, and with it the Kafka partition, that FiloDB ingests a series to.
+
+    Args:
+        metric: The metric's name.
+        labels: The map of labels.
+        num_shards: A power of two.
+        spread: FiloDB's spread: 2**spread shards share the series of one shard key.
+        schema: Name of any schema with the partition options in force.
+        schemas: The known schemas, if not the built-in ones.
+
+    Raises:
+        OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
+    """
+    partition = _schema(schema, schemas).partition
+    assert partition is not None
+    shards(pa.array([], pa.string()), pa.array([], pa.map_(pa.string(), pa.string())), num_shards, spread, partition)
+
+    def find(one: pa.Array, other: pa.Array) -> pa.Array:
+        return shards(one, other, num_shards, spread, partition)
+
+    return _column(find, spark.IntegerType(), [metric, labels])
+
+
+def _schema(name: str, schemas: Schemas | str | None) -> Schema:
+    known = Schemas.from_text(schemas) if isinstance(schemas, str) else schemas or Schemas.built_in()
+    return known.get_schema(name)
+
+
+def _column(function: Callable[..., pa.Array], kind: spark.DataType, columns: Sequence[ColumnOrName]) -> Column:
+    """A function of Arrow arrays as a column."""
+    target = arrow_schema(spark.StructType([spark.StructField("c", kind)])).field(0).type
+
+    def run(*arrays: pa.Array) -> pa.Array:
+        return cast_array(function(*arrays), target)
+
+    if hasattr(F, "arrow_udf"):
+        return F.arrow_udf(run, kind)(*columns)
+    return _pandas_column(run, kind, columns)
+
+
+def _pandas_column(run: Callable[..., pa.Array], kind: spark.DataType, columns: Sequence[ColumnOrName]) -> Column:
+    """The same for PySpark 4.0, which hands over no Arrow: slower."""
+
+    def convert(*series: Any) -> Any:
+        pd = import_module("pandas")
+        arrays = [pa.array(one, from_pandas=True) for one in series]
+        return pd.Series(run(*arrays).to_pylist(maps_as_pydicts="lossy"), dtype=object)
+
+    return F.pandas_udf(convert, kind)(*columns)

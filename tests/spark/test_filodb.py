@@ -1,0 +1,98 @@
+"""FiloDB's containers through Spark: files, binary columns, hashes and shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+
+import sawlog
+import sawlog.spark
+from sawlog.spark.filodb import filodb_partition_hash, filodb_shard, from_filodb_record, to_filodb_record
+from tests.filodb_record import golden
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    sawlog.spark.register(spark)
+    return spark
+
+
+@pytest.fixture(scope="module")
+def values(registered: SparkSession) -> DataFrame:
+    rows = [(i, golden.data(f"gauge_100_small_{i:02}")) for i in range(8)]
+    return registered.createDataFrame([*rows, (8, None)], "id int, value binary")
+
+
+def test_files(registered: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for number in range(3):
+        data = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(8))
+        (place / f"{number}.container").write_bytes(data)
+    frame = registered.read.format("filodb_record").option("task_bytes", 5000).load(str(place))
+    assert frame.rdd.getNumPartitions() > 3
+    assert frame.count() == 300
+    assert frame.filter("tags['city'] = 'München' and value > 0").count() > 0
+    series = registered.read.format("filodb_record").option("view", "partkeys").load(str(place))
+    assert series.count() == 100
+    out = tmp_path / "out"
+    frame.write.format("filodb_record").mode("append").save(str(out))
+    again = sawlog.read(out, columns=["timestamp", "_metric_", "value"]).sort_by("timestamp")
+    assert again.num_rows == 300
+    assert pc.sum(again["timestamp"].cast(pa.int64())).as_py() == 3 * sum(
+        one["timestamp"] for one in golden.facts("gauge_100")["records"]
+    )
+
+
+def test_several_records_out_of_one_value(values: DataFrame) -> None:
+    rows = values.select("id", F.inline(from_filodb_record("value", "gauge", extras="hash,container_timestamp")))
+    found = rows.orderBy("timestamp").collect()
+    expected = sorted(golden.facts("gauge_100")["records"], key=lambda one: one["timestamp"])
+    assert [row["_hash"] for row in found] == [one["partition_hash"] for one in expected]
+    assert [row["tags"] for row in found] == [dict(one["tags_in_insertion_order"]) for one in expected]
+    counts = values.select("id", F.size(from_filodb_record("value")).alias("n")).orderBy("id").collect()
+    assert [row["n"] for row in counts[:8]] == [13] * 7 + [9]
+
+
+def test_damaged_values(registered: SparkSession) -> None:
+    frame = registered.createDataFrame([(bytearray(golden.data("gauge_100")[:200]),)], "value binary")
+    with pytest.raises(Exception, match="the value ends at byte 200"):
+        frame.select(from_filodb_record("value", "gauge")).collect()
+    kept = frame.select(F.inline(from_filodb_record("value", "gauge", on_damage="skip")))
+    assert kept.count() == 1
+
+
+def test_rows_to_containers(values: DataFrame) -> None:
+    rows = values.where("value is not null").select("id", F.inline(from_filodb_record("value", "gauge")))
+    packed = (
+        rows.coalesce(1)
+        .groupBy("id")
+        .agg(F.collect_list(F.struct("timestamp", "value", "_metric_", "tags")).alias("r"))
+    )
+    made = packed.select("id", to_filodb_record("r", "gauge", container_timestamp=golden.TIMESTAMP).alias("value"))
+    sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
+    for row in made.collect():
+        assert bytes(row["value"]) == golden.data(f"gauge_100_small_{row['id']:02}")[: sizes[row["id"]]]
+
+
+def test_hashes_and_shards(registered: SparkSession) -> None:
+    records = golden.facts("gauge_100")["records"]
+    rows = [(one["_metric_"], dict(one["tags_in_insertion_order"]), one["partition_hash"]) for one in records]
+    frame = registered.createDataFrame(rows, "_metric_ string, tags map<string, string>, expected int")
+    wrong = frame.where(filodb_partition_hash("_metric_", "tags") != F.col("expected"))
+    assert wrong.count() == 0
+    examples = golden.facts("hashes")["shard_examples_default_partition_schema"]
+    rows = [(one["metric"], dict(one["tags"]), one["shards"][4]["ingestion_shard"]) for one in examples]
+    frame = registered.createDataFrame(rows, "metric string, tags map<string, string>, expected int")
+    found = frame.select(filodb_shard("metric", "tags", 32, spread=1).alias("shard"), "expected").collect()
+    assert [row["shard"] for row in found] == [row["expected"] for row in found]
+    with pytest.raises(sawlog.OptionError, match="power of two"):
+        filodb_shard("metric", "tags", 48)
