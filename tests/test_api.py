@@ -51,10 +51,10 @@ def test_polars_duckdb_and_pandas_read_a_dataset_through_arrow(log: Path) -> Non
     dataset = sawlog.open(log)
     assert pl.DataFrame(dataset)["record"].to_list() == RECORDS
     assert pd.DataFrame.from_arrow(dataset)["record"].to_list() == RECORDS
-    counted = (
-        duckdb.connect().register("log", dataset.to_reader()).sql("select count(*), max(octet_length(record)) from log")
-    )
-    assert counted.fetchall() == [(4, 50_000)]
+    with duckdb.connect() as database:
+        database.register("log", dataset.to_reader())
+        counted = database.sql("select count(*), max(octet_length(record)) from log").fetchall()
+    assert counted == [(4, 50_000)]
 
 
 def test_writes_whatever_has_an_arrow_stream(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import plyvel
 import pytest
 from rocksdict import Options, Rdict
 
@@ -15,6 +14,8 @@ from sawlog.errors import DamageError, FormatError, OptionError
 
 from .fragments import write
 from .test_writes import MANIFEST, lp, varint
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 
 def internal(key: bytes, sequence: int, kind: int = 1) -> bytes:

@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import plyvel
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -20,6 +19,8 @@ from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, OptionError, SchemaError
 
 from .fragments import offsets, write
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 MANIFEST = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import plyvel
 import pyarrow as pa
 import pytest
 from google.appengine.datastore import entity_bytes_pb2 as pb
 
 import sawlog
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
