@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-from sawlog.kernels.jit import inlined
+from sawlog.kernels.jit import CHECKED, inlined
 from sawlog.kernels.memory import load_u32
 
 _P1 = np.uint64(0x9E3779B1)
@@ -21,10 +25,26 @@ _ONE = np.uint64(1)
 _WIDTH = np.uint64(32)
 
 
-@inlined
-def _rotate(value: Any, bits: Any) -> Any:
+def _plain_rotate(value: Any, bits: Any) -> Any:
     """Rotate a 32-bit number, held in 64, to the left."""
     return (value << np.uint64(bits) | value >> (_WIDTH - np.uint64(bits))) & _U32
+
+
+@intrinsic
+def _funnel(typing_context: Any, value: Any, bits: Any) -> Any:
+    """The same as one instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        half = ir.IntType(32)
+        kind = ir.FunctionType(half, [half, half, half])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fshl.i32")
+        word = builder.trunc(arguments[0], half)
+        return builder.zext(builder.call(function, [word, word, builder.trunc(arguments[1], half)]), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+_rotate: Any = inlined(_plain_rotate) if CHECKED else _funnel
 
 
 @inlined

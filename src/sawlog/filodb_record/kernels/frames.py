@@ -215,7 +215,7 @@ def frame_containers(window: Any, base: Any, size: Any, end: Any, head: Any, sta
             word = load_u32(window, start - base + _VERSION)
             head[0] = length
             head[1] = word
-            head[2] = load_u64(window, start - base + _TIMESTAMP)
+            head[2] = np.uint64(load_u64(window, start - base + _TIMESTAMP)).view(np.int64)
             if length < _EMPTY or length > _MOST:
                 _search(state, BROKEN, start + np.uint64(1))
                 state[NONZERO] = 1 if window[start - base] != 0 else 0

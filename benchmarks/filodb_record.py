@@ -1,0 +1,82 @@
+"""FiloDB records: the gauge schema at 155.9 bytes a record, read, told apart by series, and built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import sawlog
+from benchmarks.harness import Case, Settings, Side
+
+RECORD = 156
+"""Bytes of a record with its padding, about."""
+SERIES = 1000
+START = 1_700_000_000_000
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    rows = settings.size // RECORD
+    table = gauges(rows)
+    path = settings.place / "gauges.container"
+    sawlog.write(table, path, format="filodb_record", schema="gauge", container_timestamp=START)
+    size = path.stat().st_size
+    scanned = Side("sum of the mapped file", partial(scan, path), size, rows, "touches every byte once: the limit")
+    if settings.wanted("read_columns"):
+        columns = ["timestamp", "value", "_hash"]
+        sides = (Side("sawlog", partial(read, path, rows, columns=columns), size, rows), scanned)
+        yield Case("read_columns", "timestamp, value and hash into Arrow, one core", sides, per="rows")
+    if settings.wanted("read_tags"):
+        tags = Side("sawlog, all tags", partial(read, path, rows, columns=["tags"]), size, rows)
+        everything = Side("sawlog, all columns", partial(read, path, rows), size, rows)
+        yield Case("read_tags", "all tags into an Arrow map, one core", (tags, everything, scanned), per="rows")
+        series = Side("sawlog, partkeys", partial(read, path, min(rows, SERIES), view="partkeys"), size, rows)
+        yield Case("read_tags_partkeys", "distinct series, against decoding all tags", (series, tags), per="rows")
+    if settings.wanted("build"):
+        target = settings.place / "built.container"
+        sides = (Side("sawlog", partial(build, table, target), size, rows, "written and synced to a file"),)
+        yield Case("build", "containers from Arrow, one core", sides, per="rows")
+
+
+def gauges(rows: int) -> pa.Table:
+    """The rows of the golden benchmark data: a metric and eight tags, five of them predefined keys."""
+    labels = [
+        [
+            ("_ws_", "demo"),
+            ("_ns_", f"App-{k % 4}"),
+            ("instance", f"Instance-{k}"),
+            ("host", f"H{k % 20}"),
+            ("dc", f"DC{k % 3}"),
+            ("cloudProvider", "AmazonAWS"),
+            ("region", "us-west-2"),
+            ("job", "node-exporter"),
+        ]
+        for k in range(SERIES)
+    ]
+    i = np.arange(rows)
+    return pa.table(
+        {
+            "timestamp": pa.array(START + i).cast(pa.timestamp("ms", "UTC")),
+            "value": i * 0.25,
+            "_metric_": pa.repeat(pa.scalar("heap_usage0"), rows),
+            "tags": pa.array(labels, pa.map_(pa.string(), pa.string())).take(pa.array(i % SERIES)),
+        }
+    )
+
+
+def read(path: Path, rows: int, **options: Any) -> None:
+    dataset = sawlog.open(path, format="filodb_record", **options)
+    assert sum(batch.num_rows for batch in dataset.to_batches()) == rows
+
+
+def build(table: pa.Table, path: Path) -> None:
+    sawlog.write(table, path, format="filodb_record", schema="gauge", container_timestamp=START)
+
+
+def scan(path: Path) -> int:
+    words = np.memmap(path, np.uint64, "r", shape=(path.stat().st_size // 8,))
+    return int(words.sum())
