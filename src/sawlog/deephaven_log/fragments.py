@@ -266,6 +266,8 @@ def _list(walk: Walk) -> Iterator[NDArray[np.int64]]:
     """Entries of a range, some at a time: offset, bytes in all, flags, 1 where the digest does not match."""
     import numpy as np
 
+    from sawlog.deephaven_log.kernels.scan import list_entries
+
     chain = walk.chain
     entries = np.zeros((_ENTRY_ROWS, 4), np.int64)
     status = chain.MORE
@@ -275,7 +277,7 @@ def _list(walk: Walk) -> Iterator[NDArray[np.int64]]:
         except OSError as error:
             walk.read_error(error)
             return
-        status = chain.list_entries(window, walk.state, walk.totals, walk.weights, entries, walk.events)
+        status = list_entries(window, walk.state, walk.totals, walk.weights, entries, walk.events)
         if status == chain.TABLE:
             walk.suspect()
         elif status != chain.MORE:

@@ -65,6 +65,8 @@ def scan(
         strict: As for reading.
         max_entry: As for reading.
     """
+    from sawlog.deephaven_log.kernels.scan import scan_chain
+
     cuts = []
     with closing(storage.open(file.path)) as source:
         walk = _walk(file, source, header, start, verify=verify, strict=strict, max_entry=max_entry)
@@ -72,7 +74,7 @@ def scan(
         target = start + task_bytes if task_bytes else file.size
         walk.state[chain.TARGET] = target
         while True:
-            status = chain.scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
+            status = scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
             if status == chain.CUT:
                 cuts.append(int(walk.state[chain.POSITION]))
                 walk.state[chain.TARGET] = min(cuts[-1] + (task_bytes or file.size), file.size)
@@ -109,11 +111,13 @@ def find_cut(file: File, header: Header, storage: Storage, target: int, *, stric
 
 def _go_on(walk: Walk, target: int) -> int:
     """Walk on, up to an entry at or behind `target` that begins a set, damage, or the end of the file."""
+    from sawlog.deephaven_log.kernels.scan import scan_chain
+
     chain = walk.chain
     walk.state[chain.TARGET] = min(target, walk.file.size)
     status = chain.MORE
     while status == chain.MORE:
-        status = chain.scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
+        status = scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
     return int(status)
 
 

@@ -199,40 +199,69 @@ _gather_8 = _gatherer(8)
 
 
 @inlined
-def _gather_bytes(
-    window: Any, cols: Any, column: Any, mixed: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
+def _copy_value(window: Any, at: Any, length: Any, limit: Any, arena: Any, target: Any) -> None:
+    """Copy a value, a short one in whole words: what they take too much of is written over or never looked at."""
+    if length <= _SLACK and limit - at >= _SLACK:
+        store_u64(arena, target, load_u64(window, at))
+        store_u64(arena, target + _EIGHT, load_u64(window, at + _EIGHT))
+    else:
+        copy_bytes(arena, target, window, at, length)
+
+
+@inlined
+def _gather_bytes(window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, arena: Any) -> None:
+    """Copy one column of values with a length; all located rows have it. Its room was seen to before."""
+    place = cols[column, SEGMENT] * CHUNK
+    offset = np.uint64(cols[column, OFFSET]) + _LENGTH
+    ends = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
+    data = np.uint64(cols[column, DATA])
+    used = np.uint64(cols[column, USED])
+    limit = np.uint64(len(window))
+    for i in range(count):
+        at = np.uint64(places[place + i]) + offset
+        length = load_big_u32(window, at - _LENGTH)
+        _copy_value(window, at, length, limit, arena, data + used)
+        used += length
+        store_u32(arena, ends, used)
+        ends += _FOUR
+    cols[column, USED] = used
+
+
+@inlined
+def _gather_mixed_bytes(
+    window: Any, cols: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
 ) -> None:
-    """Copy one column of values with a length. Its room was seen to when the rows were located."""
-    place = column * CHUNK if mixed else cols[column, SEGMENT] * CHUNK
-    offset = _ZERO if mixed else np.uint64(cols[column, OFFSET])
-    there = mixed or cols[column, PRESENT] != 0
+    """The same where located rows may not have the column, or do not."""
+    place = column * CHUNK
     ends = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
     data = np.uint64(cols[column, DATA])
     used = np.uint64(cols[column, USED])
     valid = cols[column, VALID] + row
     limit = np.uint64(len(window))
     for i in range(count):
-        at = np.uint64(places[place + i]) if there else _ABSENT
-        null = at == _ABSENT
-        if not null:
-            at += offset
-            length = load_big_u32(window, at)
-            at += _LENGTH
-            if length <= _SLACK and limit - at >= _SLACK:
-                store_u64(arena, data + used, load_u64(window, at))
-                store_u64(arena, data + used + _EIGHT, load_u64(window, at + _EIGHT))
-            else:
-                copy_bytes(arena, data + used, window, at, length)
-            used += length
-        store_u32(arena, ends, used)
-        ends += _FOUR
-        if null:
+        at = np.uint64(places[place + i]) if uneven else _ABSENT
+        if at == _ABSENT:
             _mark_nulls(cols, column, scratch, row + i)
             cols[column, NULLS] += 1
             scratch[valid + i] = 0
-        elif cols[column, NULLS] != 0:
-            scratch[valid + i] = 1
+        else:
+            length = load_big_u32(window, at)
+            _copy_value(window, at + _LENGTH, length, limit, arena, data + used)
+            used += length
+            if cols[column, NULLS] != 0:
+                scratch[valid + i] = 1
+        store_u32(arena, ends, used)
+        ends += _FOUR
     cols[column, USED] = used
+
+
+@inlined
+def _mark_valid(cols: Any, column: Any, scratch: Any, count: Any, row: Any) -> None:
+    """Located rows all have the column; that need only be written down when others did not."""
+    if cols[column, NULLS] != 0:
+        valid = cols[column, VALID] + row
+        for i in range(count):
+            scratch[valid + i] = 1
 
 
 @inlined
@@ -254,7 +283,11 @@ def gather(window: Any, cols: Any, uneven: Any, places: Any, count: Any, row: An
             continue
         width = cols[column, WIDTH]
         if width == 0:
-            _gather_bytes(window, cols, column, uneven, places, count, row, arena, scratch)
+            if uneven or cols[column, PRESENT] == 0:
+                _gather_mixed_bytes(window, cols, column, uneven, places, count, row, arena, scratch)
+            else:
+                _gather_bytes(window, cols, column, places, count, row, arena)
+                _mark_valid(cols, column, scratch, count, row)
         elif width == 8:
             _gather_8(window, cols, column, uneven, places, count, row, arena, scratch)
         elif width == 4:

@@ -1,4 +1,4 @@
-"""Rows: which of them are committed, where their fields are, and gathering those into Arrow buffers."""
+"""Rows: which of them are committed, and decoding those."""
 
 from __future__ import annotations
 
@@ -20,28 +20,22 @@ from sawlog.deephaven_log.kernels.chain import (
     EVENTS,
     FINISHED,
     FULL,
-    MAX_ENTRY,
     OK,
-    ORIGIN,
     POSITION,
     ROWS,
     SIZE,
     STRICT,
-    SUMMED,
     TAIL,
     TORN,
-    TRAILER,
-    VERIFY,
     ZEROS,
     is_delete,
     note,
     step,
 )
-from sawlog.deephaven_log.kernels.gather import ABSENT, BYTE, CHUNK, MASK, OFFSET, PRESENT, SEGMENT, WIDTH, gather, room
+from sawlog.deephaven_log.kernels.gather import CHUNK, gather, room
+from sawlog.deephaven_log.kernels.locate import mixed_run, row_end, run
 from sawlog.deephaven_log.layout import Kind
-from sawlog.kernels.adler32 import adler32
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import load_big_u32, prefetch
 
 # Further fields of the state.
 LIVE_FROM = chain.CHAIN_FIELDS
@@ -83,11 +77,9 @@ _SHORT_RUN = 64
 """After a run of rows with the same columns shorter than this, the next rows are located one field at a time."""
 
 _ZERO = np.uint64(0)
-_AHEAD = np.uint64(1024)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)
 _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
-_LENGTH = np.uint64(layout.COUNT_SIZE)
 _SINGLE = np.uint64(layout.SINGLE)
 _RECORD = np.uint64(layout.Flag.RECORD)
 _KNOWN_FLAGS = np.uint64(layout.KNOWN_FLAGS)
@@ -98,187 +90,6 @@ _BROKEN_SET = int(Kind.BROKEN_SET)
 _LOST_START = int(Kind.LOST_START)
 _ORPHAN = int(Kind.ORPHAN_ROW)
 _INCOMPLETE = int(Kind.INCOMPLETE_SET)
-
-
-@inlined
-def _prepare(window: Any, body: Any, cols: Any, fixed: Any) -> Any:
-    """Lay out rows with the same columns as the one whose presence map is at `body`. Returns their lengths' number."""
-    segments = 0
-    offset = np.int64(0)
-    for column in range(len(cols)):
-        here = window[body + np.uint64(cols[column, BYTE])] & cols[column, MASK] != 0
-        cols[column, PRESENT] = 1 if here else 0
-        if here:
-            cols[column, SEGMENT] = segments
-            cols[column, OFFSET] = offset
-            offset += cols[column, WIDTH]
-            if cols[column, WIDTH] == 0:
-                fixed[segments] = offset
-                segments += 1
-                offset = np.int64(0)
-    fixed[segments] = offset
-    return segments
-
-
-@inlined
-def _same_presence(window: Any, body: Any, first: Any, count: Any) -> Any:
-    same = True
-    for i in range(count):
-        same &= window[body + np.uint64(i)] == window[first + np.uint64(i)]
-    return same
-
-
-@inlined
-def _run(
-    window: Any,
-    base: Any,
-    pos: Any,
-    stop: Any,
-    most: Any,
-    presence: Any,
-    state: Any,
-    cols: Any,
-    fixed: Any,
-    places: Any,
-    row: Any,
-    starts: Any,
-) -> Any:
-    """The common case, alone in a tight loop: intact committed rows that all have the same columns.
-
-    Returns:
-        Position and number of rows at the first entry that is anything else.
-    """
-    trailer = np.uint64(state[TRAILER])
-    frame = _SIZE + trailer
-    longest = np.uint64(state[MAX_ENTRY])
-    trusted = base + pos < np.uint64(state[TRUSTED])
-    verify = state[VERIFY] != 0 and not trusted
-    if verify and state[ORIGIN] >= 0:
-        longest = min(longest, SUMMED)
-    strict = state[STRICT] != 0
-    head = _BODY + np.uint64(presence)
-    first = pos + _BODY
-    if pos + head + _DIGEST > stop:
-        return pos, 0
-    segments = _prepare(window, first, cols, fixed)
-    tail = np.uint64(fixed[segments])
-    keep = len(starts) > 0
-    count = 0
-    while count < most and pos + head + _DIGEST <= stop:
-        prefetch(window, pos + _AHEAD)
-        length = load_big_u32(window, pos)
-        if length > longest or length + frame > stop - pos or length + frame < head + _DIGEST:
-            break
-        flags = np.uint64(window[pos + _SIZE])
-        if flags != _SINGLE and (not trusted or flags & _RECORD):
-            break
-        finish = pos + length + frame - _DIGEST
-        if presence > 0 and window[pos + _BODY] != window[first]:
-            break
-        if presence > 1 and not _same_presence(window, pos + _BODY, first, presence):
-            break
-        at = pos + head
-        places[count] = at
-        place = count
-        fits = True
-        for segment in range(segments):
-            at += np.uint64(fixed[segment]) + _LENGTH
-            if at > finish:
-                fits = False
-                break
-            size = load_big_u32(window, at - _LENGTH)
-            if size > finish - at:
-                fits = False
-                break
-            at += size
-            place += CHUNK
-            places[place] = at
-        at += tail
-        if not fits or at > finish or (strict and at != finish):
-            break
-        if verify and load_big_u32(window, finish) != adler32(window, pos, finish - pos):
-            break
-        if keep:
-            starts[row + count] = base + pos
-        pos += length + frame
-        count += 1
-    return pos, count
-
-
-@inlined
-def _row_end(window: Any, body: Any, finish: Any, presence: Any, cols: Any, places: Any, index: Any) -> Any:
-    """Find every field of one row, for rows of any columns.
-
-    Returns:
-        Where the last field ends; behind `finish` if the columns do not fit. Places go to `places[column * CHUNK +
-        index]`, ABSENT for columns that are null.
-    """
-    at = body + np.uint64(presence)
-    if at > finish:
-        return at
-    for column in range(len(cols)):
-        place = column * CHUNK + index
-        if window[body + np.uint64(cols[column, BYTE])] & cols[column, MASK] == 0:
-            places[place] = ABSENT
-            continue
-        places[place] = at
-        width = np.uint64(cols[column, WIDTH])
-        if width == _ZERO:
-            if at + _LENGTH > finish:
-                return at + _LENGTH
-            at += load_big_u32(window, at) + _LENGTH
-        else:
-            at += width
-        if at > finish:
-            return at
-    return at
-
-
-@inlined
-def _mixed_run(
-    window: Any,
-    base: Any,
-    pos: Any,
-    stop: Any,
-    most: Any,
-    presence: Any,
-    state: Any,
-    cols: Any,
-    places: Any,
-    row: Any,
-    starts: Any,
-) -> Any:
-    """As `_run`, for rows that differ in which columns they have."""
-    trailer = np.uint64(state[TRAILER])
-    frame = _SIZE + trailer
-    longest = np.uint64(state[MAX_ENTRY])
-    trusted = base + pos < np.uint64(state[TRUSTED])
-    verify = state[VERIFY] != 0 and not trusted
-    if verify and state[ORIGIN] >= 0:
-        longest = min(longest, SUMMED)
-    strict = state[STRICT] != 0
-    least = _BODY + np.uint64(presence) + _DIGEST
-    keep = len(starts) > 0
-    count = 0
-    while count < most and pos + least <= stop:
-        prefetch(window, pos + _AHEAD)
-        length = load_big_u32(window, pos)
-        if length > longest or length + frame > stop - pos or length + frame < least:
-            break
-        flags = np.uint64(window[pos + _SIZE])
-        if flags != _SINGLE and (not trusted or flags & _RECORD):
-            break
-        finish = pos + length + frame - _DIGEST
-        at = _row_end(window, pos + _BODY, finish, presence, cols, places, count)
-        if at > finish or (strict and at != finish):
-            break
-        if verify and load_big_u32(window, finish) != adler32(window, pos, finish - pos):
-            break
-        if keep:
-            starts[row + count] = base + pos
-        pos += length + frame
-        count += 1
-    return pos, count
 
 
 @inlined
@@ -437,7 +248,8 @@ def decode_rows(
         if idle and at < end and at >= np.uint64(state[DOOMED]):
             live = at >= live_from
             bound = end if live else min(end, live_from)
-            if at < np.uint64(state[TRUSTED]):
+            trusted = at < np.uint64(state[TRUSTED])
+            if trusted:
                 bound = min(bound, np.uint64(state[TRUSTED]))
             stop = min(limit, bound - base)
             if live:
@@ -447,13 +259,17 @@ def decode_rows(
             uneven = state[GENERAL] != 0
             first = pos
             if uneven:
-                pos, count = _mixed_run(window, base, pos, stop, most, presence, state, cols, places, row, starts)
+                pos, count = mixed_run(
+                    window, base, pos, stop, most, presence, trusted, state, cols, places, row, starts
+                )
             else:
-                pos, count = _run(window, base, pos, stop, most, presence, state, cols, fixed, places, row, starts)
+                pos, count = run(
+                    window, base, pos, stop, most, presence, trusted, state, cols, fixed, places, row, starts
+                )
             state[GENERAL] = 1 if not uneven and count < _SHORT_RUN else 0
             if count > 0:
                 state[RECORD_BYTES] += np.int64(pos - first)
-                if at >= np.uint64(state[TRUSTED]):
+                if not trusted:
                     state[LOST] = 0
                 if live:
                     gather(window, cols, uneven, places, count, row, arena, scratch)
@@ -473,7 +289,7 @@ def decode_rows(
                     state[RECORD_BYTES] += np.int64(total)
             else:
                 finish = pos + total - _DIGEST
-                stop = _row_end(window, pos + _BODY, finish, presence, cols, places, 0)
+                stop = row_end(window, pos + _BODY, finish, presence, cols, places, 0)
                 if stop > finish or (state[STRICT] != 0 and stop != finish):
                     state[BAD_KIND] = _BAD_ROW
                     state[BAD_ONE] = total
