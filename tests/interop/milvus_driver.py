@@ -83,9 +83,8 @@ class Driver:
             state = utility.get_bulk_insert_state(task)
             if state.state_name == "Failed":
                 return {"failed": state.failed_reason}
-            if state.state_name in ("Completed", "Persisted"):
-                if state.state_name == "Completed":
-                    return {"rows": state.row_count}
+            if state.state_name == "Completed":
+                return {"rows": state.row_count}
             time.sleep(0.5)
         return {"failed": f"no end after two minutes: {state.state_name}"}
 
@@ -98,7 +97,7 @@ class Driver:
                     f"http://127.0.0.1:{port}/v3/kv/range", json.dumps(everything).encode()
                 )
                 answer = json.load(urllib.request.urlopen(request, timeout=5))
-            except Exception:  # noqa: BLE001, S112 - not etcd's port
+            except Exception:  # noqa: BLE001 - not etcd's port
                 continue
             if "kvs" in answer:
                 return answer

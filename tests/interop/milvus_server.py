@@ -84,3 +84,5 @@ def milvus(base: Path) -> Iterator[Milvus]:
                 process.kill()
                 print("the Milvus server had to be killed", file=sys.stderr)
                 process.wait()
+            assert process.stdout is not None
+            process.stdout.close()

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+
 from .support import GOLDEN, SETS, SYNTHETIC, collections, id_of, manifest, open_as_it_lies, truth, with_etcd
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
 
 
 def float32(value: float) -> float:

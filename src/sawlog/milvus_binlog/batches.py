@@ -23,7 +23,7 @@ from sawlog.milvus_binlog.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.fields import bare_field
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import BATCH_BYTES, BATCH_ROWS, ColumnStream, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -216,8 +216,7 @@ class _Join:
                 detail = f"field {field.id} ({field.name}) is in none of the batch's files"
                 raise Unreadable(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
         self._offsets(some)
-        size = sum(payloads[0].row_bytes(place) for payloads, place, _ in opened.values())
-        step = max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(size, 1))))
+        step = batch_rows((payload, place) for payloads, place, _ in opened.values() for payload in payloads)
         streams = {id: ColumnStream(payloads, place, step) for id, (payloads, place, _) in opened.items()}
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)

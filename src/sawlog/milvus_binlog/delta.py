@@ -15,7 +15,7 @@ from sawlog.damage import Damage, Findings
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, ColumnStream, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
 from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
@@ -86,9 +86,10 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
     if len(payload.schema) >= 2:
         yield from _columns(payload, bad)
         return
-    stream = ColumnStream([payload], 0, BATCH_ROWS)
+    step = batch_rows([(payload, 0)])
+    stream = ColumnStream([payload], 0, step)
     row = 0
-    while (cells := stream.take(BATCH_ROWS)) is not None:
+    while (cells := stream.take(step)) is not None:
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
             raise payload.unreadable(f"expected a column of text, or two columns, found one of {cells.type}")
         yield from _texts(cells, row, bad)
@@ -108,10 +109,10 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
     key_type = payload.schema.types[places[0]]
     if key_type not in _PK_TYPES.values() or payload.schema.types[places[1]] not in (pa.int64(), pa.uint64()):
         raise payload.unreadable(f"expected columns of keys and timestamps, found {payload.schema.types}")
-    keys = ColumnStream([payload], places[0], BATCH_ROWS)
-    times = ColumnStream([payload], places[1], BATCH_ROWS)
+    step = batch_rows((payload, place) for place in places)
+    keys, times = (ColumnStream([payload], place, step) for place in places)
     row = 0
-    while (some := keys.take(BATCH_ROWS)) is not None:
+    while (some := keys.take(step)) is not None:
         when = times.take(len(some))
         if when is None or len(when) != len(some):
             raise payload.unreadable("keys without timestamps")

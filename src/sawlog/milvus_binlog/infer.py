@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 
+import pyarrow as pa
+
 from sawlog.damage import Findings
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
@@ -72,7 +74,7 @@ def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> l
             fields = []
             for at, stored in enumerate(payload.schema):
                 field = bare_field(stored, at)
-                peek = list(payload.column_batches(at, _PEEK))[:1] if field.type is DataType.FloatVector else []
+                peek = _peek(payload, at) if field.type is DataType.FloatVector else []
                 fields.append(settle(field, stored, peek))
             return fields
         quiet = Findings("skip", drained=True)
@@ -86,10 +88,13 @@ def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> l
         payload = Payload(source, file.path, Extent(event.payload, event.payload_length), max_page_bytes)
         if not payload.schema:
             raise payload.unreadable("the payload has no column")
-        values = []
-        if kind is DataType.Array:
-            values = [array for array, _ in zip(payload.column_batches(0, _PEEK), range(1), strict=False)]
+        values = _peek(payload, 0) if kind is DataType.Array else []
         return [settle(Field(id, str(id), kind, nullable=descriptor.nullable), payload.schema.field(0), values)]
+
+
+def _peek(payload: Payload, index: int) -> list[pa.Array]:
+    """The first values of a column."""
+    return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
 
 
 def time_range(file: File, storage: Storage, max_page_bytes: int) -> tuple[int, int]:

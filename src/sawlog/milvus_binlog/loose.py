@@ -29,7 +29,7 @@ from sawlog.milvus_binlog.infer import file_fields
 from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType, Kind
 from sawlog.milvus_binlog.metadata import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import BATCH_BYTES, BATCH_ROWS, ColumnStream, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
 from sawlog.milvus_binlog.stats import STATS_SCHEMA, check_stats, stats_batch
 from sawlog.milvus_binlog.types import SYSTEM, Field
 from sawlog.storage import File, Source, Storage
@@ -304,7 +304,7 @@ class LooseFragment(Fragment):
         payload = Payload(source, self.path, extent, self.scan.options.max_page_bytes)
         if not payload.schema:
             raise payload.unreadable("the payload has no column")
-        values = list(payload.column_batches(0, BATCH_ROWS))
+        values = payload.whole_column(0, layout.MAX_FILE_SIZE)
         if self.subject.content == "index":
             batch = pa.record_batch(
                 [pa.array([_concatenated(values, payload)], pa.large_binary())], schema=INDEX_SCHEMA
@@ -326,8 +326,7 @@ class LooseFragment(Fragment):
         if len(payload.schema) < len(fields):
             raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
         read = {name: one for name, one in fields.items() if name in schema.names}
-        size = sum(payload.row_bytes(at) for at, _ in read.values())
-        step = max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(size, 1))))
+        step = batch_rows((payload, at) for at, _ in read.values())
         streams = {name: ColumnStream([payload], at, step) for name, (at, _) in read.items()}
         for start in range(0, payload.rows, step):
             count = min(step, payload.rows - start)

@@ -84,6 +84,8 @@ def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkM
     Raises:
         PageError: For a chunk outside of the file, a broken page header, or a page that is too large.
     """
+    if not chunk.num_values:
+        return 0  # without values there are no pages, and offsets mean nothing
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)

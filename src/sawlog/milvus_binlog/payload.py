@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _VECTORS = (*VECTOR_ELEMENTS, DataType.BinaryVector)
 _MAX_PAGE = 1 << 30
+_MAX_VALUES = (1 << 31) - 1
 
 
 class PayloadWriter:
@@ -201,6 +202,8 @@ class PayloadReader:
         arrays, stored = _read(data)
         elements = data_type(element) if element is not None else DataType.None_
         self._field = settle(Field(-1, "payload", data_type(type), element=elements, nullable=True), stored, arrays)
+        if self._field.type in _VECTORS and not self._field.dim:
+            raise SchemaError(f"the payload holds {stored.type}; expected {self._field.type.name}")
         decoded = [decode(self._field, array) for array in arrays]
         self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.array([], self._field.arrow_type())
 
@@ -262,13 +265,13 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
     Raises:
         FormatError: When it cannot be read.
     """
-    from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, Unreadable
+    from sawlog.milvus_binlog.payload_stream import Extent, Payload, Unreadable
 
     try:
         payload = Payload(_Memory(data), "payload", Extent(0, len(data)), _MAX_PAGE)
         if not payload.schema:
             raise FormatError("the payload has no column")
-        return list(payload.column_batches(0, BATCH_ROWS)), payload.schema.field(0)
+        return payload.whole_column(0, _MAX_VALUES), payload.schema.field(0)
     except Unreadable as error:
         raise FormatError(str(error)) from None
 

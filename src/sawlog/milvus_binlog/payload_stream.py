@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 8 << 20
 """Decoded bytes per batch that reading aims at."""
 BATCH_ROWS = 64 << 10
-DICTIONARY_BUDGET = 256 << 20
+DICTIONARY_BUDGET = 64 << 20
 """Bytes that one batch may grow to if every value were as long as the longest of a dictionary."""
 _VALUE_BYTES = 8
 
@@ -61,6 +61,7 @@ class Payload:
         self.path = path
         self._extent = extent
         self._max_page = max_page_bytes
+        self._limits: dict[int, int] = {}
         if extent.length < PARQUET_MINIMUM:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
         with self._errors():
@@ -88,9 +89,7 @@ class Payload:
         Raises:
             Unreadable: When a page cannot be decoded.
         """
-        longest = self._check(index)
-        if longest:
-            batch_rows = max(1, min(batch_rows, DICTIONARY_BUDGET // longest))
+        batch_rows = min(batch_rows, self.row_limit(index))
         name = self.schema.names[index]
         with self._errors():
             batches = self.file.iter_batches(batch_size=batch_rows, columns=[name], use_threads=False)
@@ -100,6 +99,36 @@ class Payload:
             if batch is None:
                 return
             yield batch.column(0)
+
+    def whole_column(self, index: int, most: int) -> list[pa.Array]:
+        """All values of a column.
+
+        Args:
+            index: Which one.
+            most: Bytes that they may take.
+
+        Raises:
+            Unreadable: When a page cannot be decoded, or there are more bytes.
+        """
+        arrays = []
+        size = 0
+        for array in self.column_batches(index, BATCH_ROWS):
+            size += array.nbytes
+            if size > most:
+                raise self.unreadable(f"more than {most} bytes of values", Kind.PAYLOAD_TOO_LARGE)
+            arrays.append(array)
+        return arrays
+
+    def row_limit(self, index: int) -> int:
+        """How many values of a column can be decoded at once without bursting; checks its pages, once.
+
+        Raises:
+            Unreadable: For pages that are broken or too large.
+        """
+        if index not in self._limits:
+            longest = self._check(index)
+            self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
+        return self._limits[index]
 
     def _leaves(self, index: int) -> list[int]:
         """Leaf columns below a top-level column."""
@@ -198,6 +227,18 @@ class _Ranges(io.RawIOBase):
         data = bytes(self._source.window(self._extent.offset + self._at, left if size < 0 else min(size, left)))
         self._at += len(data)
         return data
+
+
+def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
+    """How many rows of some columns make a batch of about `BATCH_BYTES`.
+
+    Raises:
+        Unreadable: For pages that are broken or too large.
+    """
+    columns = list(columns)
+    size = sum(payload.row_bytes(index) for payload, index in columns)
+    limit = min((payload.row_limit(index) for payload, index in columns), default=BATCH_ROWS)
+    return max(1, min(limit, int(BATCH_BYTES / max(size, 1))))
 
 
 class ColumnStream:

@@ -42,7 +42,6 @@ class MilvusDataset(Dataset):
         self._scan = scan
         self._until = self._options.until
         super().__init__(format, files, scan)
-        self._warn()
 
     @cached_property
     def collections(self) -> dict[int, Collection]:
@@ -179,6 +178,10 @@ class MilvusDataset(Dataset):
             return PROVENANCE
         return [*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE]
 
+    def batches(self) -> list[BatchFragment]:
+        """The binlog batches that the rows are read from."""
+        return list(self._planned(raw=False))
+
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per binlog batch; per file in the views of files; per segment in that of segments."""
         view = self.scan.view
@@ -297,6 +300,7 @@ class MilvusDataset(Dataset):
         yield from fragments
 
     def _planned(self, *, raw: bool) -> Iterator[BatchFragment]:
+        self._warn()
         shared = self._shared(raw=raw)
         reported: set[str] = set()
         across = self._options.deletes == "all"
@@ -369,18 +373,20 @@ class MilvusDataset(Dataset):
         for condition in self.projection.filters:
             if condition.column == TIMESTAMP.name:
                 if condition.op in (">", ">=", "=", "=="):
-                    low = max(low, condition.value)
+                    low = max(low, condition.value + (condition.op == ">"))
                 if condition.op in ("<", "<=", "=", "=="):
-                    high = min(high, condition.value)
+                    high = min(high, condition.value - (condition.op == "<"))
         return low, high
 
     def _delta_logs(self) -> list[tuple[LogFile, bool]]:
         return [(log, segment.deletes_only) for segment in self._every_segment() for log in segment.deltas]
 
     def _warn(self) -> None:
-        """Say what the rows are when nothing tells which of them are alive."""
-        if self.scan.view not in ("rows", "inserts") or self._ambiguous:
-            return
+        """Say what the rows are when nothing tells which of them are alive.
+
+        Raises:
+            SchemaError: When deletes cannot be applied, because nothing tells what they delete.
+        """
         known = self.collection.states_known
         if not known and not self._options.segments:
             warnings.warn(
@@ -388,7 +394,7 @@ class MilvusDataset(Dataset):
                 " without metadata nothing tells dropped and compacted ones from those that are alive: give"
                 " metadata= (an etcd dump or a backup's meta) or segments=",
                 SegmentsWarning,
-                stacklevel=5,
+                stacklevel=2,
             )
         lost = self.collection.lost(self._until) if known and self._until is not None else []
         if lost:
@@ -396,7 +402,7 @@ class MilvusDataset(Dataset):
                 f"collection {self.collection.name}: segment {lost[0].id} was compacted after as_of, and what it was"
                 " made of is no longer on disk: rows that were deleted in between are missing",
                 SegmentsWarning,
-                stacklevel=5,
+                stacklevel=2,
             )
         if self.primary is None and any(segment.deltas for segment in self.collection.segments.values()):
             raise SchemaError(

@@ -184,7 +184,7 @@ def data_type(value: Any) -> DataType:
         return DataType(value)
     wanted = str(value).replace("_", "").lower()
     for known in DataType:
-        if wanted in (known.name.lower(), str(known.value)):
+        if wanted in (known.name.rstrip("_").lower(), str(known.value)):
             return known
     raise SchemaError(f"{value!r} is not a Milvus data type; types: {', '.join(known.name for known in DataType)}")
 

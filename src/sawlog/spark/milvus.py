@@ -1,0 +1,269 @@
+"""Milvus collections in Spark: deletes that reach across segments by one join, and compaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from sawlog.api import open as open_dataset
+from sawlog.errors import OptionError, SawlogError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.batches import PARTITION_COLUMN
+from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.reader import MilvusDataset
+from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMAT = "milvus_binlog"
+_SOURCE = "sawlog"
+_SYSTEM = (ROW_ID.name, TIMESTAMP.name, PARTITION_COLUMN)
+
+
+def read_collection(
+    spark: SparkSession,
+    path: str,
+    *,
+    columns: list[str] | None = None,
+    task_bytes: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """A collection, each segment's own deletes applied where its rows are read, those of L0 segments by one join.
+
+    The plain source applies both kinds while it reads, which has every task read all L0 delta logs of its partition.
+    Take this function when there are many of them.
+
+    Args:
+        spark: The session.
+        path: The collection's root.
+        columns: Columns to deliver; system columns (`RowID`, `Timestamp`, `_partition`, `_segment`) can be asked for.
+        task_bytes: Input bytes per task.
+        storage_options: What fsspec needs to reach the path.
+        **options: Read options of the format.
+
+    Raises:
+        OptionError: When the path is no collection, or for options that are none.
+    """
+    from pyspark.sql import functions as f
+
+    dataset = _open(path, storage_options, options)
+    names = columns if columns is not None else list(dataset.schema.names)
+    reader = _reader(spark, task_bytes, storage_options, {**options, "collection": str(dataset.collection.id)})
+    across = dataset.collection.level_zero()
+    moved = any(s.meta is not None and s.meta.commit_timestamp for s in dataset.collection.segments.values())
+    if not across or moved or dataset.primary is None or options.get("deletes") == "own":
+        return reader.option("columns", ",".join(names)).load(path)
+    key = dataset.primary.name
+    needed = [*names, *(name for name in (key, TIMESTAMP.name, PARTITION_COLUMN) if name not in names)]
+    rows = reader.option("columns", ",".join(needed)).option("deletes", "own").load(path)
+    deletes = _reader(spark, task_bytes, storage_options, {**options, "collection": str(dataset.collection.id)})
+    gone = deletes.option("view", "deletes").load(path).where("l0")
+    until = _until(options)
+    if until is not None:
+        gone = gone.where(f.col("timestamp") <= f.lit(until))
+    return rows.join(gone, _hits(rows, gone, key), "left_anti").select(*(rows[_quoted(name)] for name in names))
+
+
+def _hits(rows: DataFrame, gone: DataFrame, key: str) -> Column:
+    """A delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
+    everywhere = gone["partition"] == layout.ALL_PARTITIONS
+    return (
+        (rows[_quoted(key)] == gone["pk"])
+        & (rows[TIMESTAMP.name] < gone["timestamp"])
+        & (everywhere | (rows[PARTITION_COLUMN] == gone["partition"]))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What `compact` did.
+
+    Attributes:
+        rows: Rows in the source, and in the target: they are the same.
+        checksum: Sum of the 64-bit hashes of all rows over all columns, modulo 2**64, the same on both sides.
+        segments_before: Segments that were read.
+        segments_after: Segments that were written.
+        files_before: Insert, delta and stats logs of the collection in the source.
+        files_after: Insert and stats logs in the target.
+    """
+
+    rows: int
+    checksum: int
+    segments_before: int
+    segments_after: int
+    files_before: int
+    files_after: int
+
+
+def compact(
+    spark: SparkSession,
+    source: str,
+    target: str,
+    *,
+    segment_bytes: int = 512 << 20,
+    binlog_bytes: int = 64 << 20,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Compaction:
+    """Write a collection anew: deletes applied, few large segments without delta logs, same rows.
+
+    Row ids, timestamps and partitions are kept. When both sides do not hold the same rows, nothing of the target is
+    deleted, and an error says so.
+
+    Args:
+        spark: The session.
+        source: The collection's root.
+        target: A root that does not hold the collection yet.
+        segment_bytes: Bytes of rows per segment, about.
+        binlog_bytes: Bytes of rows per binlog batch, about.
+        storage_options: What fsspec needs to reach both.
+        **options: Read options of the format.
+
+    Raises:
+        OptionError: When the source is no collection, or the target holds it already.
+        SawlogError: When the rows of the target are not those of the source.
+    """
+    dataset = _open(source, storage_options, options)
+    collection = dataset.collection
+    if dataset.scan.storage.exists(f"{target.rstrip('/')}/{layout.INSERT_LOG}/{collection.id}"):
+        raise OptionError(f"{target}: holds the collection {collection.id} already; compact into another root")
+    names = [*dataset.schema.names, *_SYSTEM]
+    rows = read_collection(spark, source, columns=names, storage_options=storage_options, **options)
+    size = sum(log.file.size for segment in collection.segments.values() for log in _inserts(segment))
+    tasks = max(1, -(-size // segment_bytes))
+    arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
+    writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
+    settings = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
+    settings |= {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
+    if dataset.primary is not None:
+        settings["primary_key"] = dataset.primary.name
+    writer.options(**settings).save(target)
+    return _proven(spark, rows, dataset, target, names, storage_options)
+
+
+def _proven(
+    spark: SparkSession,
+    rows: DataFrame,
+    dataset: MilvusDataset,
+    target: str,
+    names: list[str],
+    storage_options: Mapping[str, Any] | None,
+) -> Compaction:
+    """Read the target back, and compare counts and hashes of all rows."""
+    meta = [
+        {
+            "fieldID": one.id,
+            "name": one.name,
+            "data_type": one.type.name,
+            "element_type": one.element.name,
+            "is_primary": one.primary,
+            "nullable": one.nullable,
+            "is_dynamic": one.dynamic,
+            "params": {"dim": one.dim, "max_length": one.max_length},
+        }
+        for one in dataset.fields
+    ]
+    schema = json.dumps({"name": dataset.collection.name, "fields": meta})
+    wanted = _digest(rows)
+    if not wanted[0]:
+        return Compaction(0, 0, _count(dataset), 0, len(dataset.files), 0)
+    written = _open(target, storage_options, {"schema": schema, "collection": str(dataset.collection.id)})
+    segments = tuple(segment.id for segment in written.collection.segments.values())
+    found = _digest(
+        read_collection(
+            spark,
+            target,
+            columns=names,
+            storage_options=storage_options,
+            schema=schema,
+            segments=segments,
+            collection=str(dataset.collection.id),
+        )
+    )
+    if wanted != found:
+        raise SawlogError(
+            f"{target}: holds {found[0]} rows with checksum {found[1]:016x};"
+            f" expected {wanted[0]} rows with checksum {wanted[1]:016x}"
+        )
+    files = len(written.files)
+    return Compaction(*found, _count(dataset), len(segments), len(dataset.files), files)
+
+
+def _digest(rows: DataFrame) -> tuple[int, int]:
+    """How many rows there are, and the sum of their hashes. The order of rows does not matter, their number does.
+
+    Spark hashes no maps, so that sparse vectors are hashed as their entries in order.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import MapType
+
+    columns = [
+        f.array_sort(f.map_entries(_column(one.name))) if isinstance(one.dataType, MapType) else _column(one.name)
+        for one in rows.schema.fields
+    ]
+    hashed = rows.select(f.xxhash64(*columns).cast("decimal(38,0)").alias("hash"))
+    row = hashed.agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
+    assert row is not None
+    return int(row["rows"]), int(row["total"] or 0) % (1 << 64)
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _count(dataset: MilvusDataset) -> int:
+    return len({fragment.place[2] for fragment in dataset.batches()})
+
+
+def _inserts(segment: Any) -> list[Any]:
+    return reduce(lambda logs, more: logs + more, segment.inserts.values(), [])
+
+
+def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]) -> MilvusDataset:
+    """The dataset, on the driver.
+
+    Raises:
+        OptionError: When the path is no collection.
+    """
+    dataset = open_dataset(path, format=FORMAT, storage_options=storage_options, **options)
+    if not isinstance(dataset, MilvusDataset):
+        raise OptionError(f"{path}: expected the root of a collection, above {layout.INSERT_LOG}")
+    return dataset
+
+
+def _reader(
+    spark: SparkSession, task_bytes: int | None, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Any:
+    reader = spark.read.format(_SOURCE).option("format", FORMAT)
+    if task_bytes is not None:
+        reader = reader.option("task_bytes", task_bytes)
+    return reader.options(**{name: _text(value) for name, value in options.items()}, **_storage(storage_options))
+
+
+def _storage(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
+    return {f"storage.{name}": _text(value) for name, value in (storage_options or {}).items()}
+
+
+def _text(value: Any) -> str:
+    """An option as Spark takes it."""
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _until(options: Mapping[str, Any]) -> int | None:
+    known = {one.name for one in fields(ReadOptions)}
+    return ReadOptions(**{name: value for name, value in options.items() if name in known}).until

@@ -1,0 +1,362 @@
+"""Hostile and damaged files: clear errors, bounded memory, and everything intact is delivered."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError, FormatError, SawlogError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.layout import DataType, EventType
+from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
+
+from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+
+BAD = SYNTHETIC / "bad"
+GOOD = (SYNTHETIC / "multi_event_insert").read_bytes()
+
+
+def read(path: Path, **options: object) -> pa.Table:
+    return sawlog.read(path, format="milvus_binlog", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("magic", "found 32 66 32 66"),
+        ("event_length_negative", "length, -1, does not fit"),
+        ("event_length_too_big", "length, 2147483647, does not fit"),
+        ("truncated_header", "does not fit into the file"),
+        ("zero_length", "the file is empty"),
+        ("s3_chunk_signature_prefix", "stands at byte 87"),
+    ],
+)
+def test_unreadable_files_say_why(name: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as error:
+        read(BAD / name)
+    assert name in str(error.value)
+    report = sawlog.verify(BAD / name, format="milvus_binlog") if name == "none" else None
+    assert report is None
+
+
+@pytest.mark.parametrize("name", ["truncated_payload", "extra_not_json"])
+def test_damage_inside_a_file(name: str) -> None:
+    with pytest.raises(DamageError):
+        read(BAD / name)
+    with pytest.warns(DamageWarning):
+        table = read(BAD / name, on_damage="skip")
+    assert table.column(0).to_pylist() == ([1, 2, 3, 4, 5, 6] if name == "truncated_payload" else list(range(1, 13)))
+    (report,) = sawlog.verify(BAD / name, format="milvus_binlog").files
+    assert report.damaged
+    assert report.account.total == report.size == (BAD / name).stat().st_size
+
+
+def test_repair_takes_the_chunk_signature_off(tmp_path: Path) -> None:
+    sawlog.repair(BAD / "s3_chunk_signature_prefix", tmp_path / "whole", format="milvus_binlog")
+    assert (tmp_path / "whole").read_bytes() == GOOD
+    sawlog.repair(BAD / "truncated_payload", tmp_path / "half", format="milvus_binlog")
+    assert read(tmp_path / "half").column(0).to_pylist() == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(FormatError, match="nothing can be taken"):
+        sawlog.repair(BAD / "magic", tmp_path / "none", format="milvus_binlog")
+    assert not (tmp_path / "none").exists()
+
+
+def patched(tmp_path: Path, change: Callable[[bytearray], None]) -> Path:
+    data = bytearray(GOOD)
+    change(data)
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    return path
+
+
+def event_offset() -> int:
+    return len(layout.MAGIC) + struct.unpack_from("<I", GOOD, 13)[0]
+
+
+@pytest.mark.parametrize("length", [0, 16, 32, 1 << 31, (1 << 32) - 1])
+def test_lying_event_lengths(tmp_path: Path, length: int) -> None:
+    path = patched(tmp_path, lambda data: struct.pack_into("<I", data, event_offset() + 9, length))
+    with pytest.raises((DamageError, FormatError), match="length"):
+        read(path)
+
+
+def test_next_position_is_never_followed(tmp_path: Path) -> None:
+    for value in (0, 0xFFFFFFFF, 0x7FFFFFFF, 4):
+
+        def lie(data: bytearray, value: int = value) -> None:
+            struct.pack_into("<I", data, event_offset() + 13, value)
+
+        assert read(patched(tmp_path, lie)).column(0).to_pylist() == list(range(1, 13))
+
+
+def test_trailing_bytes(tmp_path: Path) -> None:
+    path = patched(tmp_path, lambda data: data.extend(bytes(7)))
+    with pytest.raises(DamageError, match="trailing_bytes"):
+        read(path)
+    with pytest.warns(DamageWarning):
+        assert read(path, on_damage="skip").num_rows == 12
+
+
+def test_unknown_event(tmp_path: Path) -> None:
+    path = patched(tmp_path, lambda data: struct.pack_into("<b", data, event_offset() + 8, 8))
+    with pytest.raises((DamageError, FormatError), match="type code 8"):
+        read(path)
+
+
+def test_encrypted_files_are_recognised(tmp_path: Path) -> None:
+    extra = {"original_size": "3", "edek": "a2V5", "encryption_zone": 468599886057571311}
+    event = NewEvent(EventType.INSERT, NOW, NOW, b"\x13\x37" * 40)
+    data = log_bytes(Place(1, 2, 3), 100, DataType.Int64, [event], extra, "test")
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(DamageError, match="468599886057571311"):
+        sawlog.read(tmp_path / "log")
+    dataset = sawlog.open(tmp_path / "log")
+    assert dataset.info()["encrypted"] == "zone 468599886057571311"
+    (report,) = sawlog.verify(tmp_path / "log").files
+    assert list(report.kinds) == ["encrypted"]
+    assert report.account.total == len(data)
+
+
+def test_v3_manifest_and_encrypted_parquet_are_named(tmp_path: Path) -> None:
+    for head, message in (
+        (b"Obj\x01avro.schema", "Storage V3"),
+        (b"PARE" + bytes(40), "needs its keys"),
+        (b"\x1f\x8b\x08", "gzip"),
+    ):
+        (tmp_path / "file").write_bytes(head)
+        with pytest.raises(FormatError, match=message):
+            read(tmp_path / "file")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Three segments of several batches each, with deletes."""
+    root = tmp_path / "tree"
+    table = pa.table({"pk": pa.array(range(300)), "s": [f"row {i}" for i in range(300)]})
+    for segment in range(3):
+        write(
+            root,
+            table.slice(segment * 100, 100),
+            binlog_bytes=1 << 10,
+            segment_bytes=1 << 20,
+            first_id=1000 * (segment + 1),
+        )
+        delete(root, [segment * 100], [NOW + 1], 1000 * (segment + 1))
+    return root
+
+
+def keys(root: Path, **options: object) -> list[int]:
+    return sorted(open_as_it_lies(root, **options).to_table()["100"].to_pylist())
+
+
+EXPECTED = [i for i in range(300) if i % 100]
+
+
+@pytest.mark.parametrize("field", ["0", "1", "100", "101"])
+def test_missing_field_files(tree: Path, field: str) -> None:
+    shutil.rmtree(next(tree.glob(f"insert_log/1/2/2000/{field}")))
+    with pytest.raises(DamageError, match=rf"missing_file.*field {field} "):
+        keys(tree)
+    with pytest.warns(DamageWarning):
+        assert keys(tree, on_damage="skip") == [i for i in EXPECTED if not 100 <= i < 200]
+    damages = open_as_it_lies(tree, view="damage").to_table().to_pylist()
+    assert {row["kind"] for row in damages} == {"missing_file"}
+    report = sawlog.verify(tree)
+    assert [file.path.endswith("insert_log/1/2/2000") for file in report.files if file.damaged] == [True]
+
+
+def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
+    victim = sorted(tree.glob("insert_log/1/2/2000/101/*"), key=lambda path: int(path.name))[1]
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
+    victim.write_bytes(data)
+    batches = len(list(tree.glob("insert_log/1/2/2000/101/*")))
+    assert batches > 2
+    with pytest.raises(DamageError, match=victim.name):
+        keys(tree)
+    with pytest.warns(DamageWarning):
+        left = keys(tree, on_damage="skip")
+    lost = [i for i in EXPECTED if i not in left]
+    assert lost
+    assert len(lost) < 100
+    assert lost == list(range(lost[0], lost[-1] + 1))
+    (report,) = [file for file in sawlog.verify(tree).files if file.damaged]
+    assert report.path == str(victim)
+
+
+def test_files_that_disagree_about_rows(tree: Path) -> None:
+    files = sorted(tree.glob("insert_log/1/2/2000/*/*"))
+    one = next(path for path in files if path.parent.name == "101")
+    short = tree.parent / "short"
+    write(short, pa.table({"pk": [1], "s": ["x"]}), first_id=7)
+    shutil.copy(next(short.glob("insert_log/1/2/7/101/*")), one)
+    with pytest.raises(DamageError, match="row_count_mismatch"):
+        keys(tree, columns=["100", "101"])
+    with pytest.warns(DamageWarning):
+        assert set(keys(tree, on_damage="skip")) < set(EXPECTED)
+
+
+def test_damaged_delta_log(tree: Path) -> None:
+    victim = next(tree.glob("delta_log/1/2/2000/*"))
+    victim.write_bytes(victim.read_bytes()[:-30])
+    with pytest.raises(DamageError, match="delta_log"):
+        keys(tree)
+    with pytest.warns(DamageWarning):
+        assert keys(tree, on_damage="skip") == sorted([*EXPECTED, 100])
+
+
+def test_metadata_that_names_what_is_not_there(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    shutil.copytree(GOLDEN / "2.3.5", root)
+    gone = next(root.glob("insert_log/470611412203077890/*/470611412203277898/108/*"))
+    gone.unlink()
+    options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}
+    with pytest.raises(DamageError, match=f"names log {gone.name} of field 108"):
+        sawlog.read(root, **options)
+    with pytest.warns(DamageWarning):
+        assert sawlog.read(root, on_damage="skip", **options).num_rows == 996 - 440
+
+
+def test_paths_out_of_metadata_stay_below_the_root(tmp_path: Path) -> None:
+    import json
+
+    root = tmp_path / "tree"
+    write(root, pa.table({"pk": [1]}))
+    for path in (
+        "../../../etc/passwd",
+        "files/insert_log/1/2/../../../../etc/1",
+        "x\0y/1",
+        "insert_log/1/2/3/100/passwd",
+    ):
+        meta = {
+            "collection_backups": [
+                {
+                    "collection_id": 1,
+                    "collection_name": "c",
+                    "schema": {"fields": [{"fieldID": 100, "name": "pk", "data_type": 5, "is_primary_key": True}]},
+                    "partition_backups": [
+                        {
+                            "partition_id": 2,
+                            "segment_backups": [
+                                {"segment_id": 100, "binlogs": [{"fieldID": 100, "binlogs": [{"log_path": path}]}]}
+                            ],
+                        }
+                    ],
+                }
+            ]
+        }
+        (tmp_path / "full_meta.json").write_text(json.dumps(meta))
+        with pytest.raises(FormatError, match="expected"):
+            sawlog.read(root, metadata=str(tmp_path / "full_meta.json"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"a": 5}',
+        b'{"a": "!"}',
+        b"[" * 100_000,
+        b'{"kvs": [{}]}',
+        b'{"a/root-coord/collection/1": "/////w=="}',
+    ],
+)
+def test_metadata_that_is_none(tmp_path: Path, text: bytes) -> None:
+    write(tmp_path / "tree", pa.table({"pk": [1]}))
+    (tmp_path / "meta.json").write_bytes(text)
+    with pytest.raises(FormatError):
+        sawlog.read(tmp_path / "tree", metadata=str(tmp_path / "meta.json"))
+
+
+def payload_log(payload: bytes) -> bytes:
+    event = NewEvent(EventType.INSERT, NOW, NOW, payload)
+    return log_bytes(Place(1, 2, 3), 100, DataType.VarChar, [event], {"original_size": "1"}, "test")
+
+
+BOMB = """
+import resource, sys
+import sawlog
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = size = 0
+try:
+    for batch in sawlog.open(sys.argv[1]).to_batches():
+        rows += batch.num_rows
+        size = max(size, batch.nbytes)
+        if rows > 2000:
+            break
+except sawlog.SawlogError as error:
+    print(error)
+print("rows", rows, "batch", size >> 20, "grown", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10)
+"""
+
+
+def bomb(path: Path) -> tuple[str, int]:
+    """What reading prints, and by how many MB the process grew."""
+    done = subprocess.run([sys.executable, "-c", BOMB, str(path)], capture_output=True, text=True, check=True)
+    return done.stdout, int(done.stdout.split("grown")[1])
+
+
+def test_a_dictionary_that_bursts(tmp_path: Path) -> None:
+    """100 000 times the same megabyte: 100 GB in a few KB."""
+    indices = pa.array(np.zeros(100_000, np.int32))
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * (1 << 20)]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"val": column}), sink, compression="zstd", store_schema=False)
+    (tmp_path / "log").write_bytes(payload_log(sink.getvalue().to_pybytes()))
+    assert (tmp_path / "log").stat().st_size < 100_000
+    said, grown = bomb(tmp_path / "log")
+    assert "rows 2" in said or "rows 25" in said or "rows" in said
+    assert grown < 1500
+
+
+def test_a_page_that_bursts(tmp_path: Path) -> None:
+    """A gigabyte of zeros in one page of a few KB."""
+    column = pa.array([bytes(1 << 20)] * 600, pa.binary())
+    sink = pa.BufferOutputStream()
+    settings = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30, "write_batch_size": 1 << 20}
+    pq.write_table(pa.table({"val": column}), sink, **settings)
+    (tmp_path / "log").write_bytes(payload_log(sink.getvalue().to_pybytes()))
+    said, grown = bomb(tmp_path / "log")
+    assert "max_page_bytes" in said
+    assert grown < 300
+
+
+@given(position=st.integers(0, len(GOOD) - 1), value=st.integers(0, 255), cut=st.integers(0, len(GOOD)))
+def test_no_change_of_a_byte_crashes(
+    tmp_path_factory: pytest.TempPathFactory, position: int, value: int, cut: int
+) -> None:
+    data = bytearray(GOOD)
+    data[position] = value
+    path = tmp_path_factory.mktemp("fuzz") / "log"
+    for broken in (bytes(data), GOOD[:cut]):
+        path.write_bytes(broken)
+        try:
+            dataset = sawlog.open(path, format="milvus_binlog", on_damage="skip")
+            for fragment in dataset.fragments():
+                fragment.inspect()
+            for file in sawlog.verify(path, format="milvus_binlog").files:
+                assert file.account.total <= file.size
+        except SawlogError:
+            pass
+
+
+def test_limits_are_sane() -> None:
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
