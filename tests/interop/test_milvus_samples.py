@@ -18,7 +18,8 @@ pytestmark = pytest.mark.interop
 def samples() -> Path:
     """The directory above `spark-milvus-samples` and `storage-v2-samples`."""
     place = os.environ.get("SAWLOG_MILVUS_SAMPLES")
-    assert place, "set SAWLOG_MILVUS_SAMPLES to the directory of the samples of other projects"
+    if not place:
+        pytest.skip("set SAWLOG_MILVUS_SAMPLES to the directory of the samples of other projects")
     return Path(place)
 
 
