@@ -65,8 +65,8 @@ def test_source_reads_what_the_api_reads(spark: SparkSession, tree: tuple[Path, 
     frame = source(spark, root, task_bytes=1)
     assert frame.rdd.getNumPartitions() == len(open_as_it_lies(root).fragments())
     assert {row[0] for row in frame.select("`100`").collect()} == set(wanted["100"].to_pylist())
-    got = frame.toPandas().sort_values("100")
-    assert got["101"].tolist() == [row["101"] for row in by_key(wanted, "100")]
+    got = frame.toArrow().sort_by("100")
+    assert got["101"].to_pylist() == [row["101"] for row in by_key(wanted, "100")]
 
 
 def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
