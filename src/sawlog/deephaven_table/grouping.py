@@ -1,0 +1,181 @@
+"""Grouping metadata of a column: which rows hold which value. The rows of a value are one range. Section 3."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sawlog.deephaven_table.java_output import BOXES, STRING_TYPE, map_stream
+from sawlog.deephaven_table.java_stream import JavaArray, JavaMap, JavaObject, read_stream
+from sawlog.deephaven_table.layout import MAX_COUNTED_ROWS, MAX_ROWS, ColumnType
+from sawlog.errors import FormatError, SchemaError
+
+KEY_TYPES = {
+    ColumnType.BYTE: "java.lang.Byte",
+    ColumnType.SHORT: "java.lang.Short",
+    ColumnType.INT: "java.lang.Integer",
+    ColumnType.LONG: "java.lang.Long",
+    ColumnType.FLOAT: "java.lang.Float",
+    ColumnType.DOUBLE: "java.lang.Double",
+    ColumnType.CHAR: "java.lang.Character",
+    ColumnType.BOOLEAN: "java.lang.Boolean",
+    ColumnType.STRING: STRING_TYPE,
+}
+"""Classes of the keys for the columns that can be grouped. Others have keys of classes that were never published."""
+
+_RANGE_LAYOUTS = {"I": ">2i", "J": ">2q"}
+_INSTANT = 2
+"""First byte of an Instant as java.time.Ser writes it; then i64 seconds, i32 nanoseconds."""
+_NANOS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one value: from `first` up to, not including, `end`."""
+
+    value: Any
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The groups of a column, by their first rows.
+
+    Attributes:
+        key_type: Class of the values, such as `java.lang.String`; empty when all are null or it is not told.
+        groups: Every group. Values are str, int, float, bool or None: times are nanoseconds since 1970, characters the
+            numbers of their UTF-16 units.
+    """
+
+    key_type: str
+    groups: tuple[Group, ...]
+
+    def find(self, value: Any) -> list[Group]:
+        """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java tells apart."""
+        return self._by_value.get(value, [])
+
+    def check(self, rows: int, where: str) -> None:
+        """Make sure that the groups hold every row of the column exactly once.
+
+        Raises:
+            FormatError: When they do not.
+        """
+        position = 0
+        for group in self.groups:
+            if group.first != position or group.end > rows:
+                raise FormatError(
+                    f"{where}: grouping: the rows of {group.value!r} are {group.first} to {group.end}; expected them"
+                    f" to begin at {position} and to end by {rows}"
+                )
+            position = group.end
+        if position != rows:
+            raise FormatError(f"{where}: grouping: the groups end at row {position}; the column has {rows}")
+
+    @cached_property
+    def _by_value(self) -> dict[Any, list[Group]]:
+        found: dict[Any, list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.value, []).append(group)
+        return found
+
+
+def read_grouping(data: bytes, where: str) -> Grouping | None:
+    """The grouping in the metadata of a column; None when it says that there is none.
+
+    Args:
+        data: All of the metadata, header and overflow.
+        where: What the bytes are, to begin error messages with.
+
+    Raises:
+        FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
+    """
+    if not data:
+        return None
+    stream = read_stream(data, where)
+    if stream.root is None:
+        return None
+    if not isinstance(stream.root, JavaMap | JavaObject):
+        raise FormatError(f"{where}: expected a map of ranges or null, found {type(stream.root).__name__}")
+    candidates = stream.maps if isinstance(stream.root, JavaObject) else [stream.root]
+    for candidate in candidates:
+        if all(isinstance(value, JavaArray) and value.kind in _RANGE_LAYOUTS for _, value in candidate.entries):
+            return _grouping(candidate, where)
+    if isinstance(stream.root, JavaObject):  # a column of the oldest product, without groups
+        return None
+    raise FormatError(f"{where}: expected a map of int[] or long[], found a map of something else")
+
+
+def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
+    """The metadata of a grouped column.
+
+    Args:
+        kind: Type of the column.
+        groups: Every value once, with its rows.
+        column: Its name, for messages.
+
+    Raises:
+        SchemaError: For types whose grouping cannot be written, and for rows that an int does not count.
+    """
+    if kind not in KEY_TYPES:
+        known = ", ".join(KEY_TYPES)
+        raise SchemaError(f"column {column!r} is {kind}; only columns of {known} can be grouped")
+    entries = [(group.value, group.first, group.end) for group in groups]
+    if any(end > MAX_COUNTED_ROWS for _, _, end in entries):
+        raise SchemaError(f"column {column!r}: groups behind row {MAX_COUNTED_ROWS}")
+    return map_stream(KEY_TYPES[kind], entries)
+
+
+def _grouping(found: JavaMap, where: str) -> Grouping:
+    key_type = ""
+    groups = []
+    for key, rows in found.entries:
+        if len(rows) != 2:
+            raise FormatError(f"{where}: grouping: a range of {len(rows)} numbers; expected first and end")
+        first, end = struct.unpack(_RANGE_LAYOUTS[rows.kind], rows.data)
+        name, value = _key(key, where)
+        if name and key_type and name != key_type:
+            raise FormatError(f"{where}: grouping: values of {key_type} and of {name}")
+        if not 0 <= first <= end <= MAX_ROWS:
+            raise FormatError(f"{where}: grouping: the rows of {value!r} are {first} to {end}")
+        key_type = key_type or name
+        groups.append(Group(value, first, end))
+    groups.sort(key=lambda group: (group.first, group.end))
+    return Grouping(key_type, tuple(groups))
+
+
+def _key(key: Any, where: str) -> tuple[str, Any]:
+    """Class and value of a map's key."""
+    if key is None:
+        return "", None
+    if isinstance(key, str):
+        return STRING_TYPE, key
+    if isinstance(key, int):  # of the product's own stream
+        return "java.lang.Number", key
+    if isinstance(key, JavaObject):
+        name = key.type.name
+        if name in BOXES and "value" in key.values:
+            return name, key.values["value"]
+        nanos = _nanoseconds(key)
+        if nanos is not None:
+            return name, nanos
+        raise FormatError(f"{where}: grouping: values of the unknown class {name}")
+    raise FormatError(f"{where}: grouping: {type(key).__name__} as a value")
+
+
+def _nanoseconds(key: JavaObject) -> int | None:
+    """A point in time: java.time.Instant, or a class of the product that holds one long."""
+    block = b"".join(one for one in key.written if isinstance(one, bytes))
+    if key.type.name == "java.time.Ser" and len(block) == 13 and block[0] == _INSTANT:
+        seconds, nanos = struct.unpack(">qi", block[1:])
+        return int(seconds * _NANOS + nanos)
+    if not key.type.name.endswith("DateTime"):
+        return None
+    if len(block) == 8:
+        return int.from_bytes(block, "big", signed=True)
+    if len(key.values) == 1 and all(code == "J" for code, _ in key.type.fields):
+        return int(next(iter(key.values.values())))
+    return None

@@ -1,0 +1,455 @@
+"""Java's serialization stream, protocol version 5, as data: no class is ever looked for, loaded or run.
+
+What is read is a graph of plain values. Its depth is bounded, and nothing is made that the bytes do not hold: every
+length is checked against what is left of them. The product's own object stream (types and values inside block data,
+with no magic number in front) is read as far as it is known. Numbers of the protocol are those of
+java.io.ObjectStreamConstants.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from sawlog.deephaven_table.layout import JAVA_STREAM_MAGIC
+from sawlog.errors import FormatError
+
+FIRST_HANDLE = 0x7E0000
+MAX_BYTES = 64 << 20
+"""Longer streams are not read."""
+MAX_DEPTH = 48
+"""Deeper graphs are not read. The groups of a column are four deep."""
+
+
+class Code(IntEnum):
+    """What begins an element of the stream."""
+
+    NULL = 0x70
+    REFERENCE = 0x71
+    CLASS_DESC = 0x72
+    OBJECT = 0x73
+    STRING = 0x74
+    ARRAY = 0x75
+    CLASS = 0x76
+    BLOCK_DATA = 0x77
+    END_BLOCK_DATA = 0x78
+    RESET = 0x79
+    LONG_BLOCK_DATA = 0x7A
+    LONG_STRING = 0x7C
+    PROXY_CLASS_DESC = 0x7D
+    ENUM = 0x7E
+
+
+WRITE_METHOD, SERIALIZABLE, EXTERNALIZABLE, BLOCK_DATA_MODE = 1, 2, 4, 8
+"""Flags of a class."""
+
+PRIMITIVES = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?"}
+"""Type codes of primitives, and their big-endian layout. A char is the number of a UTF-16 unit."""
+
+
+class ProductCode(IntEnum):
+    """Types of values in the product's own stream; i8."""
+
+    NEW_CLASS = -1
+    JAVA_OBJECT = -2
+    STRING = -3
+    INTEGER = -4
+    LONG = -6
+    INTS = -11
+    LONGS = -13
+    NULL = -15
+    MAP = -17
+    LINKED_MAP = -19
+
+
+@dataclass(frozen=True, slots=True)
+class JavaClass:
+    """A class as the stream describes it.
+
+    Attributes:
+        name: Its binary name, such as `java.util.HashMap` or `[I`.
+        uid: serialVersionUID, 8 bytes.
+        flags: How its instances are written.
+        fields: Type code and name of every field.
+        parent: The class it extends, if that is serializable.
+    """
+
+    name: str
+    uid: bytes
+    flags: int
+    fields: tuple[tuple[str, str], ...]
+    parent: JavaClass | None
+
+    def lineage(self) -> list[JavaClass]:
+        """The class and those that it extends, the topmost first."""
+        chain = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return chain[::-1]
+
+
+@dataclass(slots=True)
+class JavaObject:
+    """An object.
+
+    Attributes:
+        type: Its class.
+        values: Its fields by name.
+        written: What the methods writeObject and writeExternal of its classes wrote: block data as bytes, and objects.
+    """
+
+    type: JavaClass
+    values: dict[str, Any] = field(default_factory=dict)
+    written: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaArray:
+    """An array of primitives.
+
+    Attributes:
+        kind: Type code of the elements.
+        data: The elements, big endian.
+    """
+
+    kind: str
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.data) // struct.calcsize(PRIMITIVES[self.kind])
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python values."""
+        return list(struct.unpack(f">{len(self)}{PRIMITIVES[self.kind][1]}", self.data))
+
+
+@dataclass(slots=True)
+class JavaMap:
+    """A map of java.util: its entries, in the order of the stream."""
+
+    entries: list[tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class JavaStream:
+    """What a stream holds.
+
+    Attributes:
+        root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `JavaObject`, `JavaClass`, or a list (an
+            array of objects). Numbers are objects of java.lang with the field `value`.
+        maps: Every map in it, whoever holds it, in the order in which they end.
+    """
+
+    root: Any
+    maps: list[JavaMap]
+
+
+def read_stream(data: bytes, where: str) -> JavaStream:
+    """The first value of a stream; what follows it is not looked at.
+
+    Args:
+        data: A Java stream, or one of the product's own kind.
+        where: What the bytes are, to begin error messages with.
+
+    Raises:
+        FormatError: When it is neither, ends early, is too long, nests too deep or holds what cannot be told apart
+            without running its classes; names the byte.
+    """
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"{where}: {len(data)} bytes of serialized objects; at most {MAX_BYTES} are read")
+    if data.startswith(JAVA_STREAM_MAGIC):
+        reader = _Reader(data, len(JAVA_STREAM_MAGIC), where)
+        return JavaStream(reader.value(0), reader.maps)
+    if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
+        product = _ProductReader(_Reader(data, 0, where))
+        return JavaStream(product.value(0), product.maps)
+    raise FormatError(f"{where}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
+
+
+def decode_modified(data: bytes) -> str:
+    """The text of Java's modified UTF-8; a surrogate without its other half becomes U+FFFD.
+
+    Raises:
+        UnicodeDecodeError: When it is malformed.
+    """
+    if data.isascii():
+        return data.decode()
+    text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
+
+
+class _Reader:
+    """Walks a Java stream. Values that can be referred to are kept by their handles."""
+
+    def __init__(self, data: bytes, position: int, where: str) -> None:
+        self.data = data
+        self.position = position
+        self.where = where
+        self.maps: list[JavaMap] = []
+        self._handles: list[Any] = []
+
+    def error(self, message: str) -> FormatError:
+        return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
+
+    def take(self, length: int) -> bytes:
+        left = len(self.data) - self.position
+        if not 0 <= length <= left:
+            raise self.error(f"expected {length} bytes, found {left}")
+        start = self.position
+        self.position += length
+        return self.data[start : self.position]
+
+    def number(self, layout: str) -> Any:
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+
+    def text(self, length: int) -> str:
+        data = self.take(length)
+        try:
+            return decode_modified(data)
+        except UnicodeDecodeError as error:
+            raise self.error(f"malformed text: {error}") from error
+
+    def value(self, depth: int) -> Any:
+        """The next value. Block data is none."""
+        found = self._element(depth)
+        if isinstance(found, bytes):
+            raise self.error("expected an object, found block data")
+        return found
+
+    def block(self) -> bytes:
+        """The next piece of block data."""
+        code = self.number(">B")
+        if code == Code.BLOCK_DATA:
+            return self.take(self.number(">B"))
+        if code == Code.LONG_BLOCK_DATA:
+            return self.take(self.number(">i"))
+        self.position -= 1
+        raise self.error(f"expected block data, found the code {code:#04x}")
+
+    def _element(self, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise self.error(f"objects nest deeper than {MAX_DEPTH}")
+        code = self.number(">B")
+        while code == Code.RESET and depth == 0:
+            self._handles.clear()
+            code = self.number(">B")
+        if code == Code.NULL:
+            return None
+        if code == Code.REFERENCE:
+            return self._reference()
+        if code == Code.STRING:
+            return self._keep(self.text(self.number(">H")))
+        if code == Code.LONG_STRING:
+            return self._keep(self.text(self.number(">q")))
+        if code == Code.ARRAY:
+            return self._array(depth)
+        if code == Code.OBJECT:
+            return self._object(depth)
+        if code == Code.ENUM:
+            return self._enum(depth)
+        if code in (Code.BLOCK_DATA, Code.LONG_BLOCK_DATA):
+            self.position -= 1
+            return self.block()
+        if code == Code.CLASS:
+            return self._keep(self._class(depth))
+        if code in (Code.CLASS_DESC, Code.PROXY_CLASS_DESC):
+            self.position -= 1
+            return self._class(depth)
+        self.position -= 1
+        raise self.error(f"expected an object, found the code {code:#04x}")
+
+    def _keep(self, value: Any) -> Any:
+        self._handles.append(value)
+        return value
+
+    def _reference(self) -> Any:
+        place = self.number(">i") - FIRST_HANDLE
+        if not 0 <= place < len(self._handles):
+            raise self.error(f"a reference to value {place} of the {len(self._handles)} so far")
+        return self._handles[place]
+
+    def _class(self, depth: int) -> JavaClass | None:
+        """A description of a class, or a reference to one."""
+        if depth > MAX_DEPTH:
+            raise self.error(f"classes nest deeper than {MAX_DEPTH}")
+        code = self.number(">B")
+        if code == Code.NULL:
+            return None
+        if code == Code.REFERENCE:
+            found = self._reference()
+            if not isinstance(found, JavaClass):
+                raise self.error("expected a reference to a class, found one to something else")
+            return found
+        if code == Code.CLASS_DESC:
+            return self._new_class(depth)
+        if code == Code.PROXY_CLASS_DESC:
+            place = len(self._handles)
+            self._keep(None)
+            for _ in range(self._count()):
+                self.text(self.number(">H"))
+            self._annotation(depth)
+            proxy = JavaClass("$Proxy", bytes(8), SERIALIZABLE, (), self._class(depth + 1))
+            self._handles[place] = proxy
+            return proxy
+        self.position -= 1
+        raise self.error(f"expected a class, found the code {code:#04x}")
+
+    def _new_class(self, depth: int) -> JavaClass:
+        name, uid = self.text(self.number(">H")), self.take(8)
+        place = len(self._handles)
+        self._keep(None)
+        flags = self.number(">B")
+        fields = []
+        for _ in range(self.number(">H")):
+            kind = chr(self.number(">B"))
+            label = self.text(self.number(">H"))
+            if kind in "[L":
+                self.value(depth + 1)
+            elif kind not in PRIMITIVES:
+                raise self.error(f"field {label!r} of {name} has the unknown type {kind!r}")
+            fields.append((kind, label))
+        self._annotation(depth)
+        made = JavaClass(name, uid, flags, tuple(fields), self._class(depth + 1))
+        self._handles[place] = made
+        return made
+
+    def _annotation(self, depth: int) -> list[Any]:
+        """Values and block data up to the end mark."""
+        found = []
+        while self.data[self.position : self.position + 1] != bytes([Code.END_BLOCK_DATA]):
+            found.append(self._element(depth + 1))
+        self.position += 1
+        return found
+
+    def _array(self, depth: int) -> JavaArray | list[Any]:
+        kind = self._class(depth + 1)
+        if kind is None or not kind.name.startswith("[") or len(kind.name) < 2:
+            raise self.error("expected the class of an array")
+        element = kind.name[1]
+        place = len(self._handles)
+        self._keep(None)
+        count = self._count()
+        if element in PRIMITIVES:
+            made: JavaArray | list[Any] = JavaArray(element, self.take(count * struct.calcsize(PRIMITIVES[element])))
+            self._handles[place] = made
+            return made
+        values: list[Any] = []
+        self._handles[place] = values
+        values.extend(self.value(depth + 1) for _ in range(count))
+        return values
+
+    def _count(self) -> int:
+        count: int = self.number(">i")
+        if not 0 <= count <= len(self.data) - self.position:
+            self.position -= 4
+            raise self.error(f"{count} elements in the {len(self.data) - self.position} bytes that are left")
+        return count
+
+    def _enum(self, depth: int) -> str:
+        self._class(depth + 1)
+        place = len(self._handles)
+        self._keep(None)
+        name = self.value(depth + 1)
+        if not isinstance(name, str):
+            raise self.error("expected the name of an enum's constant")
+        self._handles[place] = name
+        return name
+
+    def _object(self, depth: int) -> Any:
+        kind = self._class(depth + 1)
+        if kind is None:
+            raise self.error("an object without a class")
+        made = JavaObject(kind)
+        # A map refers to itself only where it is its own value; then it is no map of ranges.
+        place = len(self._handles)
+        self._keep(made)
+        entries: list[Any] | None = None
+        for part in kind.lineage():
+            written = self._part(part, made, depth)
+            if part.name.startswith("java.util.") and part.name.endswith(("Map", "Hashtable")):
+                entries = [*(entries or []), *(one for one in written if not isinstance(one, bytes))]
+            else:
+                made.written += written
+        if entries is None or len(entries) % 2:
+            return made
+        found = JavaMap(list(zip(entries[::2], entries[1::2], strict=True)))
+        self._handles[place] = found
+        self.maps.append(found)
+        return found
+
+    def _part(self, part: JavaClass, made: JavaObject, depth: int) -> list[Any]:
+        """What one class of an object's lineage has written."""
+        if part.flags & SERIALIZABLE:
+            for kind, name in part.fields:
+                primitive = PRIMITIVES.get(kind)
+                made.values[name] = self.value(depth + 1) if primitive is None else self.number(primitive)
+            return self._annotation(depth) if part.flags & WRITE_METHOD else []
+        if part.flags & EXTERNALIZABLE and part.flags & BLOCK_DATA_MODE:
+            return self._annotation(depth)
+        if part.flags & EXTERNALIZABLE:
+            raise self.error(f"{part.name} wrote itself by protocol 1, which only the class itself can read")
+        return []
+
+
+class _ProductReader:
+    """Walks the product's own object stream, whose values lie in block data that may break anywhere."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self.maps = reader.maps
+        self._reader = reader
+        self._block = b""
+        self._used = 0
+
+    def value(self, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
+        code = self._number(">b")
+        if code == ProductCode.NULL:
+            return None
+        if code == ProductCode.STRING:
+            return self._text()
+        if code == ProductCode.INTEGER:
+            return self._number(">i")
+        if code == ProductCode.LONG:
+            return self._number(">q")
+        if code in (ProductCode.INTS, ProductCode.LONGS):
+            kind, width = ("I", 4) if code == ProductCode.INTS else ("J", 8)
+            return JavaArray(kind, self._take(self._count() * width))
+        if code in (ProductCode.MAP, ProductCode.LINKED_MAP):
+            found = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
+            self.maps.append(found)
+            return found
+        if code == ProductCode.JAVA_OBJECT:
+            if self._used < len(self._block):
+                raise self._reader.error("expected a Java object at the end of the block data")
+            return self._reader.value(depth + 1)
+        raise self._reader.error(f"values of type {code} can only be read by the classes that wrote them")
+
+    def _text(self) -> str:
+        data = self._take(self._number(">H"))
+        try:
+            return decode_modified(data)
+        except UnicodeDecodeError as error:
+            raise self._reader.error(f"malformed text: {error}") from error
+
+    def _number(self, layout: str) -> Any:
+        return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
+
+    def _count(self) -> int:
+        count: int = self._number(">i")
+        if not 0 <= count <= len(self._reader.data):
+            raise self._reader.error(f"{count} elements in a stream of {len(self._reader.data)} bytes")
+        return count
+
+    def _take(self, length: int) -> bytes:
+        parts = []
+        while length:
+            if self._used == len(self._block):
+                self._block, self._used = self._reader.block(), 0
+            part = self._block[self._used : self._used + length]
+            self._used += len(part)
+            length -= len(part)
+            parts.append(part)
+        return b"".join(parts)
