@@ -62,3 +62,15 @@ def test_membership() -> None:
 def test_mistakes_are_named(condition: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         parse_filters([condition], SCHEMA)  # the wrong type is the point
+
+
+def test_dictionaries_are_looked_through() -> None:
+    column = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    values = pa.RecordBatch.from_arrays([column], names=["s"])
+    for condition, kept in (
+        (("s", "=", "a"), ["a", "a"]),
+        (("s", "in", ["a", "c"]), ["a", "a"]),
+        (("s", "not in", ["a"]), ["b"]),
+        (("s", ">", "a"), ["b"]),
+    ):
+        assert apply_filters(values, parse_filters([condition], values.schema)).column("s").to_pylist() == kept

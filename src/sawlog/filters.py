@@ -37,7 +37,9 @@ class Filter:
         column = batch.column(self.column)
         if self.op in _COMPARISONS:
             return pc.call_function(_COMPARISONS[self.op], [column, pa.scalar(self.value, column.type)])
-        inside = pc.is_in(column, value_set=pa.array(self.value, column.type))
+        # Dictionaries are looked through: their values are compared.
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        inside = pc.is_in(column, value_set=pa.array(self.value, kind))
         return inside if self.op == "in" else pc.and_(pc.invert(inside), pc.is_valid(column))
 
 

@@ -27,8 +27,31 @@ _STREAMING = frozenset({"loggerlistener", "listener", "logger", "logformat"})
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaColumn:
+    """A column as a `.schema` file defines it; attributes that it does not have are empty.
+
+    Attributes:
+        name: Its name.
+        data_type: Java class or primitive, with or without a package.
+        kind: `Normal`, `Grouping` or `Partitioning`.
+        symbol_table: `None` for a String without one.
+        encoding: Charset of a String, in the vendor's spelling.
+        codec: Class of the codec of an object.
+        codec_arguments: Its arguments.
+    """
+
+    name: str
+    data_type: str
+    kind: str
+    symbol_table: str = ""
+    encoding: str = ""
+    codec: str = ""
+    codec_arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What a `.schema` file says that matters to a reader of logs.
+    """What a `.schema` file says that matters to readers.
 
     Attributes:
         namespace: Namespace of the table.
@@ -36,6 +59,7 @@ class TableSchema:
         order: All columns, in order.
         units: Columns of times and the units they are logged in: milliseconds unless a listener says otherwise.
         partition_column: The partitioning column.
+        columns: The definitions of all columns.
     """
 
     namespace: str | None = None
@@ -43,13 +67,7 @@ class TableSchema:
     order: tuple[str, ...] = ()
     units: dict[str, str] = field(default_factory=dict)
     partition_column: str | None = None
-
-
-@dataclass(slots=True)
-class _Column:
-    name: str
-    data_type: str
-    kind: str
+    columns: tuple[SchemaColumn, ...] = ()
 
 
 class _Reader:
@@ -60,7 +78,7 @@ class _Reader:
         self.stack: list[str] = []
         self.elements = 0
         self.table: dict[str, str] = {}
-        self.columns: list[_Column] = []
+        self.columns: list[SchemaColumn] = []
         self.units: dict[str, str] = {}
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -90,7 +108,10 @@ class _Reader:
         if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > MAX_ELEMENTS:
             raise SchemaError(f"{self.path}: column {name!r} twice")
         kind = _attribute(attributes, lower, "columnType") or "Normal"
-        self.columns.append(_Column(name, _attribute(attributes, lower, "dataType"), kind))
+        given = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
+        data_type, symbols, encoding, codec, arguments = (_attribute(attributes, lower, key) for key in given)
+        codec = codec or _attribute(attributes, lower, "objectCodecClass")
+        self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
     def _logged(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         """How a column is logged: a conversion such as `millisToTime(x)` tells the unit."""
@@ -155,4 +176,5 @@ def _summarize(reader: _Reader) -> TableSchema:
         tuple(names),
         units,
         partitioning[0] if partitioning else None,
+        tuple(reader.columns),
     )

@@ -97,6 +97,8 @@ class ColumnType(StrEnum):
     ZONED_DATE_TIME = "ZonedDateTime"
     BYTE_ARRAY = "ByteArray"
     """byte[] by its codec; `byte[]` is the array by Java serialization."""
+    UTF8_STRING = "UTF8StringAsByteArray"
+    """A String by a codec: UTF-8 without nulls."""
     STRING_TO_DOUBLE = "StringDoubleMap"
     STRING_TO_FLOAT = "StringFloatMap"
     STRING_TO_LONG = "StringLongMap"
@@ -238,7 +240,7 @@ ROW_COUNT_SIZE: Final = 4
 """Version 0: i32 row count, big endian, and nothing else."""
 MAX_COUNTED_ROWS: Final = (1 << 31) - 1
 NAME_LENGTH_SIZE: Final = 2
-"""Later versions (their layout is not public) name files as u16 length, characters; an i64 size is believed to follow."""
+"""Later versions, whose layout is not public: u16 length and characters of a file's name, then, it seems, i64 size."""
 FILE_SIZE_SIZE: Final = 8
 MAX_CHECKPOINT_SIZE: Final = 4 << 20
 

@@ -1,0 +1,286 @@
+"""What a column holds: its type as Deephaven names it, how it is stored, its Arrow type, and its field's metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.layout import ColumnType
+from sawlog.errors import OptionError
+
+TYPE_KEY: Final = b"sawlog.type"
+"""The column's type: a value of `ColumnType`."""
+CHARSET_KEY: Final = b"sawlog.charset"
+SYMBOLS_KEY: Final = b"sawlog.symbol_table"
+"""`ColumnLocation` or `None`, of a String."""
+CODEC_KEY: Final = b"sawlog.codec"
+"""Arguments of the codec, as `10,2`."""
+CLASS_KEY: Final = b"sawlog.class"
+"""Class of objects that are handed over as they are."""
+ROLE_KEY: Final = b"sawlog.column_type"
+"""`Grouping`, where a schema says so."""
+PARTITION_KEY: Final = b"sawlog.partition"
+"""`column` or `internal`: the value comes from a directory's name, not out of files."""
+
+SYMBOL_TABLE: Final = "ColumnLocation"
+NO_SYMBOL_TABLE: Final = "None"
+GROUPING: Final = "Grouping"
+MAX_DECIMAL: Final = 76
+"""Digits of Arrow's widest decimal."""
+
+PLAIN: Final[dict[ColumnType, pa.DataType]] = {
+    ColumnType.BYTE: pa.int8(),
+    ColumnType.SHORT: pa.int16(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.FLOAT: pa.float32(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.CHAR: pa.uint16(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.DATE_TIME: pa.timestamp("ns", "UTC"),
+    ColumnType.STRING: pa.string(),
+    ColumnType.STRING_SET: pa.list_(pa.string()),
+    ColumnType.BLOB: pa.binary(),
+    ColumnType.BIG_DECIMAL: pa.string(),
+    ColumnType.BIG_INTEGER: pa.string(),
+    ColumnType.LOCAL_DATE: pa.date32(),
+    ColumnType.LOCAL_TIME: pa.time64("ns"),
+    ColumnType.ZONED_DATE_TIME: pa.struct([("time", pa.timestamp("ns", "UTC")), ("zone", pa.string())]),
+    ColumnType.BYTE_ARRAY: pa.binary(),
+    ColumnType.UTF8_STRING: pa.string(),
+    ColumnType.STRING_TO_DOUBLE: pa.map_(pa.string(), pa.float64()),
+    ColumnType.STRING_TO_FLOAT: pa.map_(pa.string(), pa.float32()),
+    ColumnType.STRING_TO_LONG: pa.map_(pa.string(), pa.int64()),
+    ColumnType.STRING_TO_INT: pa.map_(pa.string(), pa.int32()),
+    ColumnType.STRING_TO_BOOLEAN: pa.map_(pa.string(), pa.bool_()),
+    ColumnType.STRING_TO_STRING: pa.map_(pa.string(), pa.string()),
+    ColumnType.BYTES: pa.list_(pa.int8()),
+    ColumnType.SHORTS: pa.list_(pa.int16()),
+    ColumnType.INTS: pa.list_(pa.int32()),
+    ColumnType.LONGS: pa.list_(pa.int64()),
+    ColumnType.FLOATS: pa.list_(pa.float32()),
+    ColumnType.DOUBLES: pa.list_(pa.float64()),
+    ColumnType.CHARS: pa.list_(pa.uint16()),
+    ColumnType.BOOLEANS: pa.list_(pa.bool_()),
+}
+"""Arrow types, but for Strings with a symbol table and for decimals."""
+
+_ALIASES: Final = {
+    **{kind.value.lower(): kind for kind in ColumnType},
+    "bool": ColumnType.BOOLEAN,
+    "character": ColumnType.CHAR,
+    "integer": ColumnType.INT,
+    "dbdatetime": ColumnType.DATE_TIME,
+    "instant": ColumnType.DATE_TIME,
+    "enhancedstring": ColumnType.STRING,
+    "charsequence": ColumnType.STRING,
+    "biginteger": ColumnType.BIG_INTEGER,
+    "binary": ColumnType.BLOB,
+}
+_SPELLED: Final = re.compile(r"\s*([\w.$]+(?:\[\])?)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_CODEC_TYPES: Final = (
+    ("utf8string", ColumnType.UTF8_STRING),
+    ("bytearray", ColumnType.BYTE_ARRAY),
+    ("bigdecimal", ColumnType.BIG_DECIMAL),
+    ("biginteger", ColumnType.BIG_INTEGER),
+    ("localdate", ColumnType.LOCAL_DATE),
+    ("localtime", ColumnType.LOCAL_TIME),
+    ("zoneddatetime", ColumnType.ZONED_DATE_TIME),
+    *((kind.value.lower(), kind) for kind in ColumnType if kind.value.endswith("Map")),
+)
+"""What the class name of a codec contains, and the type that it encodes."""
+_CODECS: Final = frozenset(kind for _, kind in _CODEC_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """What is known of a column from a schema, from options, or by a look at its files.
+
+    Attributes:
+        type: Its type.
+        symbols: Whether a String has a symbol table.
+        charset: Stored name of the charset of a String.
+        arguments: Arguments of an object's codec; None for types without.
+        class_name: Class of objects that are handed over as they are.
+        grouping: Whether the schema makes it a grouping column.
+        guessed: What the bytes do not tell for certain, in words; empty if the type is known.
+    """
+
+    type: ColumnType
+    symbols: bool = True
+    charset: str = layout.DEFAULT_CHARSET
+    arguments: str | None = None
+    class_name: str | None = None
+    grouping: bool = False
+    guessed: str = ""
+
+    @property
+    def width(self) -> int:
+        """Bytes per row in `.dat`: of the value, or of what leads to it."""
+        if self.type in layout.FIXED:
+            return layout.FIXED[self.type].width
+        if self.type is ColumnType.STRING and self.symbols:
+            return layout.SYMBOL_SIZE
+        return self.slot_width or layout.OFFSET_SIZE
+
+    @property
+    def variable(self) -> bool:
+        """Whether values lie in `.bytes`, and `.dat` says where."""
+        symbol = self.type is ColumnType.STRING and self.symbols
+        return self.type not in layout.FIXED and not symbol and not self.slot_width
+
+    @property
+    def slot_width(self) -> int:
+        """Bytes of an object whose codec has a fixed width; 0 otherwise."""
+        arguments = codec_arguments(self.arguments)
+        number = int(arguments[0]) if arguments and arguments[0].isdigit() else None
+        nullable = "notNull" not in arguments
+        if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
+            return layout.decimal_width(number) if number is not None else 0
+        if self.type is ColumnType.LOCAL_DATE:
+            return layout.DATE_COMPACT_SIZE if "Compact" in arguments else layout.DATE_SIZE
+        if self.type is ColumnType.LOCAL_TIME:
+            return layout.time_width(len(layout.TIME_FRACTION_BITS) - 1 if number is None else number, nullable)
+        if self.type is ColumnType.BYTE_ARRAY and number is not None:
+            return number + (nullable and "simple" not in arguments)
+        return 0
+
+    def arrow_type(self, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.DataType:
+        """Its Arrow type.
+
+        Args:
+            char: A char as a number or as a string.
+            decimal: Precision and scale, as `38,10`, for decimals whose codec does not fix them; None: as strings.
+        """
+        if self.type is ColumnType.STRING and self.symbols:
+            return pa.dictionary(pa.int32(), pa.string())
+        if self.type is ColumnType.CHAR and char == "string":
+            return pa.string()
+        if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
+            given = codec_arguments(self.arguments) or codec_arguments(decimal)
+            return _decimal(given, integer=self.type is ColumnType.BIG_INTEGER)
+        return PLAIN[self.type]
+
+    def field(self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.Field:
+        """The column as an Arrow field, its metadata included."""
+        metadata: dict[bytes, bytes] = {TYPE_KEY: self.type.value.encode()}
+        if self.type is ColumnType.STRING:
+            metadata[CHARSET_KEY] = self.charset.encode()
+            metadata[SYMBOLS_KEY] = (SYMBOL_TABLE if self.symbols else NO_SYMBOL_TABLE).encode()
+        if self.type in _CODECS and self.arguments:
+            metadata[CODEC_KEY] = self.arguments.encode()
+        if self.class_name:
+            metadata[CLASS_KEY] = self.class_name.encode()
+        if self.grouping:
+            metadata[ROLE_KEY] = GROUPING.encode()
+        return pa.field(name, self.arrow_type(char, decimal), metadata=metadata)
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> ColumnSpec | None:
+        """The column that a field's metadata describes; None when it does not name a type of column files."""
+        given = metadata or {}
+        kind = _ALIASES.get(given.get(TYPE_KEY, b"").decode("utf-8", "replace").lower())
+        if kind is None:
+            return None
+        charset = charset_name(given.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
+        symbols = given.get(SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
+        arguments = given[CODEC_KEY].decode() if CODEC_KEY in given else None
+        class_name = given[CLASS_KEY].decode("utf-8", "replace") if CLASS_KEY in given else None
+        return cls(kind, symbols, charset, arguments, class_name, given.get(ROLE_KEY) == GROUPING.encode())
+
+
+def codec_arguments(text: str | None) -> list[str]:
+    """The arguments of a codec, one by one."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def parse_type(text: str, where: str) -> ColumnSpec:
+    """A type as an option spells it.
+
+    `double`, `String` (with a symbol table), `String(None)` and `String(None,UTF-8)` (without), `BigDecimal(10,2)`,
+    `LocalDate(Compact)`, `double[]`; names of Java classes, with their package, will do.
+
+    Raises:
+        OptionError: For an unknown type, or arguments it cannot have.
+    """
+    match = _SPELLED.fullmatch(text)
+    kind = _ALIASES.get(match[1].rpartition(".")[2].lower()) if match else None
+    if match is None or kind is None:
+        known = ", ".join(kind.value for kind in ColumnType)
+        raise OptionError(f"{where}: unknown type {text!r}; known types: {known}")
+    arguments = codec_arguments(match[2])
+    if kind is ColumnType.STRING:
+        return _string(arguments, where)
+    if arguments and kind not in _CODECS:
+        raise OptionError(f"{where}: {kind.value} takes no arguments, found {match[2]!r}")
+    return _checked(ColumnSpec(kind, arguments=",".join(arguments) or None), where)
+
+
+def codec_spec(class_name: str, arguments: str, where: str) -> ColumnSpec | None:
+    """The column of a codec, by the name of the codec's class; None for a codec that is not known."""
+    name = class_name.rpartition(".")[2].lower()
+    kind = next((kind for part, kind in _CODEC_TYPES if part in name), None)
+    if kind is None:
+        return None
+    given = codec_arguments(arguments)
+    if kind is ColumnType.BYTE_ARRAY and "simple" in name:
+        given.append("simple")
+    return _checked(ColumnSpec(kind, arguments=",".join(given) or None), where)
+
+
+def class_spec(class_name: str) -> ColumnSpec:
+    """The column of a data type without a codec: a type of the engine, a serialized array, or an opaque object."""
+    name = class_name.strip()
+    kind = _ALIASES.get(name.rpartition(".")[2].lower())
+    if kind is None or kind in _CODECS:
+        return ColumnSpec(ColumnType.BLOB, class_name=name or None)
+    return ColumnSpec(kind)
+
+
+def _string(arguments: list[str], where: str) -> ColumnSpec:
+    spec = ColumnSpec(ColumnType.STRING)
+    for argument in arguments:
+        charset = charset_name(argument)
+        if argument.lower() in ("none", "columnlocation"):
+            spec = replace(spec, symbols=argument.lower() != "none")
+        elif charset is not None:
+            spec = replace(spec, charset=charset)
+        else:
+            raise OptionError(f"{where}: String takes None or ColumnLocation, and a charset; found {argument!r}")
+    return spec
+
+
+def _checked(spec: ColumnSpec, where: str) -> ColumnSpec:
+    arguments = codec_arguments(spec.arguments)
+    numbers = [int(argument) for argument in arguments if re.fullmatch(r"-?\d{1,9}", argument)]
+    words = [argument for argument in arguments if not re.fullmatch(r"-?\d{1,9}", argument)]
+    low, high, count, known = {
+        ColumnType.BIG_DECIMAL: (0, 10_000, 2, {"allowRounding", "noRounding"}),
+        ColumnType.BIG_INTEGER: (1, 10_000, 1, set[str]()),
+        ColumnType.LOCAL_DATE: (0, 0, 0, {"Full", "Compact", "notNull", "nullable"}),
+        ColumnType.LOCAL_TIME: (0, 9, 1, {"notNull", "nullable"}),
+        ColumnType.BYTE_ARRAY: (1, 1 << 20, 1, {"notNull", "nullable", "simple"}),
+    }.get(spec.type, (0, 0, 0, set[str]()))
+    decimal = spec.type is ColumnType.BIG_DECIMAL and arguments
+    fits = len(numbers) == count if decimal else len(numbers) <= count
+    if not fits or not set(words) <= known or any(not low <= number <= high for number in numbers):
+        raise OptionError(f"{where}: {spec.type.value} cannot have the arguments ({spec.arguments})")
+    if decimal and (numbers[0] < 1 or numbers[1] > numbers[0]):
+        raise OptionError(f"{where}: expected a precision of 1 or more and a scale within it, found ({spec.arguments})")
+    return spec
+
+
+def _decimal(arguments: list[str], *, integer: bool) -> pa.DataType:
+    if not arguments:
+        return pa.string()
+    precision = int(arguments[0])
+    scale = 0 if integer or len(arguments) < 2 else int(arguments[1])
+    if precision > MAX_DECIMAL:
+        return pa.string()
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
