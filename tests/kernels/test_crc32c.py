@@ -19,12 +19,12 @@ BOUNDARIES = [0, 8, 3 * 256, 6 * 256, 3 * 8192, 6 * 8192]
 
 @kernel
 def _hardware(buffer, start, length):
-    return crc32c.crc32c_hardware(buffer, start, length)
+    return crc32c.extend_hardware(np.uint64(0), buffer, start, length)
 
 
 @kernel
 def _table(buffer, start, length):
-    return crc32c.crc32c_table(buffer, start, length)
+    return crc32c.extend_table(np.uint64(0), buffer, start, length)
 
 
 # Checked builds, and CPUs without the instruction, have only the tables.

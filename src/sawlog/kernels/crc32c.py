@@ -146,9 +146,9 @@ def _step_byte(crc: Any, byte: Any) -> Any:
 
 
 @inlined
-def crc32c_table(buffer: Any, start: Any, length: Any) -> Any:
-    """CRC-32C of `buffer[start : start + length]` as uint64, by tables. `start` and `length` are uint64."""
-    crc = _ONES
+def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
+    """Continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by tables."""
+    crc ^= _ONES
     position = start
     end = start + length
     while end - position >= np.uint64(8):
@@ -190,9 +190,9 @@ def _three_stretches(buffer: Any, position: Any, stretch: Any, tables: Any, crc:
 
 
 @inlined
-def crc32c_hardware(buffer: Any, start: Any, length: Any) -> Any:
-    """CRC-32C of `buffer[start : start + length]` as uint64, by the CPU's instruction."""
-    crc = _ONES
+def extend_hardware(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
+    """Continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by the instruction."""
+    crc ^= _ONES
     position = start
     end = start + length
     while end - position >= np.uint64(3 * _LONG):
@@ -213,5 +213,11 @@ def crc32c_hardware(buffer: Any, start: Any, length: Any) -> Any:
     return crc ^ _ONES
 
 
-crc32c: Any = crc32c_hardware if INSTRUCTIONS else crc32c_table
-"""`crc32c(buffer, start, length) -> uint64`, the faster of the two on this machine."""
+crc32c_extend: Any = extend_hardware if INSTRUCTIONS else extend_table
+"""`crc32c_extend(crc, buffer, start, length) -> uint64`, the faster of the two on this machine."""
+
+
+@inlined
+def crc32c(buffer: Any, start: Any, length: Any) -> Any:
+    """CRC-32C of `buffer[start : start + length]` as uint64. `start` and `length` are uint64."""
+    return crc32c_extend(np.uint64(0), buffer, start, length)

@@ -68,8 +68,9 @@ _ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
 _U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 
-_AHEAD = np.uint64(2048)
+AHEAD = np.uint64(2048)
 """How far before their use cache lines are asked for: small records leave the CPU's own prefetching behind."""
+LINE = np.uint64(64)
 
 _ROLE_UNKNOWN = int(Role.UNKNOWN)
 _ROLE_FULL = int(Role.FULL)
@@ -91,10 +92,15 @@ _UNUSED_SPACE = int(Kind.UNUSED_SPACE)
 
 
 @inlined
+def masked(crc: Any) -> Any:
+    """The stored form of a CRC-32C."""
+    return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
+
+
+@inlined
 def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
     """The stored form of the CRC-32C of `buffer[start : start + length]`."""
-    crc = crc32c(buffer, start, length)
-    return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
+    return masked(crc32c(buffer, start, length))
 
 
 @inlined
@@ -194,8 +200,8 @@ def _full_run(
     max_rows = len(starts)
     capacity = np.uint64(len(data))
     while rows < max_rows and stop - pos >= _HEADER:
-        prefetch(window, pos + _AHEAD)
-        prefetch(window, pos + _AHEAD + np.uint64(64))
+        prefetch(window, pos + AHEAD)
+        prefetch(window, pos + AHEAD + LINE)
         length = load_u16(window, pos + _LENGTH)
         total = _HEADER + length
         if window[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import copy_bytes, store_u16, store_u32
+from sawlog.kernels.memory import copy_bytes, prefetch, store_u16, store_u32
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.kernels import masked_crc
+from sawlog.leveldb_log.kernels import AHEAD, LINE, masked
 from sawlog.leveldb_log.layout import Type
 
 # Fields of the state, an int64 array.
@@ -78,6 +79,8 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
             return INVALID
         first = done < 0
         start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
+        prefetch(data, start + AHEAD)
+        prefetch(data, start + AHEAD + LINE)
         remaining = np.uint64(offsets[record + 1]) - start
         length = min(remaining, left - header)
         last = length == remaining
@@ -92,7 +95,9 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
         store_u16(out, used + _LENGTH, length)
         out[used + _TYPE] = code
         copy_bytes(out, used + header, data, start, length)
-        store_u32(out, used, masked_crc(out, used + _TYPE, header - _TYPE + length))
+        # Reading the payload where it came from does not wait for the copy.
+        crc = crc32c_extend(crc32c(out, used + _TYPE, header - _TYPE), data, start, length)
+        store_u32(out, used, masked(crc))
         used += header + length
         in_block += header + length
         if last:
