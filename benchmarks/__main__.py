@@ -24,8 +24,13 @@ def main() -> None:
     console = Console() if sys.stdout.isatty() else Console(width=140)
     for name in arguments.benchmarks:
         module = importlib.import_module(f"benchmarks.{name}")
-        with tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir or roomy(arguments)) as place:
-            settings = Settings(arguments.size, arguments.big, arguments.repeat, arguments.only, Path(place))
+        with (
+            tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir) as place,
+            tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir or roomy(arguments.size)) as memory,
+        ):
+            settings = Settings(
+                arguments.size, arguments.big, arguments.repeat, arguments.only, Path(place), Path(memory)
+            )
             results = Results.begin(name, settings)
             console.print(f"[bold]{name}[/] in {place}: " + ", ".join(results.environment.values()))
             for item in module.cases(settings):
@@ -45,7 +50,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--big", type=size, default=size("4GB"), help="bytes of the log read for its memory use (4GB)")
     parser.add_argument("--repeat", type=int, default=5, help="measured runs of each side (5)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this in their names")
-    parser.add_argument("--dir", type=Path, help="where to put the data (in memory, if there is room)")
+    parser.add_argument("--dir", type=Path, help="where to put the data")
     parser.add_argument("--out", type=Path, help="where to put the results (benchmarks/results)")
     arguments = parser.parse_args()
     for name in arguments.benchmarks:
@@ -62,10 +67,10 @@ def size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def roomy(arguments: argparse.Namespace) -> str:
-    """A file system in memory if it holds the data with room to spare, else the usual place for temporary files."""
+def roomy(size: int) -> str:
+    """A file system in memory if it holds what is written with room to spare, else the place for temporary files."""
     memory = "/dev/shm"
-    if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 * (arguments.big + 6 * arguments.size):
+    if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 * size:
         return memory
     return tempfile.gettempdir()
 

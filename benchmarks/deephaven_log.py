@@ -115,15 +115,15 @@ def read_cases(settings: Settings, count: int) -> Iterator[Case]:
 
 
 def write_case(settings: Settings, count: int) -> Case:
-    log = settings.place / "trades.bin"
+    log = settings.memory / "trades.bin"
     table = pa.Table.from_batches(market_data(count))
     size = write_log(log, count).stat().st_size
     return Case(
         "deephaven_write",
-        "market data from Arrow to a log, one core",
+        "market data from Arrow to a log in memory, one core",
         (
             Side("sawlog", partial(sawlog.write, table, log, format="deephaven_log"), size, count),
-            Side("pyarrow, Parquet", partial(write_parquet, table, settings.place / "trades.parquet"), size, count),
+            Side("pyarrow, Parquet", partial(write_parquet, table, settings.memory / "trades.parquet"), size, count),
         ),
         per="rows",
         headline=False,

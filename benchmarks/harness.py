@@ -84,6 +84,7 @@ class Settings:
         repeat: Measured runs of each side.
         only: Run only cases whose names contain this.
         place: A directory for data; it is deleted at the end.
+        memory: The same, in memory where there is room: for what is written, so that no disk is measured.
     """
 
     size: int
@@ -91,6 +92,7 @@ class Settings:
     repeat: int
     only: str
     place: Path
+    memory: Path
 
     def wanted(self, name: str) -> bool:
         """Whether a case of that name was asked for."""

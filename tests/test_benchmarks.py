@@ -44,7 +44,7 @@ def test_sides_run_in_turns_and_warm_up_is_not_measured(tmp_path: Path) -> None:
 
     order: list[str] = []
     sides = tuple(Side(name, lambda name=name: order.append(name), 1, 1) for name in "AB")
-    result = run_case(Case("c", "w", sides), Settings(1, 1, 2, "", tmp_path), Console(quiet=True))
+    result = run_case(Case("c", "w", sides), Settings(1, 1, 2, "", tmp_path, tmp_path), Console(quiet=True))
     assert "".join(order) == "ABABAB"
     assert [len(side["seconds"]) for side in result["sides"]] == [2, 2]
 
