@@ -178,3 +178,45 @@ def test_a_log_on_s3_reads_like_a_local_one(
     split = sawlog.open(remote, storage_options=s3).fragments(task_bytes=32768)
     assert len(split) > 5
     assert [r for f in split for b in f.to_batches() for r in b.column("record").to_pylist()] == records
+
+
+def fill(storage: Storage, path: str, *, exclusive: bool = False, **files: bytes) -> Staged:
+    directory = storage.stage_directory(path, "job")
+    for name, data in files.items():
+        Path(directory.work, name).write_bytes(data)
+    return directory.finish(storage, exclusive=exclusive)
+
+
+def content(storage: Storage, root: str) -> dict[str, bytes]:
+    return {file.path.rpartition("/t/")[2]: storage.read(file.path) for file in storage.find(root)}
+
+
+def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    one = fill(storage, f"{root}/t/loc", a=b"1", b=b"22")
+    assert one.size == 3
+    assert not storage.exists(f"{root}/t/loc")
+    assert len(storage.staged(root, "job")) == 1
+    assert storage.staged(root, "jab") == []
+    storage.publish([one])
+    assert content(storage, f"{root}/t") == {"loc/a": b"1", "loc/b": b"22"}
+    assert storage.staged(root, "") == []
+    storage.publish([fill(storage, f"{root}/t/loc/", c=b"3")])
+    assert content(storage, f"{root}/t") == {"loc/c": b"3"}
+    with pytest.raises(FileExistsError, match="exists already"):
+        storage.publish([fill(storage, f"{root}/t/new", d=b"4"), fill(storage, f"{root}/t/loc", exclusive=True)])
+    assert content(storage, f"{root}/t") == {"loc/c": b"3"}
+
+
+def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    put(storage, f"{root}/t/kept", b"x")
+    storage.discard([fill(storage, f"{root}/t/loc", a=b"1")])
+    assert storage.staged(root, "") == []
+    left = fill(storage, f"{root}/t/loc", a=b"1")
+    assert [os.path.basename(path) for path in storage.staged(root, "job")] == [os.path.basename(left.temporary)]
+    for path in storage.staged(root, "job"):
+        storage.remove(path)
+    storage.stage_directory(f"{root}/t/loc").discard(storage)
+    assert storage.staged(root, "") == []
+    assert content(storage, f"{root}/t") == {"kept": b"x"}

@@ -8,7 +8,8 @@ import mmap
 import os
 import posixpath
 import re
-import uuid
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sawlog.errors import SawlogError
+from sawlog.staging import STAGED_SUFFIX, staged_end, staged_name, sync_directory, sync_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +36,6 @@ _RELEASE = 32 << 20
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _HIDDEN = (".", "_")
-_STAGED_SUFFIX = ".sawlog-staged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,23 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished file that is not visible yet, and the place it is to be published at.
+    """A finished file or directory that is not visible yet, and the place it is to be published at.
 
-    Where both are the same, a file was continued in place; it is never deleted.
+    Where both places are the same, a file was continued in place; it is never deleted.
+
+    Attributes:
+        temporary: Where it is.
+        final: Where it will be.
+        size: Bytes in it.
+        directory: Whether it is a directory.
+        exclusive: Whether it may only be published where there is nothing yet.
     """
 
     temporary: str
     final: str
     size: int
+    directory: bool = False
+    exclusive: bool = False
 
 
 class Source(Protocol):
@@ -150,27 +160,44 @@ class Storage:
             marker: What its temporary name contains, for `staged` to find it by.
         """
         final = normalize(path)
-        head, tail = os.path.split(final)
-        # What stands before the name stays as it is: `memory://name` has no directory that could be joined to it.
-        temporary = f"{final[: len(final) - len(tail)]}.{tail}.{marker}{uuid.uuid4().hex[:12]}{_STAGED_SUFFIX}"
+        temporary = staged_name(final, marker)
         if is_remote(final):
             fs, inner = self._remote(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)
             return StagedFile(fs.open(inner, "wb"), temporary, final)
-        os.makedirs(head or ".", exist_ok=True)
+        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
         return StagedFile(open(temporary, "wb", buffering=0), temporary, final)
 
+    def stage_directory(self, path: PathLike, marker: str = "") -> StagedDirectory:
+        """Begin a directory that appears at `path`, with all of its files, when it is published.
+
+        Args:
+            path: Where it will be.
+            marker: What its temporary name contains, for `staged` to find it by.
+        """
+        final = normalize(path).rstrip("/")
+        temporary = staged_name(final, marker)
+        if is_remote(final):
+            return StagedDirectory(tempfile.mkdtemp(prefix="sawlog-"), temporary, final)
+        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
+        os.mkdir(temporary)
+        return StagedDirectory(temporary, temporary, final)
+
     def publish(self, staged: Iterable[Staged]) -> None:
-        """Make staged files visible. Each appears whole; if one fails, those before it are taken back."""
-        published: list[str] = []
+        """Make what is staged visible. Each appears whole; if one fails, those before it are taken back.
+
+        Raises:
+            FileExistsError: When there is something where an exclusive one belongs.
+        """
+        published: list[Staged] = []
         try:
             for one in staged:
-                self._rename(one.temporary, one.final)
+                self._publish(one)
                 if one.temporary != one.final:
-                    published.append(one.final)
+                    published.append(one)
         except BaseException:
-            for path in published:
-                self.remove(path)
+            for one in published:
+                self._take_back(one)
             raise
 
     def discard(self, staged: Iterable[Staged]) -> None:
@@ -180,7 +207,7 @@ class Storage:
                 self.remove(one.temporary)
 
     def staged(self, directory: PathLike, marker: str) -> list[str]:
-        """Files staged under a directory and neither published nor discarded: what writers that were killed have left.
+        """What is staged under a directory and neither published nor discarded: left by writers that were killed.
 
         Args:
             directory: Where to look, walking down; it may not exist.
@@ -191,26 +218,62 @@ class Storage:
             fs, inner = self._fresh(root)
             below = [fs.unstrip_protocol(name) for name in fs.find(inner)]
         else:
-            below = [os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names]
-        return [path for path in below if path.endswith(_STAGED_SUFFIX) and marker in path[len(root) :]]
+            below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
+        found = {path[: end + len(STAGED_SUFFIX)]: None for path in below if (end := staged_end(path)) >= 0}
+        return [path for path in found if marker in path[len(root) :]]
 
     def remove(self, path: PathLike) -> None:
-        """Delete a file if it exists."""
+        """Delete a file, or a staged directory, if it exists."""
         name = normalize(path)
         if is_remote(name):
             fs, inner = self._remote(name)
             with contextlib.suppress(FileNotFoundError):
-                fs.rm_file(inner)
+                fs.rm(inner, recursive=name.endswith(STAGED_SUFFIX))
+            return
+        if name.endswith(STAGED_SUFFIX) and os.path.isdir(name):
+            shutil.rmtree(name)
             return
         Path(name).unlink(missing_ok=True)
 
-    def _rename(self, source: str, target: str) -> None:
+    def upload(self, directory: str, url: str) -> None:
+        """Copy the files of a local directory to a remote one."""
+        fs, inner = self._remote(url)
+        fs.makedirs(inner, exist_ok=True)
+        for name in sorted(os.listdir(directory)):
+            fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
+
+    def _publish(self, one: Staged) -> None:
+        """Rename one. A directory that is replaced steps aside first, and comes back if its place is not taken."""
+        if one.exclusive and self.exists(one.final):
+            raise FileExistsError(f"{one.final} exists already")
+        if one.exclusive or not one.directory or not self.is_directory(one.final):
+            self._rename(one.temporary, one.final, directory=one.directory)
+            return
+        aside = f"{one.temporary.removesuffix(STAGED_SUFFIX)}.old{STAGED_SUFFIX}"
+        self._rename(one.final, aside, directory=True)
+        try:
+            self._rename(one.temporary, one.final, directory=True)
+        except BaseException:
+            self._rename(aside, one.final, directory=True)
+            raise
+        self.remove(aside)
+
+    def _take_back(self, one: Staged) -> None:
+        if one.directory:
+            self._rename(one.final, one.temporary, directory=True)
+            self.remove(one.temporary)
+        else:
+            self.remove(one.final)
+
+    def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
         if is_remote(source):
-            fs, inner = self._remote(source)
-            fs.mv(inner, self._remote(target)[1])
+            fs, inner = self._fresh(source) if directory else self._remote(source)
+            target = self._remote(target)[1]
+            for name in fs.find(inner) if directory else [inner]:
+                fs.mv(name, f"{target}{name[len(inner) :]}")
             return
         os.replace(source, target)
-        _sync_directory(os.path.dirname(target) or ".")
+        sync_directory(os.path.dirname(target) or ".")
 
     def _remote(self, url: str) -> tuple[Any, str]:
         import fsspec
@@ -283,6 +346,45 @@ class StagedFile:
         """Close the file and delete it."""
         self.stream.close()
         storage.remove(self.temporary)
+
+
+@dataclass
+class StagedDirectory:
+    """A directory being filled under a temporary name.
+
+    Attributes:
+        work: Local directory to put files into; where the final place is remote, it is uploaded at the end.
+        temporary: Where it is before it is published.
+        final: Where it will be.
+    """
+
+    work: str
+    temporary: str
+    final: str
+
+    def finish(self, storage: Storage, *, exclusive: bool = False) -> Staged:
+        """Have all files safe at the temporary place.
+
+        Args:
+            storage: Where that is.
+            exclusive: Whether nothing may be at the final place when the directory is published.
+        """
+        names = sorted(os.listdir(self.work))
+        size = sum(os.path.getsize(os.path.join(self.work, name)) for name in names)
+        if self.work == self.temporary:
+            for name in names:
+                sync_file(os.path.join(self.work, name))
+            sync_directory(self.work)
+        else:
+            storage.upload(self.work, self.temporary)
+            shutil.rmtree(self.work)
+        return Staged(self.temporary, self.final, size, directory=True, exclusive=exclusive)
+
+    def discard(self, storage: Storage) -> None:
+        """Delete it."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        if self.work != self.temporary:
+            storage.remove(self.temporary)
 
 
 class _LocalSource:
@@ -394,13 +496,3 @@ def _hidden(name: str) -> bool:
 def _natural(file: File) -> list[tuple[int, int, str]]:
     """Sort key that orders digits by value: `9` before `10`."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", file.path) if part]
-
-
-def _sync_directory(path: str) -> None:
-    """Make a rename durable, where directories can be synced."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
