@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from importlib.metadata import entry_points
@@ -13,20 +13,32 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, OnDamage, damage_batch
-from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.filters import Filter, apply_filters, parse_filters
+from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, damage_batch
+from sawlog.errors import FormatError, OptionError
+from sawlog.follow import FollowedDataset, FollowedFormat
+from sawlog.scan import FILE_COLUMN, OFFSET_COLUMN, PROVENANCE, Projection, Scan, fixed_schema
 from sawlog.storage import File, Staged, Storage
 
-ENTRY_POINT_GROUP = "sawlog.formats"
-FILE_COLUMN = "_file"
-OFFSET_COLUMN = "_offset"
-PROVENANCE = (
-    pa.field(FILE_COLUMN, pa.string(), nullable=False),
-    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
-)
-"""Columns that every reader can add: the file a row came from, and its byte offset there."""
+__all__ = [
+    "FILE_COLUMN",
+    "OFFSET_COLUMN",
+    "PROBE_BYTES",
+    "PROVENANCE",
+    "TASK_BYTES",
+    "Dataset",
+    "Format",
+    "Fragment",
+    "Match",
+    "Projection",
+    "Scan",
+    "Writer",
+    "formats",
+    "get_format",
+    "pack",
+    "recognize",
+]
 
+ENTRY_POINT_GROUP = "sawlog.formats"
 TASK_BYTES = 64 << 20
 """Input bytes per task that planning aims at."""
 
@@ -40,76 +52,6 @@ class Match(IntEnum):
     NO = 0
     NAME = 1
     CONTENT = 2
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What is wanted of a dataset. Picklable, shared by all of its fragments.
-
-    Attributes:
-        view: The view being read.
-        columns: Names to deliver, in order; `None` for all columns of the view.
-        filters: Conditions that every delivered row meets.
-        on_damage: The damage policy.
-        provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
-        options: The format's own read options.
-        storage: Where the bytes are.
-    """
-
-    view: str = "rows"
-    columns: tuple[str, ...] | None = None
-    filters: tuple[tuple[str, str, Any], ...] = ()
-    on_damage: OnDamage = "fail"
-    provenance: bool = False
-    options: Any = None
-    storage: Storage = field(default_factory=Storage)
-
-
-@dataclass(frozen=True)
-class Projection:
-    """The columns of a scan, resolved against the schema of its view."""
-
-    schema: pa.Schema
-    """What is delivered."""
-    decoded: pa.Schema
-    """What has to be decoded for it: the delivered columns and those that filters need."""
-    filters: tuple[Filter, ...]
-
-    @classmethod
-    def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
-        """Resolve the columns and filters of a scan.
-
-        Args:
-            view_schema: The columns of the view.
-            scan: What is wanted.
-            extra: Columns besides those of the view that can be asked for by name.
-
-        Raises:
-            SchemaError: For a column that the view does not have.
-        """
-        every = pa.schema([*view_schema, *(f for f in extra if f.name not in view_schema.names)])
-        names = scan.columns
-        if names is None:
-            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in view_schema.names]
-            names = (*view_schema.names, *appended)
-        for name in names:
-            if name not in every.names:
-                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(every.names)}")
-        filters = parse_filters(scan.filters, every)
-        wanted = {*names, *(condition.column for condition in filters)}
-        return cls(
-            pa.schema([every.field(name) for name in names], metadata=view_schema.metadata),
-            pa.schema([f for f in every if f.name in wanted]),
-            filters,
-        )
-
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Filter a decoded batch and bring it to the delivered columns."""
-        if self.filters:
-            batch = apply_filters(batch, self.filters)
-        if batch.schema.names == self.schema.names:
-            return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
-        return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -181,7 +123,7 @@ class Fragment(ABC):
         return self.projection.apply(batch.select(self.projection.decoded.names))
 
 
-class Dataset(ABC):
+class Dataset(FollowedDataset, ABC):
     """What a path holds: a schema, and fragments. Opening reads no more than headers.
 
     Args:
@@ -195,9 +137,10 @@ class Dataset(ABC):
         self.files = list(files)
         self.scan = scan
         damages = scan.view == "damage"
-        self.projection = Projection.of(
-            DAMAGE_SCHEMA if damages else self.view_schema(), scan, PROVENANCE if damages else self.extra_columns()
-        )
+        view = DAMAGE_SCHEMA if damages else self.view_schema()
+        if scan.schema is not None:
+            view = fixed_schema(scan.schema, view, self._where)
+        self.projection = Projection.of(view, scan, PROVENANCE if damages else self.extra_columns())
 
     @abstractmethod
     def view_schema(self) -> pa.Schema:
@@ -238,30 +181,7 @@ class Dataset(ABC):
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        tasks: list[list[Fragment]] = []
-        room = 0
-        for fragment in self.plan(task_bytes):
-            if not tasks or fragment.size > room:
-                tasks.append([])
-                room = task_bytes
-            tasks[-1].append(fragment)
-            room -= fragment.size
-        return tasks
-
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
-        """What has been added since `positions`, for streams.
-
-        Args:
-            positions: Per file, how many bytes are committed; files that are not named are new.
-
-        Returns:
-            The fragments that follow, and the positions behind them. Positions only ever stand at the end of a
-            complete record or transaction; unfinished tails wait.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+        return pack(self.plan(task_bytes), task_bytes)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, as record batches, in order."""
@@ -325,9 +245,25 @@ class Dataset(ABC):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        where = self.files[0].path if self.files else "(no files)"
-        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return f"<Dataset {self.format.name} view={self.scan.view!r} {where}{more}>"
+        return f"<Dataset {self.format.name} view={self.scan.view!r} {self._where}>"
+
+    @property
+    def _where(self) -> str:
+        first = self.files[0].path if self.files else "(no files)"
+        return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
+
+
+def pack(fragments: Iterable[Fragment], task_bytes: int) -> list[list[Fragment]]:
+    """Pack fragments, in order, into tasks of about `task_bytes` of input."""
+    tasks: list[list[Fragment]] = []
+    room = 0
+    for fragment in fragments:
+        if not tasks or fragment.size > room:
+            tasks.append([])
+            room = task_bytes
+        tasks[-1].append(fragment)
+        room -= fragment.size
+    return tasks
 
 
 class Writer(ABC):
@@ -370,7 +306,7 @@ class Writer(ABC):
             self.abort()
 
 
-class Format(ABC):
+class Format(FollowedFormat, ABC):
     """Knows one kind of file: recognises it, opens it as a dataset, writes and repairs it.
 
     Third-party packages add formats through the entry point group `sawlog.formats`.

@@ -207,3 +207,31 @@ def test_following_a_growing_log(flags, portions):
         assert rows == expected
     finally:
         os.unlink(path)
+
+
+@settings(max_examples=40)
+@given(FLAGS, st.integers(0, 39), st.lists(st.floats(0, 1), max_size=6))
+@example([1, 0, 2, 3], 0, [0.75])
+@example([1, 0, 0, 2, 3], 1, [0.8])
+@example([1, 0, 0, 0, 2, 0, 3], 1, [0.5, 0.7])
+def test_following_a_growing_log_with_damage(flags, place, portions):
+    flags = [flag if flag != 4 else 5 for flag in flags] + [3]
+    data = bytearray(make(flags))
+    start = len(make(flags[: min(place, len(flags) - 1)]))
+    data[start + 6] ^= 0x55
+    path = put(bytes(data))
+    try:
+        expected = read(path, on_damage="skip")
+        positions: dict[str, int] = {}
+        rows: list[int] = []
+        for portion in [*sorted(portions), 1.0]:
+            size = int(len(data) * portion)
+            if size >= len(HEADER):
+                Path(path).write_bytes(data[:size])
+                dataset = sawlog.open(path, format="deephaven_log", on_damage="skip")
+                fragments, positions = dataset.follow(positions)
+                found = Findings("skip")
+                rows += [n for f in fragments for b in f.to_batches(found) for n in b.column("N").to_pylist()]
+        assert rows == expected
+    finally:
+        os.unlink(path)

@@ -121,6 +121,33 @@ def test_a_log_that_shrank_is_an_error(tmp_path: Path) -> None:
         stream.advance()
 
 
+def test_a_block_that_is_not_all_there_yet_waits(tmp_path: Path) -> None:
+    """A page that has reached the disk as zeros, or half, is no damage while it is the last one."""
+    path = tmp_path / "1.log"
+    data = write(b"a", b"b" * 9000, b"c")
+    path.write_bytes(data[:5000] + bytes(len(data) - 5000))
+    stream = Stream(path)
+    stream.advance()
+    assert stream.records == [b"a"]
+    path.write_bytes(data)
+    stream.advance()
+    assert stream.records == [b"a", b"b" * 9000, b"c"]
+
+
+def test_damage_is_told_of_once_the_log_goes_on_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    records = [b"a", b"b" * 9000, b"c" * 60_000, b"d"]
+    data = bytearray(write(*records))
+    data[5000] ^= 1
+    path.write_bytes(data[:9000])
+    stream = Stream(path)
+    stream.advance()
+    assert stream.records == [b"a"]
+    path.write_bytes(data)
+    with pytest.raises(sawlog.DamageError, match="checksum_mismatch"):
+        stream.advance()
+
+
 def test_damage_cannot_be_followed(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     path.write_bytes(write(b"a"))

@@ -95,6 +95,18 @@ class RowRange(LogFragment):
         with closing(self.scan.storage.open(self.path)) as source:
             yield from RowWalk(self, self.walk(source, findings), schema, findings).batches()
 
+    def find_end(self) -> int:
+        """Where the last complete set ends; behind damage, where the next set begins, or else before that damage."""
+        findings = Findings("skip")
+        with closing(self.scan.storage.open(self.path)) as source:
+            walk = self.walk(source, findings)
+            for _ in RowWalk(self, walk, pa.schema([]), findings).batches():
+                pass
+            if walk.state[walk.kernels.LOST]:
+                return int(walk.state[walk.kernels.LOST_FROM])
+        tail = findings.tail
+        return self.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+
 
 class RowWalk:
     """One pass over a range of rows: drives the kernel, makes batches, reports findings."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from sawlog.damage import DamageWarning, TailStatus
+from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
 from sawlog.deephaven_log.fragments import (
@@ -29,7 +29,8 @@ from sawlog.deephaven_log.original import OriginalLog, is_original, read_origina
 from sawlog.deephaven_log.plan import Layout, find_cut, scan
 from sawlog.deephaven_log.probe import probe_entries
 from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
-from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.errors import FormatError, OptionError
+from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
 
 if TYPE_CHECKING:
@@ -181,36 +182,42 @@ class DeephavenLogDataset(Dataset):
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
 
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
-        """See `Dataset.follow`. The new bytes are walked once here, to find where the last complete set ends.
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete set ends.
+
+        What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
+        """
+        log = self._known[file.path]
+        if self.scan.view == "damage" or (log.header is not None and log.header.version == 0):
+            return super().frontier(file, position)
+        if log.header is None:
+            return position
+        start = max(position, log.header.size)
+        if file.size < start:
+            return position
+        options = replace(self._options, incomplete="drop")
+        whole = whole_log(file, log.header, options, self.scan.storage)
+        return replace(whole, start=start).find_end()
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `FollowedDataset.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
-        if self.scan.view == "damage":
-            return super().follow(positions)
+        asked = {one.file.path: one for one in ranges}
         fragments: list[Fragment] = []
-        reached = dict(positions)
         for partition in self._partitions():
             news: list[tuple[Log, int, int, int]] = []
             for log in partition:
-                start = int(positions.get(log.file.path, 0))
-                if log.file.size < start:
-                    raise SawlogError(
-                        f"{log.file.path}: the file shrank to {log.file.size} bytes; {start} bytes are committed"
-                    )
-                if log.header is None or log.header.version == 0:
-                    reached[log.file.path] = start
-                    continue
-                start = max(start, log.header.size)
-                end = self._committed(log, start)
-                reached[log.file.path] = end
-                if end > start:
+                if log.file.path in asked and log.header is not None:
+                    file, begin, end = asked[log.file.path]
+                    start = max(begin, log.header.size)
                     live_from = self._scan(replace_size(log, end), start, None).live_from if self._applies else -1
-                    news.append((log, start, end, live_from))
+                    news.append((replace(log, file=file), start, end, live_from))
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = any(later[3] >= 0 for later in news[index + 1 :])
                 fragments.append(self._range(log, start, end, end if dead else max(live_from, 0)))
-        return fragments, reached
+        return fragments
 
     def info(self) -> dict[str, Any]:
         """Version, table, partitions and columns of the logs."""
@@ -227,6 +234,10 @@ class DeephavenLogDataset(Dataset):
         if constants:
             facts["constant columns"] = ", ".join(constants)
         return facts
+
+    @cached_property
+    def _known(self) -> dict[str, Log]:
+        return {log.file.path: log for log in self.logs}
 
     @property
     def _applies(self) -> bool:
@@ -251,17 +262,19 @@ class DeephavenLogDataset(Dataset):
 
     def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
         self._storage = scan.storage
-        alone = len(files) == 1
+        # A stream opens those logs that have grown: that there is one of them says nothing.
+        followed = scan.schema is not None
+        alone = len(files) == 1 and not followed
         chosen = [(file, name) for file in files if (name := self._name(file, alone=alone)) is not None]
-        if not chosen:
+        if not chosen and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
         tables = {(name.namespace, name.table) for _, name in chosen if name.table}
         if len(tables) > 1:
             found = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
             raise OptionError(f"logs of several tables: {found}; choose one with namespace= and table=")
         chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
-        logs = [self._open(file, name, scan, alone=len(chosen) == 1) for file, name in chosen]
-        if all(log.header is None for log in logs):
+        logs = [self._open(file, name, scan, alone=len(chosen) == 1 and not followed) for file, name in chosen]
+        if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs
 
@@ -346,13 +359,6 @@ class DeephavenLogDataset(Dataset):
             strict=options.strict,
             max_entry=options.max_entry_bytes,
         )
-
-    def _committed(self, log: Log, start: int) -> int:
-        """End of the last complete entry, outside of sets that are still open."""
-        assert log.header is not None
-        whole = whole_log(log.file, log.header, replace(self._options, incomplete="drop"), self.scan.storage)
-        tail = replace(whole, start=start).inspect().tail
-        return log.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
 
     def _whole(self, log: Log) -> Fragment:
         if log.header is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from sawlog.filodb_record.fields import (
     series_fields,
 )
 from sawlog.filodb_record.options import ReadOptions, Selection, select
+from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Projection, Scan
 from sawlog.storage import File, Storage
 
@@ -120,30 +121,25 @@ class FiloDBRecordDataset(Dataset):
             else:
                 yield from self._cut(file, task_bytes)
 
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
-        """See `Dataset.follow`. Positions stand at the end of complete containers."""
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`. Positions stand at the end of complete containers."""
         if self.scan.view not in ("rows", "containers"):
-            return super().follow(positions)
+            return super().frontier(file, position)
         from sawlog.filodb_record.kernels.frames import NO_TAIL
 
-        fragments: list[Fragment] = []
-        reached = dict(positions)
-        for file in self.files:
-            start = int(positions.get(file.path, 0))
-            if file.size < start:
-                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
-            end = start
-            with closing(self.scan.storage.open(file.path)) as source:
-                framing = self._framing(source, file, start)
-                for frames in framing.tables():
-                    complete = frames[frames[:, 7] == 0]
-                    end = int(complete[-1, 4]) if len(complete) else end
-                if framing.tail == NO_TAIL:
-                    end = framing.position
-            if end > start:
-                fragments.append(self._range(replace(file, size=end), start, end, self._step))
-            reached[file.path] = end
-        return fragments, reached
+        end = position
+        with closing(self.scan.storage.open(file.path)) as source:
+            framing = self._framing(source, file, position)
+            for frames in framing.tables():
+                complete = frames[frames[:, 7] == 0]
+                end = int(complete[-1, 4]) if len(complete) else end
+            if framing.tail == NO_TAIL:
+                end = framing.position
+        return end
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `FollowedDataset.between`."""
+        return [self._range(replace(file, size=end), start, end, self._step) for file, start, end in ranges]
 
     def info(self) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.follow import Range
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Dataset, Fragment, Projection, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.layout import Dialect, Kind, Role
@@ -176,10 +177,23 @@ class LogRange(Fragment):
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
-        findings = Findings("skip")
+        return self._walked().tail
+
+    def find_end(self) -> int:
+        """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
+        found = self._walked()
+        end = self.file.size if found.tail is None or found.tail.status is TailStatus.CLEAN else found.tail.offset
+        for damage in reversed(found.damages):
+            if damage.offset + damage.length < end:
+                break
+            end = damage.offset
+        return end
+
+    def _walked(self) -> Findings:
+        findings = Findings("skip", drained=True)
         for _ in LogRange.decode(self, pa.schema([]), findings):
             pass
-        return findings.tail
+        return findings
 
 
 def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
@@ -208,23 +222,23 @@ class LevelDBLogDataset(Dataset):
             if start < stop or not file.size:
                 yield from self._cut(file, start, stop, start == 0, task_bytes)
 
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
-        """See `Dataset.follow`. The new bytes are walked once here, to find where the last complete record ends."""
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
+
+        Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
+        """
         if self.scan.view == "damage":
-            return super().follow(positions)
-        fragments: list[Fragment] = []
-        reached = dict(positions)
-        for file in self.files:
-            start = int(positions.get(file.path, 0))
-            if file.size < start:
-                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
-            (whole,) = self._cut(file, start, file.size, True, None)
-            tail = whole.find_tail()
-            end = file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
-            if end > start:
-                fragments += self._cut(replace(file, size=end), start, end, True, TASK_BYTES)
-            reached[file.path] = end
-        return fragments, reached
+            return super().frontier(file, position)
+        (rest,) = self._cut(file, position, file.size, True, None)
+        return rest.find_end()
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `FollowedDataset.between`."""
+        return [
+            fragment
+            for file, start, end in ranges
+            for fragment in self._cut(replace(file, size=end), start, end, True, TASK_BYTES)
+        ]
 
     def info(self) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Fragment, Scan
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Scan
 from sawlog.leveldb_log.layout import MANIFEST_NAME
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
@@ -201,13 +201,13 @@ class FilesDataset(EditsDataset):
         for file in self.files:
             yield from self._cut(file, 0, file.size, True, None)
 
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
+    def frontier(self, file: File, position: int) -> int:
         """Refused: the files that live are no stream.
 
         Raises:
             OptionError: Always.
         """
-        return Dataset.follow(self, positions)
+        return Dataset.frontier(self, file, position)
 
 
 def _live(files: Sequence[File], storage: Storage) -> list[File]:

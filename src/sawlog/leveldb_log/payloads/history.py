@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from sawlog.format import Fragment
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_log.reader import LevelDBLogDataset, LogRange
+from sawlog.storage import File
 
 FOLD_ROWS = 1 << 20
 """Operations that are gathered before they are folded, unless there are more keys than that."""
@@ -196,11 +197,11 @@ class WritesDataset(LevelDBLogDataset):
             size = sum(one.size for one in ranges)
             yield LatestWrites(self.scan, self.projection, ranges[0].path, size, ranges)
 
-    def follow(self, positions: Mapping[str, Any]) -> tuple[list[Fragment], dict[str, Any]]:
-        """See `Dataset.follow`."""
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`."""
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
-        return super().follow(positions)
+        return super().frontier(file, position)
 
     def verify(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None

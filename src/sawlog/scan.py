@@ -1,0 +1,128 @@
+"""What is wanted of a dataset, and the columns that have to be decoded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.damage import OnDamage
+from sawlog.errors import SchemaError
+from sawlog.filters import Filter, apply_filters, parse_filters
+from sawlog.storage import Storage
+
+FILE_COLUMN = "_file"
+OFFSET_COLUMN = "_offset"
+PROVENANCE = (
+    pa.field(FILE_COLUMN, pa.string(), nullable=False),
+    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+)
+"""Columns that every reader can add: the file a row came from, and its byte offset there."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is wanted of a dataset. Picklable, shared by all of its fragments.
+
+    Attributes:
+        view: The view being read.
+        columns: Names to deliver, in order; `None` for all columns of the view.
+        filters: Conditions that every delivered row meets.
+        on_damage: The damage policy.
+        provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
+        options: The format's own read options.
+        storage: Where the bytes are.
+        schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
+    """
+
+    view: str = "rows"
+    columns: tuple[str, ...] | None = None
+    filters: tuple[tuple[str, str, Any], ...] = ()
+    on_damage: OnDamage = "fail"
+    provenance: bool = False
+    options: Any = None
+    storage: Storage = field(default_factory=Storage)
+    schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a scan, resolved against the schema of its view."""
+
+    schema: pa.Schema
+    """What is delivered."""
+    decoded: pa.Schema
+    """What has to be decoded for it: the delivered columns and those that filters need."""
+    filters: tuple[Filter, ...]
+
+    @classmethod
+    def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
+        """Resolve the columns and filters of a scan.
+
+        Args:
+            view_schema: The columns of the view.
+            scan: What is wanted.
+            extra: Columns besides those of the view that can be asked for by name.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        every = pa.schema([*view_schema, *(f for f in extra if f.name not in view_schema.names)])
+        names = scan.columns
+        if names is None:
+            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in view_schema.names]
+            names = (*view_schema.names, *appended)
+        for name in names:
+            if name not in every.names:
+                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(every.names)}")
+        filters = parse_filters(scan.filters, every)
+        wanted = {*names, *(condition.column for condition in filters)}
+        return cls(
+            pa.schema([every.field(name) for name in names], metadata=view_schema.metadata),
+            pa.schema([f for f in every if f.name in wanted]),
+            filters,
+        )
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Filter a decoded batch and bring it to the delivered columns."""
+        if self.filters:
+            batch = apply_filters(batch, self.filters)
+        if batch.schema.names == self.schema.names:
+            return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
+        return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+
+
+def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
+    """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
+
+    Args:
+        fixed: The columns of the stream.
+        found: The columns of the files.
+        where: The files, for messages.
+
+    Raises:
+        SchemaError: When a column has become another.
+    """
+    fields = []
+    for wanted in fixed:
+        place = found.get_field_index(wanted.name)
+        field = found.field(place) if place >= 0 else wanted
+        if field.type != wanted.type:
+            if not _wider(wanted.type, field.type):
+                raise SchemaError(
+                    f"{where}: column {wanted.name!r} is {field.type}; the stream began with {wanted.type}:"
+                    " start another one, with a checkpoint of its own"
+                )
+            field = wanted
+        fields.append(wanted if field.nullable and not wanted.nullable else field)
+    return pa.schema(fields, metadata=found.metadata)
+
+
+def _wider(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether every number of another type is one of this."""
+    for test in (pa.types.is_signed_integer, pa.types.is_floating):
+        if test(kind) and test(other):
+            return bool(kind.bit_width > other.bit_width)
+    return False
