@@ -12,26 +12,12 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import is_utf8, put_base64, put_integer, put_string, put_text, put_timestamp
+from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
 from sawlog.kernels.protobuf import delimited, skip_field, varint
 from sawlog.leveldb_log.datastore import layout
-
-# Columns of the table of keys, an int64 array: per record, starts and lengths in `data`.
-PROJECT = 0
-DATABASE = 2
-NAMESPACE = 4
-FIRST_STEP = 6
-"""Where the steps of the path begin in the table of steps."""
-STEPS = 7
-KEY_FIELDS = 8
-
-# Columns of the table of steps.
-KIND = 0
-NAME = 2
-ID = 4
-HAS_ID = 5
-STEP_FIELDS = 6
+from sawlog.leveldb_log.datastore.keys import STEPS, has_steps, read_key
+from sawlog.leveldb_log.datastore.layout import wire_tag
 
 # Columns of the stack: one row per entity that is open, the outermost first.
 _POSITION = 0
@@ -51,36 +37,21 @@ _OBJECT = 1
 _VECTOR = 2
 
 
-def _tag(message: str, name: str) -> np.uint64:
-    """What stands before a field on the wire."""
-    field = layout.MESSAGES[message][name]
-    return np.uint64(field.number << 3 | layout.WIRE_TYPES[field.kind])
-
-
-_ENTITY_KEY = _tag("EntityProto", "key")
-_ENTITY_PROPERTY = _tag("EntityProto", "property")
-_ENTITY_RAW = _tag("EntityProto", "raw_property")
-_APP = _tag("Reference", "app")
-_NAME_SPACE = _tag("Reference", "name_space")
-_DATABASE_ID = _tag("Reference", "database_id")
-_PATH = _tag("Reference", "path")
-_ELEMENT = _tag("Path", "element")
-_ELEMENT_END = np.uint64(_ELEMENT + layout.GROUP_END)
-_TYPE = _tag("Element", "type")
-_STEP_ID = _tag("Element", "id")
-_STEP_NAME = _tag("Element", "name")
-_MEANING = _tag("Property", "meaning")
-_PROPERTY_NAME = _tag("Property", "name")
-_MULTIPLE = _tag("Property", "multiple")
-_VALUE = _tag("Property", "value")
-_INT64 = _tag("PropertyValue", "int64")
-_BOOLEAN = _tag("PropertyValue", "boolean")
-_STRING = _tag("PropertyValue", "string")
-_DOUBLE = _tag("PropertyValue", "double")
-_POINT = _tag("PropertyValue", "pointvalue")
+_ENTITY_KEY = np.uint64(wire_tag("EntityProto", "key"))
+_ENTITY_PROPERTY = np.uint64(wire_tag("EntityProto", "property"))
+_ENTITY_RAW = np.uint64(wire_tag("EntityProto", "raw_property"))
+_MEANING = np.uint64(wire_tag("Property", "meaning"))
+_PROPERTY_NAME = np.uint64(wire_tag("Property", "name"))
+_MULTIPLE = np.uint64(wire_tag("Property", "multiple"))
+_VALUE = np.uint64(wire_tag("Property", "value"))
+_INT64 = np.uint64(wire_tag("PropertyValue", "int64"))
+_BOOLEAN = np.uint64(wire_tag("PropertyValue", "boolean"))
+_STRING = np.uint64(wire_tag("PropertyValue", "string"))
+_DOUBLE = np.uint64(wire_tag("PropertyValue", "double"))
+_POINT = np.uint64(wire_tag("PropertyValue", "pointvalue"))
 _POINT_END = np.uint64(_POINT + layout.GROUP_END)
-_X = _tag("PointValue", "x")
-_Y = _tag("PointValue", "y")
+_X = np.uint64(wire_tag("PointValue", "x"))
+_Y = np.uint64(wire_tag("PointValue", "y"))
 
 _M_TIMESTAMP = np.uint64(layout.MEANING_TIMESTAMP)
 _M_BLOB = np.uint64(layout.MEANING_BLOB)
@@ -92,7 +63,6 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _SIX = np.uint64(6)
-_SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
 _TEN = np.uint64(10)
 _POINT_SIZE = np.uint64(20)
@@ -134,91 +104,6 @@ def _is_vector_name(data: Any, start: Any, length: Any) -> Any:
         if data[start + np.uint64(i)] != _VECTOR_NAME[i]:
             return False
     return True
-
-
-@inlined
-def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
-    """The steps of a path, appended to the table: how many it has then; -1 for what is out of the ordinary."""
-    while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag != _ELEMENT or count >= len(steps):
-            return -1
-        for field in range(STEP_FIELDS):
-            steps[count, field] = 0
-        typed = False
-        while True:
-            tag, pos = varint(data, pos, end)
-            if pos == _ZERO:
-                return -1
-            if tag == _ELEMENT_END:
-                break
-            if tag == _STEP_ID:
-                value, pos = varint(data, pos, end)
-                steps[count, ID] = np.int64(value)
-                steps[count, HAS_ID] = 1
-            elif tag in (_TYPE, _STEP_NAME):
-                start, pos = delimited(data, pos, end)
-                if pos == _ZERO or not is_utf8(data, start, pos):
-                    return -1
-                place = KIND if tag == _TYPE else NAME
-                steps[count, place] = start
-                steps[count, place + 1] = pos - start
-                typed = typed or tag == _TYPE
-            else:
-                return -1
-            if pos == _ZERO:
-                return -1
-        if not typed:
-            return -1
-        count += 1
-    return count
-
-
-@inlined
-def _read_key(data: Any, pos: Any, end: Any, keys: Any, row: Any, steps: Any, count: Any) -> Any:
-    """A key, into its row of the table: how many steps there are then; -1 for what is out of the ordinary."""
-    for field in range(KEY_FIELDS):
-        keys[row, field] = 0
-    keys[row, FIRST_STEP] = count
-    while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag not in (_APP, _NAME_SPACE, _DATABASE_ID, _PATH):
-            return -1
-        start, pos = delimited(data, pos, end)
-        if pos == _ZERO:
-            return -1
-        if tag == _PATH:
-            if keys[row, STEPS] > 0:
-                return -1
-            count = _read_path(data, start, pos, steps, count)
-            if count < 0:
-                return -1
-            keys[row, STEPS] = count - keys[row, FIRST_STEP]
-            continue
-        if not is_utf8(data, start, pos):
-            return -1
-        place = NAMESPACE if tag == _NAME_SPACE else (DATABASE if tag == _DATABASE_ID else PROJECT)
-        if tag == _APP:
-            # A project is named with the partition it lives in: `s~project`.
-            for i in range(start, pos):
-                if data[i] == 126:
-                    start = np.uint64(i) + _ONE
-        keys[row, place] = start
-        keys[row, place + 1] = pos - start
-    return count
-
-
-@inlined
-def _has_steps(data: Any, pos: Any, end: Any) -> Any:
-    """Whether the key of a nested entity has a path, or is out of the ordinary."""
-    while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag & _SEVEN != 2:
-            return True
-        start, pos = delimited(data, pos, end)
-        if pos == _ZERO or (tag == _PATH and pos > start):
-            return True
-    return False
 
 
 @kernel
@@ -299,11 +184,11 @@ def render_entities(
                 if at == _ZERO:
                     good = False
                 elif depth > 0:
-                    good = not _has_steps(data, start, at)
+                    good = not has_steps(data, start, at)
                 elif has_key:
                     good = False
                 else:
-                    step = _read_key(data, start, at, keys, row, steps, step)
+                    step = read_key(data, start, at, keys, row, steps, step)
                     good = step >= 0
                     has_key = True
                 stack[depth, _POSITION] = at
@@ -507,39 +392,3 @@ def fill_slots(text: Any, ends: Any, slots: Any, numbers: Any, number_ends: Any,
         pos += end - at
         at = end
         out_ends[row + 1] = pos
-
-
-@kernel
-def join_paths(data: Any, keys: Any, steps: Any, out: Any, ends: Any) -> None:
-    """Kinds and names or ids of each key, joined by slashes.
-
-    Args:
-        data: uint8, the entities.
-        keys: int64[:, KEY_FIELDS].
-        steps: int64[:, STEP_FIELDS].
-        out: uint8, with room for all kinds and names, and `STEP_ROOM` more per step.
-        ends: int32, as in Arrow.
-    """
-    pos = _ZERO
-    for row in range(len(keys)):
-        for i in range(keys[row, STEPS]):
-            step = keys[row, FIRST_STEP] + i
-            if i > 0:
-                out[pos] = 47
-                pos += _ONE
-            length = np.uint64(steps[step, KIND + 1])
-            copy_bytes(out, pos, data, np.uint64(steps[step, KIND]), length)
-            pos += length
-            out[pos] = 47
-            pos += _ONE
-            length = np.uint64(steps[step, NAME + 1])
-            if length > 0:
-                copy_bytes(out, pos, data, np.uint64(steps[step, NAME]), length)
-                pos += length
-            else:
-                pos = put_integer(out, pos, np.uint64(steps[step, ID]))
-        ends[row + 1] = pos
-
-
-STEP_ROOM = 2 + 20
-"""Two slashes and the longest id."""

@@ -103,6 +103,13 @@ MESSAGES: dict[str, dict[str, ProtoField]] = {
 protobuf's own but for those of the metadata, whose definition is not public.
 """
 
+
+def wire_tag(message: str, name: str) -> int:
+    """What stands before a field of a message in `MESSAGES` on the wire."""
+    field = MESSAGES[message][name]
+    return field.number << 3 | WIRE_TYPES[field.kind]
+
+
 ENTITIES_TAG = b"\x0a"
 """Begins each entity of an `Entities` message: field 1, length-delimited. A varint length follows."""
 

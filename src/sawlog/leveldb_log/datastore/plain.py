@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import Column, fixed_array
 from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_log.datastore import kernels as k
-from sawlog.leveldb_log.datastore import layout
+from sawlog.leveldb_log.datastore import keys, layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,8 +48,8 @@ class PlainEntities:
         self._ends = np.zeros(rows + 1, np.int64)
         slots = np.empty(size // _DOUBLE_BYTES + 1, np.int64)
         doubles = np.empty(len(slots), np.uint64)
-        self._keys = np.empty((rows, k.KEY_FIELDS), np.int64)
-        self._steps = np.empty((size // _STEP_BYTES + 1, k.STEP_FIELDS), np.int64)
+        self._keys = np.empty((rows, keys.KEY_FIELDS), np.int64)
+        self._steps = np.empty((size // _STEP_BYTES + 1, keys.STEP_FIELDS), np.int64)
         self.plain = np.zeros(rows, np.uint8)
         stack = np.empty((layout.MAX_DEPTH + 1, k.STACK_FIELDS), np.int64)
         names = np.empty((k.MAX_NAMES, 2), np.int64)
@@ -113,43 +113,45 @@ class PlainEntities:
     @cached_property
     def _last(self) -> NDArray[np.int64]:
         """The last step of each key."""
-        last: NDArray[np.int64] = self._steps[self._chosen[:, k.FIRST_STEP] + self._chosen[:, k.STEPS] - 1]
+        last: NDArray[np.int64] = self._steps[self._chosen[:, keys.FIRST_STEP] + self._chosen[:, keys.STEPS] - 1]
         return last
 
     def _kinds(self, steps: NDArray[np.int64]) -> pa.Array:
-        return self._slices(steps[:, k.KIND], steps[:, k.KIND + 1], None)
+        return self._slices(steps[:, keys.KIND], steps[:, keys.KIND + 1], None)
 
     def _names(self, steps: NDArray[np.int64]) -> pa.Array:
-        return self._slices(steps[:, k.NAME], steps[:, k.NAME + 1], steps[:, k.NAME + 1] > 0)
+        return self._slices(steps[:, keys.NAME], steps[:, keys.NAME + 1], steps[:, keys.NAME + 1] > 0)
 
     def _ids(self, steps: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.Array:
-        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps[:, k.ID]))
+        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps[:, keys.ID]))
         validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(pa.int64(), len(steps), [validity, ids.buffers()[1]])
 
     def _paths(self) -> pa.Array:
-        counts = self._chosen[:, k.STEPS]
+        counts = self._chosen[:, keys.STEPS]
         ends = np.zeros(len(counts) + 1, np.int32)
         np.cumsum(counts, out=ends[1:])
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
-        children = [self._kinds(steps), self._ids(steps, steps[:, k.HAS_ID] > 0), self._names(steps)]
+        children = [self._kinds(steps), self._ids(steps, steps[:, keys.HAS_ID] > 0), self._names(steps)]
         elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
         return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
 
     def _joined(self) -> pa.Array:
         steps = self._steps
-        size = int(steps[:, k.KIND + 1].sum() + steps[:, k.NAME + 1].sum()) + k.STEP_ROOM * len(steps)
+        size = int(steps[:, keys.KIND + 1].sum() + steps[:, keys.NAME + 1].sum()) + keys.STEP_ROOM * len(steps)
         out, ends = Column(np.uint8, size), np.zeros(len(self.rows) + 1, np.int32)
-        k.join_paths(self._data, self._chosen, steps, out.values, ends)
+        keys.join_paths(self._data, self._chosen, steps, out.values, ends)
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
 
     _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
-        "project": lambda self: self._part(k.PROJECT),
-        "database": lambda self: self._part(k.DATABASE),
-        "namespace": lambda self: self._part(k.NAMESPACE),
+        "project": lambda self: self._part(keys.PROJECT),
+        "database": lambda self: self._part(keys.DATABASE),
+        "namespace": lambda self: self._part(keys.NAMESPACE),
         "kind": lambda self: self._kinds(self._last),
-        "id": lambda self: self._ids(self._last, (self._last[:, k.HAS_ID] > 0) & (self._last[:, k.NAME + 1] == 0)),
+        "id": lambda self: self._ids(
+            self._last, (self._last[:, keys.HAS_ID] > 0) & (self._last[:, keys.NAME + 1] == 0)
+        ),
         "name": lambda self: self._names(self._last),
         "key": _joined,
         "path": _paths,
