@@ -1,0 +1,214 @@
+"""Which ranges of which logs become which location."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sawlog.damage import TailStatus
+from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven_log.fragments import RowRange, whole_log
+from sawlog.deephaven_log.names import order_key, parse_name
+from sawlog.deephaven_log.plan import scan
+from sawlog.deephaven_log.reader import Log, replace_size
+from sawlog.errors import FormatError
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_log.header import Header
+    from sawlog.format import Projection, Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What becomes one location: ranges of the logs of one partition, in order. Picklable.
+
+    Attributes:
+        record: The position record, without the number of rows.
+        fragments: The ranges that hold live rows. There may turn out to be none: the position is worth a location.
+    """
+
+    record: PositionRecord
+    fragments: tuple[RowRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What is to be done for one partition.
+
+    Attributes:
+        partition: The partition.
+        shares: Its new locations, in order.
+        remarks: What is worth telling: bytes that wait, logs that came late.
+    """
+
+    partition: Partition
+    shares: tuple[Share, ...]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What a log has behind the point where the last import stopped.
+
+    Attributes:
+        log: The log, as if it ended at the last committed entry.
+        start: Where the last import stopped.
+        cuts: Where sets begin, some way apart.
+        live_from: End of the last DELETE_PARTITION; -1 when there is none.
+    """
+
+    log: Log
+    start: int
+    cuts: tuple[int, ...]
+    live_from: int
+
+    @property
+    def end(self) -> int:
+        """The end of the last committed entry."""
+        return self.log.file.size
+
+
+class Planner:
+    """Plans partitions of one table. Picklable, so that partitions are planned side by side.
+
+    Args:
+        scan: How the logs are read: options, damage policy, storage.
+        projection: The columns of the table.
+        location_bytes: Bytes of logs per location, about.
+    """
+
+    def __init__(self, scan: Scan, projection: Projection, location_bytes: int) -> None:
+        self._scan = scan
+        self._projection = projection
+        self._location_bytes = location_bytes
+
+    @staticmethod
+    def size(logs: Sequence[Log], progress: Progress) -> int:
+        """Bytes that there are to plan."""
+        taken = progress.logs
+        return sum(log.file.size - (taken[log.file.name].end if log.file.name in taken else 0) for log in logs)
+
+    def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
+        """Plan what the logs of a partition have behind the point where the last import stopped.
+
+        Every log is walked twice from there on: to the last committed entry, and for commands and cuts.
+
+        Raises:
+            SawlogError: When a log is not the one any more that was imported.
+            FormatError: For logs of the original format.
+        """
+        partition, logs, progress = item
+        remarks: list[str] = []
+        news = []
+        started = False
+        for log in reversed(logs):
+            if not self._is_void(log, progress):
+                found = self._news(log, progress.logs.get(log.file.name), remarks)
+                if found is not None:
+                    news.append(found)
+                    if started and log.file.name not in progress.logs:
+                        remarks.append(f"{log.file.path}: came after later logs were imported; its rows stand behind")
+            started = started or log.file.name in progress.logs
+        news.reverse()
+        return PartitionPlan(partition, tuple(self._shares(partition, news, progress)), tuple(remarks))
+
+    def _is_void(self, log: Log, progress: Progress) -> bool:
+        """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
+        if progress.truncated_in is None or log.file.name in progress.logs:
+            return False
+        return _order(log.file.name) < _order(progress.truncated_in)
+
+    def _news(self, log: Log, taken: Taken | None, remarks: list[str]) -> _News | None:
+        header, storage = log.header, self._scan.storage
+        if header is None:
+            if not log.incomplete:
+                remarks.append(f"{log.file.path}: left out: {log.reason}")
+            return None
+        if not header.version:
+            raise FormatError(f"{log.file.path}: a log of the original format says nowhere what is committed")
+        if taken is not None:
+            taken.confirm(log.file, storage)
+        start = max(header.size, taken.end if taken is not None else 0)
+        if log.file.size <= start:
+            return None
+        end = self._committed(log, header, start)
+        if end < log.file.size:
+            remarks.append(f"{log.file.path}: {log.file.size - end} bytes behind byte {end} wait for their end")
+        if end <= start:
+            return None
+        log = replace_size(log, end)
+        options = self._scan.options
+        layout = scan(
+            log.file,
+            header,
+            storage,
+            start=start,
+            task_bytes=self._location_bytes,
+            verify=options.verify_checksums and self._scan.on_damage == "skip",
+            strict=options.strict,
+            max_entry=options.max_entry_bytes,
+        )
+        live_from = layout.live_from if options.deletes == "apply" else -1
+        return _News(log, start, tuple(cut for cut in layout.cuts if start < cut < end), live_from)
+
+    def _committed(self, log: Log, header: Header, start: int) -> int:
+        """End of the last complete entry, outside of sets that are still open."""
+        options = replace(self._scan.options, incomplete="drop")
+        whole = whole_log(log.file, header, options, self._scan.storage)
+        tail = replace(whole, start=start).inspect().tail
+        return log.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+
+    def _shares(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Share]:
+        """Fill one location after the other."""
+        storage = self._scan.storage
+        deleting = max((index for index, one in enumerate(news) if one.live_from >= 0), default=0)
+        record = PositionRecord(partition, progress.sequence, 0)
+        ranges: dict[str, Taken] = {}
+        if news and news[deleting].live_from >= 0:
+            # A location that makes the ones before it void has to know what they knew.
+            record = replace(record, truncates=True, truncated_in=news[deleting].log.file.name)
+            void = {one.log.file.name: Taken.of(one.log.file, one.start, one.end, storage) for one in news[:deleting]}
+            ranges = {**progress.logs, **void}
+        fragments: list[RowRange] = []
+        size = 0
+        for fragment in itertools.chain.from_iterable(map(self._ranges, news[deleting:])):
+            if fragments and size + fragment.size > self._location_bytes:
+                yield Share(replace(record, logs=ranges), tuple(fragments))
+                record = PositionRecord(partition, record.sequence + 1, 0)
+                fragments, ranges, size = [], {}, 0
+            name, start = fragment.file.name, fragment.start
+            if name in ranges and ranges[name].end == start:
+                start = ranges[name].start
+            ranges[name] = Taken.of(fragment.file, start, fragment.end, storage)
+            fragments.append(fragment)
+            size += fragment.size
+        if fragments:
+            yield Share(replace(record, logs=ranges), tuple(fragments))
+
+    def _ranges(self, one: _News) -> Iterator[RowRange]:
+        """The news of one log, cut; nothing before the last cut in front of the live rows."""
+        assert one.log.header is not None
+        live_from = max(one.live_from, 0)
+        begin = max([one.start, *(cut for cut in one.cuts if cut <= live_from)])
+        bounds = [begin, *(cut for cut in one.cuts if cut > max(begin, live_from)), one.end]
+        for start, end in itertools.pairwise(bounds):
+            yield RowRange(
+                self._scan,
+                self._projection,
+                one.log.file.path,
+                end - start,
+                one.log.file,
+                one.log.header,
+                start,
+                end,
+                live_from,
+                one.log.name.column_partition,
+            )
+
+
+def _order(name: str) -> tuple[Any, ...]:
+    base = posixpath.basename(name)
+    return order_key(parse_name(base), base)

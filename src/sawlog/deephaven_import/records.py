@@ -1,0 +1,160 @@
+"""The position record: which ranges of which logs a location holds. It is published with the location, as one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import FormatError, SawlogError
+
+if TYPE_CHECKING:
+    from sawlog.storage import File, Storage
+
+RECORD_NAME = "_sawlog.json"
+"""The record's file in a location; readers of column files pass over names that begin like this."""
+RECORD_VERSION = 1
+MAX_RECORD_BYTES = 16 << 20
+CHECK_BYTES = 4
+"""A taken range is known again by so many bytes before its end: the digest of its last entry, or of the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the logs of one single-writer stream have in common: it has its own order, and its own positions.
+
+    Attributes:
+        namespace: Namespace of the table.
+        table: Name of the table.
+        internal_partition: The writer.
+        column_partition: Value of the partitioning column.
+    """
+
+    namespace: str
+    table: str
+    internal_partition: str
+    column_partition: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.table} {self.internal_partition}/{self.column_partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A range of one log.
+
+    Attributes:
+        start: Its first byte.
+        end: The byte behind it: the end of a committed entry.
+        check: The `CHECK_BYTES` before `end`, in hexadecimal.
+    """
+
+    start: int
+    end: int
+    check: str
+
+    @classmethod
+    def of(cls, file: File, start: int, end: int, storage: Storage) -> Taken:
+        """The range of a log as it is now."""
+        return cls(start, end, _check(file, end, storage))
+
+    def confirm(self, file: File, storage: Storage) -> None:
+        """See to it that a log is still the one that the range was taken from.
+
+        Raises:
+            SawlogError: When it shrank, or holds other bytes.
+        """
+        if file.size < self.end:
+            raise SawlogError(
+                f"{file.path}: {self.end} bytes were imported, and the log has {file.size} now: it was cut or replaced;"
+                " bring the old log back, or move the new one away"
+            )
+        found = _check(file, self.end, storage)
+        if found != self.check:
+            raise SawlogError(
+                f"{file.path}: expected {self.check} before byte {self.end}, where the import stopped, found {found}:"
+                " another log has taken this one's name; bring the old log back, or rename the new one"
+            )
+
+
+def _check(file: File, end: int, storage: Storage) -> str:
+    return storage.read(file.path, end - CHECK_BYTES, CHECK_BYTES).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRecord:
+    """Where the rows of a location came from.
+
+    Attributes:
+        partition: Whose rows they are.
+        sequence: Its place among the locations of the partition.
+        rows: How many they are.
+        truncates: Whether the partition begins with it: locations before it are void. Its ranges include theirs.
+        truncated_in: Name of the log that holds the DELETE_PARTITION which did that.
+        logs: Ranges by name of the log.
+    """
+
+    partition: Partition
+    sequence: int
+    rows: int
+    truncates: bool = False
+    truncated_in: str | None = None
+    logs: Mapping[str, Taken] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """The record as it is stored: the same for the same record."""
+        document = {"version": RECORD_VERSION, **asdict(self)}
+        return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> PositionRecord:
+        """Read a stored record.
+
+        Raises:
+            FormatError: When it is none, or of an unknown version.
+        """
+        try:
+            document: dict[str, Any] = json.loads(data)
+            version = document.pop("version")
+            if version != RECORD_VERSION:
+                raise FormatError(f"{where}: a record of version {version}; known is {RECORD_VERSION}")
+            logs = {str(name): Taken(**taken) for name, taken in document.pop("logs").items()}
+            record = cls(partition=Partition(**document.pop("partition")), logs=logs, **document)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise FormatError(f"{where}: not a position record: {error}") from error
+        numbers = [record.sequence, record.rows, *(n for taken in logs.values() for n in (taken.start, taken.end))]
+        texts = [*asdict(record.partition).values(), *(taken.check for taken in logs.values())]
+        texts += [record.truncated_in] if record.truncated_in is not None else []
+        whole = all(type(n) is int and n >= 0 for n in numbers) and type(record.truncates) is bool
+        if not whole or any(type(text) is not str for text in texts):
+            raise FormatError(f"{where}: not a position record: texts and numbers (of 0 or more) are mixed up")
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the logs of a partition were taken.
+
+    Attributes:
+        sequence: That of the next location.
+        logs: Per log, the last range that was taken.
+        truncated_in: The log of the last DELETE_PARTITION; what logs before it say is void.
+    """
+
+    sequence: int = 0
+    logs: Mapping[str, Taken] = field(default_factory=dict)
+    truncated_in: str | None = None
+
+    @classmethod
+    def of(cls, records: Iterable[PositionRecord]) -> Progress:
+        """The progress that the records of a partition's locations tell."""
+        logs: dict[str, Taken] = {}
+        sequence, truncated_in = 0, None
+        for record in sorted(records, key=lambda record: record.sequence):
+            sequence = record.sequence + 1
+            truncated_in = record.truncated_in or truncated_in
+            for name, taken in record.logs.items():
+                if name not in logs or taken.end >= logs[name].end:
+                    logs[name] = taken
+        return cls(sequence, logs, truncated_in)

@@ -1,0 +1,61 @@
+"""Logs by the package's own logger, named as the vendor names them, and the truth about what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
+from sawlog.deephaven_import.records import Partition, Progress
+from sawlog.deephaven_log.logger import Logger
+from sawlog.deephaven_log.reader import ReadOptions
+from sawlog.format import Scan, get_format
+from sawlog.storage import Storage
+
+SCHEMA = pa.schema([("N", pa.int64()), ("Sym", pa.string()), ("Px", pa.float64())])
+DATE = "2024-01-01"
+
+
+def batch(start: int, stop: int) -> pa.RecordBatch:
+    """Rows that tell their number."""
+    numbers = range(start, stop)
+    names = [None if n % 11 == 0 else f"s{n % 5}é" for n in numbers]
+    return pa.record_batch({"N": numbers, "Sym": names, "Px": [n / 4 for n in numbers]}, SCHEMA)
+
+
+class Logs:
+    """A directory of logs, each begun a second after the one before it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.seconds = 1_700_000_000
+
+    @contextmanager
+    def begin(self, internal: str = "vm1", column: str = DATE, table: str = "T") -> Iterator[Logger]:
+        self.seconds += 1
+        named = {"namespace": "Ns", "table": table, "internal_partition": internal, "column_partition": column}
+        with Logger(self.directory, SCHEMA, clock=lambda: self.seconds, **named) as logger:
+            yield logger
+
+    def write(self, start: int, stop: int, **where: str) -> Path:
+        with self.begin(**where) as logger:
+            logger.write(batch(start, stop))
+        return Path(logger.files[0])
+
+
+def plan(logs: Logs, progress: Progress, location_bytes: int = 1 << 30, **options: object) -> PartitionPlan:
+    """Plan the only partition there is."""
+    format = get_format("deephaven_log")
+    files = format.select(Storage().find(logs.directory), "rows")
+    dataset = format.open(files, Scan(options=ReadOptions(partition_column="", **options)))
+    planner = Planner(dataset.scan, dataset.projection, location_bytes)
+    return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
+
+
+def rows(share: Share) -> list[int]:
+    """The numbers of a share's rows."""
+    batches = (batch for fragment in share.fragments for batch in fragment.to_batches())
+    return [number for batch in batches for number in batch.column("N").to_pylist()]

@@ -1,0 +1,185 @@
+"""Which rows become which location, and what the position records say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
+from sawlog.errors import FormatError, SawlogError
+
+from .support import Logs, batch, plan, rows
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return Logs(tmp_path / "logs")
+
+
+def test_rows_in_order_of_the_logs(logs: Logs) -> None:
+    logs.write(0, 100)
+    logs.write(100, 200)
+    (share,) = plan(logs, Progress()).shares
+    assert rows(share) == list(range(200))
+    assert (share.record.sequence, share.record.truncates, len(share.record.logs)) == (0, False, 2)
+
+
+def test_nothing_new_nothing_planned(logs: Logs) -> None:
+    logs.write(0, 100)
+    (share,) = plan(logs, Progress()).shares
+    assert plan(logs, Progress.of([share.record])).shares == ()
+
+
+def test_only_what_is_new(logs: Logs) -> None:
+    first = logs.write(0, 100)
+    records = [share.record for share in plan(logs, Progress()).shares]
+    data = first.read_bytes()
+    logs.write(200, 300)
+    records += [share.record for share in plan(logs, Progress.of(records)).shares]
+    # The first log, of which the last entries are cut off and come back.
+    (share,) = plan(logs, Progress.of(records[1:])).shares
+    assert rows(share) == list(range(100))
+    assert first.read_bytes() == data
+    assert [record.sequence for record in records] == [0, 1]
+
+
+def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
+    for start in range(0, 3000, 500):
+        logs.write(start, start + 500)
+    shares = plan(logs, Progress(), 8000).shares
+    assert [number for share in shares for number in rows(share)] == list(range(3000))
+    assert [share.record.sequence for share in shares] == list(range(len(shares)))
+    sizes = [sum(fragment.size for fragment in share.fragments) for share in shares]
+    assert len(sizes) > 10
+    assert max(sizes) < 8200
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=4), st.integers(500, 20_000), st.integers(0, 10))
+def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], location_bytes: int, kept: int) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        logs = Logs(Path(directory) / "logs")
+        total = 0
+        for index, size in enumerate(sizes):
+            with logs.begin() as logger:
+                logger.write(batch(total, total + size))
+                if index == 1:
+                    logger.delete_partition()
+                    logger.transaction(batch(total + size, total + size + 50))
+            total += size + 50 * (index == 1)
+        live = sum(sizes[:2]) if len(sizes) > 1 else 0
+        shares = plan(logs, Progress(), location_bytes).shares
+        assert [n for share in shares for n in rows(share)] == list(range(live, total))
+        published = [share.record for share in shares[:kept]]
+        assert [PositionRecord.from_json(record.to_json(), "here") for record in published] == published
+        rest = plan(logs, Progress.of(published), location_bytes // 2).shares
+        before = [n for share in shares[:kept] for n in rows(share)]
+        assert before + [n for share in rest for n in rows(share)] == list(range(live, total))
+        assert not any(share.record.truncates for share in rest if published)
+
+
+def test_a_deleted_partition_knows_what_its_past_knew(logs: Logs) -> None:
+    logs.write(0, 100)
+    first = [share.record for share in plan(logs, Progress()).shares]
+    with logs.begin() as logger:
+        logger.write(batch(100, 200))
+        logger.delete_partition()
+        logger.write(batch(200, 210))
+    (share,) = plan(logs, Progress.of(first)).shares
+    assert rows(share) == list(range(200, 210))
+    assert (share.record.truncates, share.record.sequence) == (True, 1)
+    # The void location and its record are gone: nothing of the first log comes back.
+    assert plan(logs, Progress.of([share.record])).shares == ()
+    # Its deletion was under way, and nothing else: all is planned anew.
+    (again,) = plan(logs, Progress()).shares
+    assert rows(again) == list(range(200, 210))
+
+
+def test_a_late_log_before_a_deletion_is_void(logs: Logs) -> None:
+    early = logs.write(0, 100)
+    hidden = early.rename(early.with_name(".hidden"))
+    with logs.begin() as logger:
+        logger.delete_partition()
+        logger.write(batch(200, 210))
+    records = [share.record for share in plan(logs, Progress()).shares]
+    hidden.rename(early)
+    assert plan(logs, Progress.of(records)).shares == ()
+
+
+def test_a_late_log_is_imported_and_told(logs: Logs) -> None:
+    early = logs.write(0, 100)
+    hidden = early.rename(early.with_name(".hidden"))
+    logs.write(100, 200)
+    records = [share.record for share in plan(logs, Progress()).shares]
+    hidden.rename(early)
+    found = plan(logs, Progress.of(records))
+    assert [rows(share) for share in found.shares] == [list(range(100))]
+    assert "came after later logs" in found.remarks[0]
+
+
+def test_what_is_being_written_waits(logs: Logs) -> None:
+    path = logs.write(0, 100)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    found = plan(logs, Progress())
+    assert rows(found.shares[0]) == list(range(99))
+    assert "wait for their end" in found.remarks[0]
+    path.write_bytes(whole)
+    (rest,) = plan(logs, Progress.of([found.shares[0].record])).shares
+    assert rows(rest) == [99]
+
+
+@pytest.mark.parametrize("change", ["shrunk", "replaced"])
+def test_another_log_under_the_same_name(logs: Logs, change: str) -> None:
+    path = logs.write(0, 100)
+    records = [share.record for share in plan(logs, Progress()).shares]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200] if change == "shrunk" else whole[:-1] + b"\0" + whole[100:])
+    with pytest.raises(
+        SawlogError, match="cut or replaced" if change == "shrunk" else "taken this one's name"
+    ) as error:
+        plan(logs, Progress.of(records))
+    assert str(path) in str(error.value)
+    path.unlink()
+    logs.write(100, 200)
+    assert plan(logs, Progress.of(records)).shares
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"version": 2}',
+        b'{"version": 1}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version": 1, "partition": {"namespace": "N"}, "logs": {}, "rows": 1, "sequence": 0}',
+    ],
+)
+def test_records_of_others(data: bytes) -> None:
+    with pytest.raises(FormatError, match="here"):
+        PositionRecord.from_json(data, "here")
+
+
+@pytest.mark.parametrize("field", ["sequence", "rows", "end", "partition", "truncates", "truncated_in"])
+def test_records_that_lie(field: str) -> None:
+    record = PositionRecord(Partition("N", "T", "i", "c"), 3, 4, True, "log", {"log": Taken(1, 5, "00000000")})
+    text = record.to_json().decode()
+    wrong = {
+        "sequence": ('"sequence": 3', '"sequence": -3'),
+        "rows": ('"rows": 4', '"rows": "4"'),
+        "end": ('"end": 5', '"end": 5.5'),
+        "partition": ('"internal_partition": "i"', '"internal_partition": 7'),
+        "truncates": ('"truncates": true', '"truncates": 1'),
+        "truncated_in": ('"truncated_in": "log"', '"truncated_in": 9'),
+    }[field]
+    assert PositionRecord.from_json(text.encode(), "here") == record
+    assert wrong[0] in text
+    with pytest.raises(FormatError, match="here: not a position record"):
+        PositionRecord.from_json(text.replace(*wrong).encode(), "here")
