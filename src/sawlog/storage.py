@@ -120,6 +120,23 @@ class Storage:
                 found.setdefault(file.path, file)
         return list(found.values())
 
+    def files_in(self, directory: PathLike) -> list[File]:
+        """The files that lie directly in a directory, those with hidden names included, by name."""
+        name = normalize(directory)
+        if is_remote(name):
+            fs, inner = self._fresh(name)
+            entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
+            files = [File(fs.unstrip_protocol(entry["name"]), int(entry["size"]), explicit=False) for entry in entries]
+        else:
+            # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
+            with os.scandir(name) as found:
+                files = [
+                    File(os.path.join(name, entry.name) if name != "." else entry.name, entry.stat().st_size, False)
+                    for entry in found
+                    if entry.is_file()
+                ]
+        return sorted(files, key=lambda file: file.path)
+
     def is_directory(self, path: PathLike) -> bool:
         """Whether the path is a directory (on object stores: a prefix)."""
         name = normalize(path)

@@ -1,0 +1,265 @@
+"""Columns of a location as Arrow arrays, one range of rows after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.arrays import array_lists, symbol_sets
+from sawlog.deephaven_table.codecs import decode_objects, decode_slots
+from sawlog.deephaven_table.infer import adjust
+from sawlog.deephaven_table.layout import ColumnType, Kind
+from sawlog.deephaven_table.plain import plain_array, words
+from sawlog.deephaven_table.symbols import SymbolTable, load_symbols
+from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from sawlog.damage import Findings
+    from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.deephaven_table.types import ColumnSpec
+    from sawlog.storage import Bytes, Source, Storage
+
+BATCH_BYTES = 16 << 20
+"""Bytes of variable width per batch and column, unless one value alone has more."""
+
+
+class ColumnReader:
+    """Reads one column of a location.
+
+    Args:
+        column: Its files.
+        spec: What is known of it.
+        field: The Arrow field to deliver.
+        rows: Committed rows of the location.
+        headers: How the files of the location begin.
+        storage: Where they are.
+        findings: Told of damage: values that cannot be read are null.
+        sentinels: Whether values that stand for null become null.
+
+    Raises:
+        SchemaError: When the files are those of another kind of column.
+        DamageError: As `findings` sees fit.
+    """
+
+    def __init__(
+        self,
+        column: ColumnFiles,
+        spec: ColumnSpec,
+        field: pa.Field,
+        rows: int,
+        headers: Headers,
+        storage: Storage,
+        findings: Findings,
+        *,
+        sentinels: bool,
+    ) -> None:
+        self._column = column
+        self._spec = adjust(spec, column)
+        self._type = field.type
+        self._rows = rows
+        self._headers = headers
+        self._storage = storage
+        self._findings = findings
+        self._sentinels = sentinels
+        self._width = self._spec.width
+        if self._spec.slot_width and layout.BINARY in column.files:
+            self._width = layout.OFFSET_SIZE
+        self._capacity = 0
+        self._source: Source | None = None
+        self._binary: Source | None = None
+        self._symbols: SymbolTable | None = None
+        self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
+        self._budget = 0
+        self._open()
+
+    def fit(self, first: int, count: int) -> int:
+        """How many of the next rows make a batch of a reasonable size; at least one."""
+        if self._binary is None or first >= self._capacity:
+            return count
+        count = min(count, self._capacity - first)
+        ends, bad = self._offsets(first, count)
+        lengths = np.where(bad, 0, np.diff(ends))
+        # Values that overlap would make much of little.
+        bad |= (lengths > MAX_VALUE) | (np.cumsum(lengths) > self._budget)
+        filled = np.cumsum(np.where(bad, 0, lengths))
+        return max(1, int(np.searchsorted(filled, BATCH_BYTES, side="right")))
+
+    def read(self, first: int, count: int) -> pa.Array:
+        """Rows `first` to `first + count`."""
+        held = min(count, max(0, self._capacity - first))
+        if not held:
+            return pa.nulls(count, self._type)
+        array = self._decode(first, held)
+        if array.type != self._type:
+            array = array.dictionary_encode() if pa.types.is_dictionary(self._type) else array.cast(self._type)
+        return array if held == count else pa.concat_arrays([array, pa.nulls(count - held, self._type)])
+
+    def close(self) -> None:
+        """Give the files back."""
+        for source in (self._source, self._binary):
+            if source is not None:
+                source.close()
+
+    def _open(self) -> None:
+        data = self._column.data
+        if data is None:
+            return
+        spec, files = self._spec, self._column.files
+        symbols = spec.type is ColumnType.STRING_SET or (spec.type is ColumnType.STRING and spec.symbols)
+        if (layout.SYMBOL_OFFSETS in files and not symbols) or (layout.BINARY in files and spec.type in layout.FIXED):
+            extra = layout.SYMBOL_OFFSETS if layout.SYMBOL_OFFSETS in files else layout.BINARY
+            raise SchemaError(
+                f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
+                " is another one here, or the wrong one was given"
+            )
+        header = self._headers.of(self._column, layout.DATA)
+        if header is None:
+            found = self._storage.read(data.path, 0, layout.HEADER_SIZE).hex(" ") or "nothing"
+            detail = f"expected sizes of metadata and header within the file, found {found}"
+            self._damage(Kind.BAD_HEADER, 0, data.size, detail)
+            return
+        self._start = header.data_start
+        self._little = self._headers.little(header)
+        self._source = self._storage.open(data.path)
+        self._capacity = min(self._rows, max(0, self._source.size - self._start) // self._width)
+        if self._capacity < self._rows:
+            at = self._start + self._capacity * self._width
+            detail = f"expected {self._rows} rows of {self._width} bytes, found {self._capacity}"
+            self._damage(Kind.SHORT_FILE, at, max(0, self._source.size - at), detail)
+        if symbols:
+            self._open_symbols()
+        elif self._width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
+            self._open_binary()
+
+    def _open_symbols(self) -> None:
+        for suffix in (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY):
+            file = self._column.files.get(suffix)
+            if file is None and self._capacity:
+                self._missing(suffix)
+            elif (
+                file is not None and suffix == layout.SYMBOL_OFFSETS and self._headers.of(self._column, suffix) is None
+            ):
+                detail = "expected sizes of metadata and header within the file"
+                self._damage(Kind.BAD_HEADER, 0, file.size, detail, file.path)
+        self._symbols = load_symbols(self._column, self._headers, self._spec.charset, self._storage)
+
+    def _open_binary(self) -> None:
+        file = self._column.files.get(layout.BINARY)
+        if file is None:
+            if self._capacity:
+                self._missing(layout.BINARY)
+            self._capacity = 0
+            return
+        self._binary = self._storage.open(file.path)
+        self._budget = self._binary.size
+
+    def _missing(self, suffix: str) -> None:
+        assert self._column.data is not None
+        path = self._column.data.path.removesuffix(layout.DATA) + suffix
+        self._damage(Kind.MISSING_FILE, 0, 0, "expected a file beside the column's .dat, found none", path)
+
+    def _decode(self, first: int, count: int) -> pa.Array:
+        if self._binary is not None:
+            return self._decode_variable(first, count)
+        data = self._window(first, count)
+        spec = self._spec
+        if spec.slot_width:
+            array, bad = decode_slots(spec, data, self._type)
+            self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
+            return array
+        values = words(data, self._width, little=self._little)
+        if self._symbols is not None and spec.type is ColumnType.STRING:
+            indices, unknown = self._symbols.indices(values)
+            if unknown is not None:
+                self._report(
+                    Kind.BAD_SYMBOL, first, unknown, f"expected an id of {self._symbols.count} readable symbols"
+                )
+            return pa.DictionaryArray.from_arrays(indices, self._symbols.strings, safe=False)
+        if self._symbols is not None:
+            array, bad = symbol_sets(values, self._all_symbols(self._symbols), self._type)
+            self._report(Kind.BAD_SYMBOL, first, bad, f"a set with members beyond its {self._symbols.count} symbols")
+            return array
+        return plain_array(spec.type, values, self._type, sentinels=self._sentinels)
+
+    def _decode_variable(self, first: int, count: int) -> pa.Array:
+        assert self._binary is not None
+        ends, bad = self._offsets(first, count)
+        good = ~bad
+        base = int(ends[:-1][good].min()) if good.any() else 0
+        end = int(ends[1:][good].max()) if good.any() else 0
+        slices = gather(ends, bad, self._binary.window(base, end - base), base)
+        self._budget -= int(slices.ends[-1])
+        self._report(Kind.BAD_OFFSET, first, bad, f"expected ends in order and within {self._binary.size} bytes")
+        spec = self._spec
+        if spec.type is ColumnType.STRING:
+            array, replaced = text_array(slices, spec.charset)
+            malformed = np.zeros(count, np.bool_)
+            malformed[replaced] = True
+            self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
+            return array
+        if spec.type in layout.ARRAY_WIDTHS:
+            array, unfit = array_lists(spec.type, slices, self._type, sentinels=self._sentinels)
+        else:
+            array, unfit = decode_objects(spec, slices, self._type)
+        self._report(Kind.BAD_VALUE, first, unfit & good, f"no {spec.type.value} as it is serialized")
+        return array
+
+    def _window(self, first: int, count: int) -> Bytes:
+        assert self._source is not None
+        return self._source.window(self._start + first * self._width, count * self._width)
+
+    def _offsets(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The end before the first row and the ends of the rows, and which of these cannot be."""
+        if self._ahead is not None and self._ahead[0] == first and len(self._ahead[2]) >= count:
+            return self._ahead[1][: count + 1], self._ahead[2][:count]
+        assert self._binary is not None
+        ends = np.zeros(count + 1, np.int64)
+        before = min(first, 1)
+        data = self._window(first - before, count + before)
+        ends[1 - before :] = words(data, layout.OFFSET_SIZE, little=self._little).view(np.int64)
+        bad = check_ends(ends, self._binary.size)
+        self._ahead = (first, ends, bad)
+        return ends, bad
+
+    @staticmethod
+    def _all_symbols(table: SymbolTable) -> pa.Array:
+        """The symbols by their ids."""
+        if table.places is None:
+            return table.strings
+        missing = table.places < 0
+        return table.strings.take(pa.array(np.where(missing, 0, table.places), mask=missing))
+
+    def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
+        """Tell of bad rows, neighbours together."""
+        if not bad.any():
+            return
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
+        for begin, end in edges.reshape(-1, 2).tolist():
+            if not self._findings.listing:
+                rest = edges[edges >= begin].reshape(-1, 2)
+                self._findings.tally(kind.name.lower(), len(rest), int(np.diff(rest).sum()) * self._width)
+                return
+            rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
+            at = self._start + (first + begin) * self._width
+            self._damage(kind, at, (end - begin) * self._width, f"column {self._column.name!r}, {rows}: {detail}")
+
+    def _damage(self, kind: Kind, offset: int, length: int, detail: str, path: str | None = None) -> None:
+        assert self._column.data is not None
+        where = self._column.data.path if path is None else path
+        self._findings.damage(Damage(where, offset, length, kind.name.lower(), detail))
+
+
+def values_that_are(kind: ColumnType, value: Any) -> Any:
+    """A value of a filter as groups name it: times as nanoseconds, characters as numbers."""
+    if kind is ColumnType.DATE_TIME:
+        return pa.scalar(value, pa.timestamp("ns", "UTC")).value
+    return ord(value) if kind is ColumnType.CHAR and isinstance(value, str) and len(value) == 1 else value

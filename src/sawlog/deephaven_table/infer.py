@@ -1,0 +1,211 @@
+"""Types of columns: from options, a schema file, `table.tbl` as far as it is known, or by a look at the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.layout import ColumnType
+from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_log.schema_xml import SchemaColumn
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
+    from sawlog.storage import Storage
+
+WIDTHS = (8, 4, 2, 1)
+"""Widths of plain values, the widest first."""
+_BY_WIDTH = {
+    1: (ColumnType.BYTE, "byte or Boolean"),
+    2: (ColumnType.SHORT, "short or char"),
+    4: (ColumnType.INT, "int or float"),
+    8: (ColumnType.LONG, "long, double or DateTime"),
+}
+_SAMPLE = 64
+"""Bytes of binary data by which serialized objects are told from text."""
+_CLASS = re.compile(rb"[\w.$\[;/]{1,200}")
+_DESCRIPTORS = {letter.encode(): kind for kind, (letter, _) in layout.ARRAY_WIDTHS.items()}
+MAX_DEFINITION = 4 << 20
+"""Longer definitions of tables are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a location tells of its columns.
+
+    Attributes:
+        location: The location.
+        headers: How its files begin.
+        rows: How many rows it has, where something else than fixed-width columns tells.
+    """
+
+    location: Location
+    headers: Headers
+    rows: int | None
+
+
+def schema_spec(column: SchemaColumn, where: str) -> ColumnSpec:
+    """The column that a schema file defines."""
+    spec = (
+        codec_spec(column.codec, column.codec_arguments, f"{where}: column {column.name!r}") if column.codec else None
+    )
+    if spec is None:
+        spec = (
+            class_spec(column.data_type) if not column.codec else ColumnSpec(ColumnType.BLOB, class_name=column.codec)
+        )
+    if spec.type is ColumnType.STRING:
+        charset = charset_name(column.encoding) or layout.DEFAULT_CHARSET
+        spec = replace(spec, symbols=column.symbol_table.lower() != "none", charset=charset)
+    return replace(spec, grouping=column.kind == GROUPING)
+
+
+def adjust(spec: ColumnSpec, column: ColumnFiles) -> ColumnSpec:
+    """The spec as the files have it: whether a String has a symbol table is theirs to say."""
+    if spec.type is not ColumnType.STRING:
+        return spec
+    if layout.SYMBOL_OFFSETS in column.files:
+        return replace(spec, symbols=True)
+    return replace(spec, symbols=False) if layout.BINARY in column.files else spec
+
+
+def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSpec | None:
+    """The type of a column, as far as its files tell; None for one that is without rows.
+
+    Raises:
+        SchemaError: When the width of its values cannot be told.
+    """
+    data = column.data
+    header = evidence.headers.of(column, layout.DATA) if data is not None else None
+    if data is None or header is None or data.size <= header.data_start:
+        return None
+    size = data.size - header.data_start
+    if layout.SYMBOL_OFFSETS in column.files:
+        wide = evidence.rows is not None and size == evidence.rows * layout.FIXED[ColumnType.STRING_SET].width
+        return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
+    binary = column.files.get(layout.BINARY)
+    if binary is not None:
+        return _of_bytes(storage.read(binary.path, 0, _SAMPLE))
+    if evidence.rows is None:
+        raise SchemaError(
+            f"{data.path}: {size} bytes of an unknown type and an unknown number of rows: name the type"
+            f" (types={{{column.name!r}: 'double'}}), a schema file, or num_rows"
+        )
+    if not evidence.rows:
+        return None
+    exact = [width for width in WIDTHS if width * evidence.rows == size]
+    fitting = exact or [width for width in WIDTHS if width * evidence.rows <= size]
+    if not fitting:
+        return None
+    kind, choice = _BY_WIDTH[fitting[0]]
+    return ColumnSpec(kind, guessed=f"{fitting[0]} bytes a row: {choice}")
+
+
+def _of_bytes(sample: bytes) -> ColumnSpec:
+    for kind, (letter, _) in layout.ARRAY_WIDTHS.items():
+        if sample.startswith(layout.array_prefix(letter)):
+            return ColumnSpec(kind)
+    if sample.startswith(layout.JAVA_STREAM_MAGIC):
+        return ColumnSpec(ColumnType.BLOB, guessed="serialized objects")
+    return ColumnSpec(ColumnType.STRING, symbols=False, guessed="text in ISO-8859-1, or objects of a codec")
+
+
+def known_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> int | None:
+    """How many rows the columns whose width is known have room for; None without such a column.
+
+    Without one, all columns together may leave a single possibility: a number of rows by which the sizes of all of
+    them can be divided to give widths of plain values.
+    """
+    counts = []
+    sizes = []
+    for name, column in location.columns.items():
+        data = column.data
+        header = headers.of(column, layout.DATA) if data is not None else None
+        if data is None or header is None:
+            continue
+        size = data.size - header.data_start
+        sizes.append(size)
+        if name in specs:
+            counts.append(size // adjust(specs[name], column).width)
+        elif layout.BINARY in column.files and layout.SYMBOL_OFFSETS not in column.files:
+            counts.append(size // layout.OFFSET_SIZE)
+    if counts:
+        return min(counts)
+    symbols = _symbol_rows(location, headers)
+    if symbols is not None:
+        return symbols
+    return _only_count(sizes)
+
+
+def _symbol_rows(location: Location, headers: Headers) -> int | None:
+    """Rows by the columns with symbols. Almost all are Strings; sets of strings are twice as wide."""
+    sizes = []
+    for column in location.columns.values():
+        header = headers.of(column, layout.DATA) if column.data is not None else None
+        if layout.SYMBOL_OFFSETS in column.files and column.data is not None and header is not None:
+            sizes.append(column.data.size - header.data_start)
+    return min(sizes) // layout.SYMBOL_SIZE if sizes else None
+
+
+def _only_count(sizes: Sequence[int]) -> int | None:
+    positive = [size for size in sizes if size > 0]
+    if not positive:
+        return 0 if sizes else None
+    possible = [
+        positive[0] // width
+        for width in WIDTHS
+        if positive[0] % width == 0 and all(_divides(size, positive[0] // width) for size in positive)
+    ]
+    return possible[0] if len(possible) == 1 else None
+
+
+def _divides(size: int, rows: int) -> bool:
+    return rows > 0 and size % rows == 0 and size // rows in WIDTHS
+
+
+def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:
+    """Types from the bytes of `table.tbl`, as far as they are known: a column's name, then the class of its values.
+
+    The definition is a stream of objects whose classes were never published in full; nothing of it is run. What is
+    found is what looks like the name of a column that exists, and behind it the first name of a known class.
+
+    Args:
+        data: The file.
+        names: Columns that exist.
+    """
+    places = []
+    for name in names:
+        encoded = name.encode("utf-8")
+        at = data.find(len(encoded).to_bytes(2, "big") + encoded)
+        if at >= 0:
+            places.append((at, at + 2 + len(encoded), name))
+    places.sort()
+    found = {}
+    for index, (_, end, name) in enumerate(places):
+        following = places[index + 1][0] if index + 1 < len(places) else len(data)
+        spec = _first_class(data, end, following)
+        if spec is not None:
+            found[name] = spec
+    return found
+
+
+def _first_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
+    for match in _CLASS.finditer(data, start, end):
+        for at in range(match.start(), match.end()):
+            # Names have their length before them.
+            length = int.from_bytes(data[at - 2 : at], "big")
+            if not length or at + length > end:
+                continue
+            word = data[at : at + length]
+            if not _CLASS.fullmatch(word):
+                continue
+            if word[:1] == b"[" and word[1:] in _DESCRIPTORS:
+                return ColumnSpec(_DESCRIPTORS[word[1:]])
+            spec = class_spec(word.decode("ascii", "replace"))
+            if spec.type is not ColumnType.BLOB:
+                return spec
+    return None

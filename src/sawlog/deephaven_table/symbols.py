@@ -1,0 +1,113 @@
+"""Symbol tables: the strings that the ids of a column stand for. Section 4.3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.kernels import reaches
+from sawlog.deephaven_table.plain import bitmap, words
+from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.storage import Bytes, Storage
+
+NULL = -1
+UNUSABLE = -2
+
+
+@dataclass(slots=True)
+class SymbolTable:
+    """Symbols of a column in one location.
+
+    Attributes:
+        strings: Distinct strings, without null.
+        places: int32 by id: which string it stands for, `NULL`, or `UNUSABLE` for symbols whose offsets or characters
+            are damaged. None where every id is the place of its string.
+        count: How many ids there are.
+    """
+
+    strings: pa.Array
+    places: NDArray[np.int32] | None
+    count: int
+
+    def indices(self, ids: NDArray[Any]) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+        """Ids as places in `strings`.
+
+        Args:
+            ids: uint32, the bit patterns of the file.
+
+        Returns:
+            int32 indices, and which rows (None: none) have an id that no symbol has: they are null.
+        """
+        if not reaches(ids, np.uint32(self.count)):
+            places = ids.view(np.int32)
+            if self.places is None:
+                return pa.Array.from_buffers(pa.int32(), len(ids), [None, pa.py_buffer(places)]), None
+            places = self.places[places]
+            bad = places == UNUSABLE
+        else:
+            known = ids < self.count
+            places = np.where(known, ids, 0).astype(np.int32)
+            if self.places is not None:
+                places = self.places[places]
+            bad = ~known & (ids != layout.NULL_SYMBOL & 0xFFFF_FFFF)
+            places[~known] = NULL
+            bad |= places == UNUSABLE
+        valid = places >= 0
+        places[~valid] = 0
+        array = pa.Array.from_buffers(pa.int32(), len(ids), [bitmap(valid), pa.py_buffer(places)])
+        return array, bad if bad.any() else None
+
+
+def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: Storage) -> SymbolTable:
+    """The symbol table of a column. Symbols that cannot be read do no harm until a row uses them."""
+    offsets = column.files.get(layout.SYMBOL_OFFSETS)
+    header = headers.of(column, layout.SYMBOL_OFFSETS) if offsets is not None else None
+    empty = pa.array([], pa.string())
+    if offsets is None or header is None:
+        return SymbolTable(empty, None, 0)
+    source = storage.open(offsets.path)
+    size = max(0, source.size - header.data_start)
+    count = min(size // layout.OFFSET_SIZE, MAX_VALUE)
+    data = source.window(header.data_start, count * layout.OFFSET_SIZE)
+    ends = np.zeros(count + 1, np.int64)
+    ends[1:] = words(data, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
+    source.close()
+    characters, held = _characters(column, storage)
+    bad = check_ends(ends, held)
+    slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
+    strings, replaced = text_array(slices, charset)
+    encoded = strings.dictionary_encode()
+    if not bad.any() and not replaced and len(encoded.dictionary) == count:
+        return SymbolTable(strings, None, count)
+    places = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int32)
+    places[: len(bad)][bad[: len(places)]] = UNUSABLE
+    places[replaced] = UNUSABLE
+    return SymbolTable(encoded.dictionary, places, count)
+
+
+def _prefix(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) -> Any:
+    """The readable symbols, together no longer than their file: what overlaps is unusable too."""
+    lengths = np.where(bad, 0, np.diff(ends))
+    bad |= np.cumsum(lengths) > len(characters)
+    return gather(ends, bad, characters, 0)
+
+
+def _characters(column: ColumnFiles, storage: Storage) -> tuple[Bytes, int]:
+    file = column.files.get(layout.SYMBOL_BINARY)
+    if file is None:
+        return np.zeros(0, np.uint8), 0
+    source = storage.open(file.path)
+    data = source.window(0, min(source.size, MAX_VALUE))
+    source.close()
+    return data, len(data)

@@ -1,0 +1,149 @@
+"""Trees of locations: which directories are locations, of which table and partition. Section 5."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal
+
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.location import Location
+from sawlog.errors import FormatError
+from sawlog.storage import File, is_remote
+
+if TYPE_CHECKING:
+    from sawlog.storage import Storage
+
+Layout = Literal["auto", "intraday", "historical", "splayed"]
+
+_LISTERS = 16
+"""Remote directories that are listed at a time."""
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def is_member(file: File) -> bool:
+    """Whether a file is called like one of a location."""
+    return file.name in (layout.TABLE_SIZE, layout.TABLE_DEFINITION) or layout.split_name(file.name) is not None
+
+
+def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:
+    """The locations that files lie in, by table, column partition and internal partition.
+
+    A directory is listed anew: its files may have grown, and names that begin with an underscore are names of columns.
+    Files that were named by themselves stand for their columns.
+
+    Raises:
+        FormatError: For a directory whose name would lead out of the tree.
+    """
+    directories: dict[str, list[File]] = {}
+    for file in files:
+        directories.setdefault(posixpath.dirname(file.path) or ".", []).append(file)
+    listed = _list(list(directories), storage)
+    locations = []
+    for directory, found in directories.items():
+        if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
+            continue
+        chosen = listed[directory]
+        if all(file.explicit for file in found):
+            columns = {parts[0] for file in found if (parts := layout.split_name(file.name)) is not None}
+            chosen = [
+                file
+                for file in chosen
+                if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
+            ]
+        location = place(directory, wanted).with_files(chosen)
+        if location.columns or location.other(layout.TABLE_SIZE) is not None:
+            locations.append(location)
+    return sorted(locations, key=_order)
+
+
+def place(directory: str, wanted: Layout) -> Location:
+    """What the path of a location says of it.
+
+    Args:
+        directory: Path or URL of the location.
+        wanted: The tree it stands in; `auto` tells by the path.
+
+    Raises:
+        FormatError: When a name would lead out of the tree, or the path is not of the tree.
+    """
+    path = directory if is_remote(directory) else os.path.abspath(directory)
+    inner = path.partition("://")[2] or path
+    parts = [part for part in re.split(r"[/\\]" if os.sep == "\\" else "/", inner) if part]
+    for part in parts[-5:]:
+        if part in (".", "..") or _UNSAFE.search(part):
+            raise FormatError(f"{directory!r}: {part!r} cannot be the name of a partition or a table")
+    padded = [""] * (5 - len(parts)) + parts
+    namespace, first, second, column, table = padded[-5:]
+    if wanted == "intraday" or (wanted == "auto" and table and table == first and second):
+        _complete(directory, "intraday", namespace, first, second, column, table)
+        return Location(directory, "intraday", namespace, table, second, column)
+    if wanted == "historical" or (wanted == "auto" and first in layout.PARTITIONS):
+        _complete(directory, "historical", namespace, first, second, column, table)
+        return Location(directory, "historical", namespace, table, second, column)
+    above = padded[-2]
+    owner = padded[-3] if above == layout.TABLES else None
+    return Location(directory, "splayed", owner, table or None)
+
+
+def _complete(directory: str, kind: str, *parts: str) -> None:
+    if not all(parts):
+        raise FormatError(f"{directory}: too few directories above it for the {kind} layout")
+
+
+def check_links(directories: Iterable[str], files: Iterable[File], roots: Sequence[str]) -> list[tuple[str, str]]:
+    """Links that lead out of what was named, and where to: files that are links, and linked directories.
+
+    Linked directories are never walked into: one that stays inside is another name for what is found anyway.
+
+    Args:
+        directories: Locations.
+        files: Their files.
+        roots: What the user named, local paths only.
+    """
+    real = [os.path.realpath(root) for root in roots if not is_remote(root)]
+    real += [os.path.realpath(directory) for directory in directories if not is_remote(directory)]
+    escaping = []
+    for file in files:
+        if not is_remote(file.path) and os.path.islink(file.path):
+            target = os.path.realpath(file.path)
+            if not _inside(target, real):
+                escaping.append((file.path, target))
+    for root in roots:
+        if is_remote(root) or not os.path.isdir(root):
+            continue
+        for directory, names, _ in os.walk(root):
+            for name in names:
+                path = os.path.join(directory, name)
+                if os.path.islink(path) and not _inside(os.path.realpath(path), real):
+                    escaping.append((path, os.path.realpath(path)))
+    return escaping
+
+
+def _inside(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+
+
+def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]:
+    if not any(is_remote(directory) for directory in directories):
+        return {directory: storage.files_in(directory) for directory in directories}
+    with ThreadPoolExecutor(_LISTERS) as pool:
+        return dict(zip(directories, pool.map(storage.files_in, directories), strict=True))
+
+
+def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], list[tuple[int, int, str]], str]:
+    return (
+        location.namespace or "",
+        location.table or "",
+        _natural(location.column_partition or ""),
+        _natural(location.internal_partition or ""),
+        location.directory,
+    )
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key that orders digits by value."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
