@@ -101,9 +101,9 @@ class Fragment(ABC):
         if findings is None:
             ledger.warn(self.path)
 
-    def inspect(self) -> Findings:
-        """Scan without gathering any column; damage never raises."""
-        findings = Findings("skip")
+    def inspect(self, *, every: bool = False) -> Findings:
+        """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
+        findings = Findings("skip", drained=every)
         for _ in self.decode(pa.schema([]), findings):
             pass
         return findings
@@ -221,18 +221,19 @@ class Dataset(FollowedDataset, ABC):
         return pa.Table.from_batches(batches, self.schema)
 
     def verify(
-        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Iterator[FileReport]:
-        """Check every byte: one report per file, in order.
+        """Check every byte that the view reads: one report per file, in order.
 
         Args:
             task_bytes: As for `plan`.
             advance: Told the input bytes of every fragment that is done.
+            every: Whether reports list every damage, however many there are.
         """
 
         def inspected(fragments: Iterable[Fragment]) -> Iterator[Findings]:
             for fragment in fragments:
-                yield fragment.inspect()
+                yield fragment.inspect(every=every)
                 if advance is not None:
                     advance(fragment.size)
 

@@ -147,6 +147,25 @@ def test_verify_lists_every_damage_on_request(run: Run, tmp_path: Path) -> None:
     assert listed[: len(report.damages)] == report.to_dict()["damages"]
 
 
+def test_nested_values_are_shown_without_what_is_null(run: Run, tmp_path: Path) -> None:
+    edit = bytes([7, 0, 5, 100, 9, *b"aaaaaaaaa", 9, *b"zzzzzzzzz"])  # file 5 of 100 bytes, added at level 0
+    write_log(tmp_path / "MANIFEST-000001", [edit])
+    result = run("cat", tmp_path / "MANIFEST-000001", "--view", "edits", "--columns", "new_files")
+    name, kind, row = result.out.splitlines()
+    assert (name.strip(), kind.strip()) == ("new_files", "list<struct>")
+    assert '"file":5,"size":100' in row
+    assert "null" not in row
+
+
+def test_verify_looks_into_records_through_a_view(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    write_log(path, [b"no write batch"])
+    assert run("verify", path).code == 0
+    result = run("verify", path, "--view", "writes")
+    assert result.code == 1
+    assert "unknown_operation" in result.out
+
+
 def test_repair(run: Run, log: Path, damaged: Path, torn: Path, tmp_path: Path) -> None:
     new = tmp_path / "new" / "000001.log"
     assert run("repair", log, new).code == 0

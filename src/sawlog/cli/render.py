@@ -138,13 +138,22 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
     return [None if value is None else str(value) for value in array.to_pylist()]
 
 
-def texts(array: pa.Array, encode: Encode = escape) -> list[str | None]:
-    """The values of an array as text; nested ones are JSON."""
+def texts(array: pa.Array, encode: Encode = escape, *, nulls: bool = True) -> list[str | None]:
+    """The values of an array as text; nested ones are JSON, in which objects may do without their null members."""
     if pa.types.is_boolean(array.type):
         return [None if value is None else str(value).lower() for value in array.to_pylist()]
-    return [
-        value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in values(array, encode)
-    ]
+    found = values(array, encode)
+    if not nulls:
+        found = [_without_nulls(value) for value in found]
+    return [value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in found]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [_without_nulls(element) for element in value]
+    return value
 
 
 def text_array(array: pa.Array, encode: Encode) -> pa.Array:

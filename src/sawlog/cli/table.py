@@ -33,7 +33,7 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     first = next(batches, None)
     sample = [] if first is None else _cells(first.slice(0, SAMPLE_ROWS), room)
-    heads = [(printable(field.name), str(field.type)) for field in schema]
+    heads = [(printable(field.name), type_name(field.type)) for field in schema]
     columns = itertools.zip_longest(heads, sample, fillvalue=())
     natural = [max(map(cell_width, (*head, *cells)), default=0) for head, cells in columns]
     widths = fit(natural, room) if room is not None else [min(width, PIPE_WIDTH) for width in natural]
@@ -44,6 +44,17 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
         printer.rows(_cells(batch.select(list(range(len(widths)))), room))
     if hidden:
         complain(f"columns without room: {', '.join(hidden)}; choose with --columns, or take --json")
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of a type, of nested ones without their fields: a header is no schema; `sawlog info` shows that."""
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{type_name(kind.value_type)}>"
+    return str(kind)
 
 
 def fit(natural: Sequence[int], room: int) -> list[int]:
@@ -117,7 +128,7 @@ def _shorten(text: str, width: int) -> str:
 def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
     """The texts of a batch by column, safe to show on a terminal."""
     shown = [_heads(column, room) if room and is_binary(column.type) else column for column in batch.columns]
-    return [[_NULL if text is None else printable(text) for text in texts(column)] for column in shown]
+    return [[_NULL if text is None else printable(text) for text in texts(column, nulls=False)] for column in shown]
 
 
 def _heads(column: pa.Array, room: int) -> pa.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Output, progress, watched
 from sawlog.cli.scan import PIECE_BYTES, size_of
-from sawlog.damage import Account, Damage, FileReport, Report
+from sawlog.damage import Account, FileReport, Report
 from sawlog.format import Dataset
 
 
@@ -79,18 +78,20 @@ class Verified:
 def verify(
     paths: arguments.Paths,
     every: Annotated[bool, typer.Option("--all", help="List every damage, not the first ones only.")] = False,
+    view: arguments.View = "rows",
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Check every byte.
+    """Check every byte, and with a view what the bytes mean to it.
 
     Exit code 0 clean, 1 damaged, 2 unusable.
     """
     opened = functools.partial(
         sawlog.open,
         format=format,
+        view=view,
         on_damage="skip",
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
@@ -107,26 +108,10 @@ def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedP
     try:
         dataset = opened(path)
         with progress(size_of(dataset), f"verifying {path}") as advance:
-            files = list(dataset.verify(PIECE_BYTES if watched() else None, advance))
-        if every:
-            _list_all(files, lambda: opened(path, view="damage"))
+            files = list(dataset.verify(PIECE_BYTES if watched() else None, advance, every=every))
         return VerifiedPath(path, Report(dataset.format.name, files))
     except Exception as error:
         message = explain(error)
         if message is None:
             raise
         return VerifiedPath(path, error=message)
-
-
-def _list_all(files: list[FileReport], damages: Callable[[], Dataset]) -> None:
-    """Complete the lists of damages, which end at `MAX_LISTED`."""
-    if all(sum(file.kinds.values()) == len(file.damages) for file in files):
-        return
-    every = (Damage(**row) for batch in damages().to_batches() for row in _damage_rows(batch))
-    found = {path: list(group) for path, group in itertools.groupby(every, key=lambda damage: damage.path)}
-    for file in files:
-        file.damages = found.get(file.path, [])
-
-
-def _damage_rows(batch: Any) -> list[dict[str, Any]]:
-    return [{"path": row.pop("file"), **row} for row in batch.to_pylist()]

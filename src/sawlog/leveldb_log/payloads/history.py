@@ -204,10 +204,10 @@ class WritesDataset(LevelDBLogDataset):
         return super().frontier(file, position)
 
     def verify(
-        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Iterator[FileReport]:
         """See `Dataset.verify`; `latest` makes no difference."""
         if not self.scan.options.latest:
-            return super().verify(task_bytes, advance)
-        every = replace(self.scan, options=replace(self.scan.options, latest=False))
-        return WritesDataset(self.format, self.files, every).verify(task_bytes, advance)
+            return super().verify(task_bytes, advance, every=every)
+        history = replace(self.scan, options=replace(self.scan.options, latest=False))
+        return WritesDataset(self.format, self.files, history).verify(task_bytes, advance, every=every)
