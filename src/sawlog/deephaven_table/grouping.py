@@ -6,14 +6,14 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from sawlog.deephaven_table.java_output import BOXES, STRING_TYPE, map_stream
 from sawlog.deephaven_table.java_stream import JavaArray, JavaMap, JavaObject, read_stream
-from sawlog.deephaven_table.layout import MAX_COUNTED_ROWS, MAX_ROWS, ColumnType
+from sawlog.deephaven_table.layout import MAX_ROWS, ColumnType
 from sawlog.errors import FormatError, SchemaError
 
-KEY_TYPES = {
+KEY_TYPES: Final = {
     ColumnType.BYTE: "java.lang.Byte",
     ColumnType.SHORT: "java.lang.Short",
     ColumnType.INT: "java.lang.Integer",
@@ -24,7 +24,7 @@ KEY_TYPES = {
     ColumnType.BOOLEAN: "java.lang.Boolean",
     ColumnType.STRING: STRING_TYPE,
 }
-"""Classes of the keys for the columns that can be grouped. Others have keys of classes that were never published."""
+"""Classes of the keys, for the types of columns that can be grouped."""
 
 _RANGE_LAYOUTS = {"I": ">2i", "J": ">2q"}
 _INSTANT = 2
@@ -118,15 +118,24 @@ def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> by
         column: Its name, for messages.
 
     Raises:
-        SchemaError: For types whose grouping cannot be written, and for rows that an int does not count.
+        SchemaError: For types whose grouping cannot be written.
+    """
+    return map_stream(key_type(kind, column), ((group.value, group.first, group.end) for group in groups))
+
+
+def key_type(kind: ColumnType, column: str) -> str:
+    """Java's class of the values of a column that is grouped.
+
+    Raises:
+        SchemaError: For types whose class was never published.
     """
     if kind not in KEY_TYPES:
         known = ", ".join(KEY_TYPES)
-        raise SchemaError(f"column {column!r} is {kind}; only columns of {known} can be grouped")
-    entries = [(group.value, group.first, group.end) for group in groups]
-    if any(end > MAX_COUNTED_ROWS for _, _, end in entries):
-        raise SchemaError(f"column {column!r}: groups behind row {MAX_COUNTED_ROWS}")
-    return map_stream(KEY_TYPES[kind], entries)
+        raise SchemaError(
+            f"column {column!r} is {kind}, which cannot be grouped: Java's class of its values was never published;"
+            f" types that can be: {known}"
+        )
+    return KEY_TYPES[kind]
 
 
 def _grouping(found: JavaMap, where: str) -> Grouping:

@@ -1,0 +1,250 @@
+"""Values of fixed width and strings, as the files of a column hold them. Sections 4.1 and 4.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.deephaven_log.layout import CHARSETS
+from sawlog.deephaven_table.fields import is_text
+from sawlog.deephaven_table.layout import EMPTY_STRING, FIXED, ColumnType
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_UNSIGNED = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MAX_LONG = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an array stands in what is written, for messages.
+
+    Attributes:
+        column: Name of the column.
+        row: Row of the location that its first value is.
+    """
+
+    column: str
+    row: int
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """What to raise about value `at` of the array."""
+        return SchemaError(f"column {self.column!r}, row {self.row + at}: {message}")
+
+
+def validity(array: pa.Array) -> NDArray[np.bool_] | None:
+    """Which values are there; None: all are."""
+    return boolean_values(array.is_valid()) if array.null_count else None
+
+
+def boolean_values(array: pa.BooleanArray) -> NDArray[np.bool_]:
+    """A Boolean array as one byte per value."""
+    import numpy as np
+
+    bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)
+
+
+def values_of(array: pa.Array, dtype: str) -> NDArray[Any]:
+    """The values of an array of fixed width, as they lie in memory; those of nulls are arbitrary."""
+    import numpy as np
+
+    found = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+    if len(found) != len(array):
+        raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(found)}")
+    return found
+
+
+def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
+    """Cast without loss.
+
+    Raises:
+        SchemaError: Naming the first row that cannot be.
+    """
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        for at in range(len(array)):
+            try:
+                array.slice(at, 1).cast(kind)
+            except pa.ArrowInvalid as reason:
+                raise place.error(at, f"{array[at]} cannot be written as {kind}: {reason}") from reason
+        raise SchemaError(f"column {place.column!r}: {error}") from error
+    except pa.ArrowNotImplementedError as error:
+        raise SchemaError(f"column {place.column!r} is {array.type}, expected {kind}") from error
+
+
+def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any]:
+    """Bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
+
+    Raises:
+        SchemaError: For a value that is the sentinel, or that the type does not reach.
+    """
+    import numpy as np
+
+    facts = FIXED[kind]
+    dtype = _UNSIGNED[facts.width]
+    valid = validity(array)
+    if pa.types.is_null(array.type):
+        return np.full(len(array), facts.null, dtype)
+    if kind is ColumnType.BOOLEAN:
+        bits: NDArray[Any] = boolean_values(array).view(dtype)
+    elif kind is ColumnType.DATE_TIME and array.type != pa.int64():
+        bits = _nanoseconds(array, valid, place).view(dtype)
+    elif kind is ColumnType.CHAR and is_text(array.type):
+        bits = _units(array, place)
+    else:
+        bits = values_of(array, dtype)
+    taken = bits == facts.null
+    if kind is ColumnType.CHAR:  # of the other types only readers take a second pattern for null
+        taken |= bits == facts.also_null
+    if valid is not None:
+        taken &= valid
+    if taken.any():
+        at = int(taken.argmax())
+        raise place.error(at, f"{array[at]} stands for null in a {kind} column, so that it cannot be written")
+    return bits if valid is None else np.where(valid, bits, np.array(facts.null, dtype))
+
+
+def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray[np.int64], Any]:
+    """Strings without a symbol table: bytes per row, and all bytes.
+
+    Raises:
+        SchemaError: For a string that the charset does not have, or a lone NUL, which would be read as empty.
+    """
+    import pyarrow.compute as pc
+
+    # Nulls may have bytes behind them in Arrow, never here.
+    text = cast(array, pa.large_string(), place)
+    encoded = _in_charset(text, charset, place)
+    sizes = pc.binary_length(encoded)
+    extremes = pc.min_max(sizes)
+    if array.null_count < len(array) and extremes["min"].as_py() <= 1:
+        nul = pc.equal(encoded, pa.scalar(EMPTY_STRING, pa.large_binary())).index(True).as_py()
+        if nul >= 0:
+            raise place.error(nul, "a string of one NUL would be read as an empty one")
+        if extremes["min"].as_py() == 0:
+            encoded = pc.if_else(pc.equal(sizes, 0), pa.scalar(EMPTY_STRING, pa.large_binary()), encoded)
+    return lengths_and_bytes(encoded)
+
+
+def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
+    """A large_binary array as bytes per row and all bytes; a null has none."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(b"", pa.large_binary()))
+    if len(array) == 0:
+        return np.zeros(0, np.int64), b""
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    bytes_ = np.frombuffer(data or b"", np.uint8)
+    lengths = np.diff(ends)
+    if len(lengths) != len(array) or (lengths < 0).any() or not 0 <= ends[0] <= ends[-1] <= len(bytes_):
+        raise SchemaError("an Arrow array has offsets outside its data")
+    return lengths, bytes_[ends[0] : ends[-1]]
+
+
+def encode_text(text: str, charset: str) -> bytes:
+    """One string in a charset, as Java writes it; an empty one is a single zero byte.
+
+    Raises:
+        UnicodeEncodeError: When the charset lacks a character.
+        ValueError: When the bytes would be read as an empty string.
+    """
+    if not text:
+        return EMPTY_STRING
+    if CHARSETS[charset] == "utf-16":
+        return b"\xfe\xff" + text.encode("utf-16-be")
+    data = text.encode(CHARSETS[charset])
+    if data == EMPTY_STRING:
+        raise ValueError("a string of one NUL would be read as an empty one")
+    return data
+
+
+def unencodable(place: Place, at: int, value: str, charset: str, error: ValueError) -> SchemaError:
+    """What to raise about a string that `encode_text` refuses."""
+    if isinstance(error, UnicodeEncodeError):
+        return place.error(at, f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text')
+    return place.error(at, str(error))
+
+
+def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
+    """Strings as large_binary in a charset; empty ones stay empty."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    binary = text.view(pa.large_binary())
+    if charset == "UTF-8":
+        return binary
+    if not charset.startswith("UTF-16"):
+        data = lengths_and_bytes(binary)[1]
+        if not (np.frombuffer(data, np.uint8) & 0x80).any():
+            return binary
+        try:
+            moved = np.frombuffer(bytes(data).decode().encode(CHARSETS[charset]), np.uint8)
+        except UnicodeEncodeError:
+            pass  # the slow way below finds the row
+        else:
+            sizes = values_of(pc.fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
+            return _large_binary(sizes, moved, text)
+    encoded = []
+    for at, value in enumerate(text.to_pylist()):
+        try:
+            encoded.append(b"" if not value else encode_text(value, charset))
+        except ValueError as error:
+            raise unencodable(place, at, value, charset, error) from error
+    return _large_binary(np.fromiter(map(len, encoded), np.int64, len(encoded)), b"".join(encoded), text)
+
+
+def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Array:
+    """A large_binary array with the nulls of another one."""
+    import numpy as np
+
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    valid = validity(like)
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), [bitmap, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> NDArray[np.int64]:
+    import numpy as np
+
+    factor = _PER_SECOND["ns"] // _PER_SECOND[array.type.unit]
+    values = values_of(array, "<i8")
+    if factor == 1:
+        return values
+    limit = _MAX_LONG // factor
+    far = (values > limit) | (values < -limit)
+    if valid is not None:
+        far &= valid
+    if far.any():
+        at = int(far.argmax())
+        raise place.error(at, f"{array.cast(pa.int64())[at]} {array.type.unit} since 1970 is out of a DateTime's reach")
+    with np.errstate(over="ignore"):  # of nulls
+        return values * factor
+
+
+def _units(array: pa.Array, place: Place) -> NDArray[np.uint16]:
+    """Strings of one UTF-16 code unit each, as numbers."""
+    import numpy as np
+
+    units = np.zeros(len(array), np.uint16)
+    for at, value in enumerate(array.to_pylist()):
+        if value is None:
+            continue
+        if len(value) != 1 or ord(value) > 0xFFFF:
+            raise place.error(at, f"{value!r} is not one UTF-16 unit")
+        units[at] = ord(value)
+    return units

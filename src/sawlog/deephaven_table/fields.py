@@ -1,0 +1,138 @@
+"""Arrow fields as columns to write: which type a field is written as, and whether it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sawlog.deephaven_table.layout import COLUMN_NAME, ColumnType
+from sawlog.deephaven_table.types import ColumnSpec, parse_type
+from sawlog.errors import SchemaError
+
+_NATURAL: dict[pa.DataType, ColumnType] = {
+    pa.bool_(): ColumnType.BOOLEAN,
+    pa.int8(): ColumnType.BYTE,
+    pa.int16(): ColumnType.SHORT,
+    pa.int32(): ColumnType.INT,
+    pa.int64(): ColumnType.LONG,
+    pa.float32(): ColumnType.FLOAT,
+    pa.float64(): ColumnType.DOUBLE,
+    pa.uint16(): ColumnType.CHAR,
+    pa.date32(): ColumnType.LOCAL_DATE,
+}
+_ARRAYS = {
+    pa.bool_(): ColumnType.BOOLEANS,
+    pa.int8(): ColumnType.BYTES,
+    pa.int16(): ColumnType.SHORTS,
+    pa.int32(): ColumnType.INTS,
+    pa.int64(): ColumnType.LONGS,
+    pa.float32(): ColumnType.FLOATS,
+    pa.float64(): ColumnType.DOUBLES,
+    pa.uint16(): ColumnType.CHARS,
+}
+_MAPS = {
+    pa.float64(): ColumnType.STRING_TO_DOUBLE,
+    pa.float32(): ColumnType.STRING_TO_FLOAT,
+    pa.int64(): ColumnType.STRING_TO_LONG,
+    pa.int32(): ColumnType.STRING_TO_INT,
+    pa.bool_(): ColumnType.STRING_TO_BOOLEAN,
+    pa.string(): ColumnType.STRING_TO_STRING,
+}
+
+
+def column_spec(field: pa.Field, types: Mapping[str, str], charset: str) -> ColumnSpec:
+    """The column that a field is written as: as the options say, else as its metadata says, else by its Arrow type.
+
+    Args:
+        field: The field.
+        types: Types of columns by name, as for reading.
+        charset: Of Strings that neither types nor metadata describe.
+
+    Raises:
+        SchemaError: When column files cannot hold it.
+        OptionError: For an unknown type.
+    """
+    if not COLUMN_NAME.fullmatch(field.name):
+        raise SchemaError(f"column {field.name!r}: names of columns are names of files: expected a Java identifier")
+    if field.name in types:
+        spec = parse_type(types[field.name], f"types: column {field.name!r}")
+        if not fits(spec, field.type):
+            raise SchemaError(f"column {field.name!r} is {field.type}, which cannot be written as {spec.type.value}")
+        return spec
+    described = ColumnSpec.of_metadata(field.metadata)
+    if described is not None and fits(described, field.type):
+        return described
+    natural = replace(_natural(field), charset=charset)
+    # Another format's metadata may know the charset.
+    return natural if described is None else replace(natural, charset=described.charset)
+
+
+def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type can be written as a column's type."""
+    if pa.types.is_null(kind):
+        return True
+    if pa.types.is_dictionary(kind):
+        return spec.type is ColumnType.STRING and is_text(kind.value_type)
+    if spec.type in (ColumnType.STRING, ColumnType.UTF8_STRING):
+        return is_text(kind)
+    if spec.type in (ColumnType.BLOB, ColumnType.BYTE_ARRAY):
+        return is_bytes(kind)
+    if spec.type is ColumnType.DATE_TIME:
+        return bool(pa.types.is_timestamp(kind)) or kind == pa.int64()
+    if spec.type is ColumnType.CHAR:
+        return kind == pa.uint16() or is_text(kind)
+    if spec.type is ColumnType.ZONED_DATE_TIME:
+        return bool(pa.types.is_timestamp(kind) and kind.tz is not None) or kind == spec.arrow_type()
+    if spec.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
+        return bool(pa.types.is_decimal(kind)) or is_text(kind)
+    if spec.type is ColumnType.LOCAL_TIME:
+        return bool(pa.types.is_time(kind))
+    if spec.type is ColumnType.STRING_SET:
+        return is_list(kind) and is_text(kind.value_type)
+    expected = spec.arrow_type()
+    if pa.types.is_list(expected):
+        return is_list(kind) and kind.value_type == expected.value_type
+    if pa.types.is_map(expected):
+        same = kind.item_type == expected.item_type if pa.types.is_map(kind) else False
+        return same and is_text(kind.key_type)
+    return bool(kind == expected)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds binary values."""
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _natural(field: pa.Field) -> ColumnSpec:
+    """The column that an Arrow type is written as when nothing else is said."""
+    kind = field.type
+    if is_text(kind) or (pa.types.is_dictionary(kind) and is_text(kind.value_type)):
+        return ColumnSpec(ColumnType.STRING)
+    if kind in _NATURAL:
+        return ColumnSpec(_NATURAL[kind])
+    if pa.types.is_timestamp(kind):
+        return ColumnSpec(ColumnType.DATE_TIME)
+    if pa.types.is_time(kind):
+        return ColumnSpec(ColumnType.LOCAL_TIME)
+    if is_bytes(kind):
+        return ColumnSpec(ColumnType.BYTE_ARRAY)
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision:
+        return ColumnSpec(ColumnType.BIG_DECIMAL, arguments=f"{kind.precision},{kind.scale}")
+    if is_list(kind) and kind.value_type in _ARRAYS:
+        return ColumnSpec(_ARRAYS[kind.value_type])
+    if pa.types.is_map(kind) and is_text(kind.key_type) and kind.item_type in _MAPS:
+        return ColumnSpec(_MAPS[kind.item_type])
+    raise SchemaError(f"column {field.name!r} is {kind}, which Deephaven's column files have no type for")

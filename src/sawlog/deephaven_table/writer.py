@@ -1,0 +1,196 @@
+"""Writing locations: a directory with the files of all columns, the count of its rows, and what else belongs to it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
+from sawlog.deephaven_table.encode import Place
+from sawlog.deephaven_table.fields import column_spec
+from sawlog.deephaven_table.groups import GroupTracker
+from sawlog.deephaven_table.tree import is_member, place
+from sawlog.deephaven_table.types import PARTITION_KEY
+from sawlog.errors import OptionError, SchemaError
+from sawlog.format import Writer
+from sawlog.storage import File, Staged, StagedDirectory, Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing Deephaven's column files.
+
+    Attributes:
+        column_version: 1: files have a header; 2: they have none, as the newest product writes them.
+        byteorder: Byte order of the data.
+        compact_header: Headers of 4 KiB, where the product's own have 128 KiB.
+        charset: Of Strings whose field metadata names none. Files do not tell it; a schema that does not say either
+            means ISO-8859-1.
+        types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
+            those that their metadata names, or that are natural to their Arrow types.
+        group: Columns that get grouping metadata. The rows of each value must follow one another.
+    """
+
+    column_version: int = 1
+    byteorder: Literal["little", "big"] = "little"
+    compact_header: bool = False
+    charset: str = layout.DEFAULT_CHARSET
+    types: dict[str, str] = field(default_factory=dict)
+    group: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.column_version not in (1, 2):
+            raise OptionError(f"column_version={self.column_version}: expected 1 or 2")
+        if charset_name(self.charset) is None:
+            raise OptionError(f"charset={self.charset!r}: expected one of {', '.join(layout.CHARSETS.values())}")
+        if self.group and self.column_version != 1:
+            raise OptionError("group: where columns of version 2 keep their groups was never published; use version 1")
+
+    @property
+    def generation(self) -> Generation:
+        """How files begin."""
+        start = layout.COMPACT_DATA_START if self.compact_header else layout.MAX_DATA_START
+        return Generation(self.column_version, self.byteorder == "little", start)
+
+
+class LocationWriter(Writer):
+    """Writes one location. It becomes visible as a whole: its directory is renamed when everything is in it.
+
+    Args:
+        directory: The location. Its parents are made; nothing is written into an existing one.
+        schema: The columns. Those that come from the names of directories are left out where `directory` tells them.
+        options: How to write.
+        storage: Where the directory is. On object stores, which cannot rename, its files appear one by one.
+        replace: Whether the location takes the place of one that is there; otherwise that is an error.
+        marker: What the temporary name contains.
+
+    Raises:
+        SchemaError: When column files cannot hold the columns.
+        OptionError: For columns to group, or to give a type, that there are not; for a directory that is no location.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        schema: pa.Schema,
+        options: WriteOptions,
+        storage: Storage,
+        *,
+        replace: bool = False,
+        marker: str = "",
+    ) -> None:
+        self.storage = storage
+        self._path = directory.rstrip("/") or directory
+        self._replace = replace
+        self._marker = marker
+        self._generation = options.generation
+        self._implied = _implied(schema, self._path)
+        stored = [one for one in schema if one.name not in self._implied]
+        if not stored or len(set(schema.names)) < len(schema.names):
+            raise SchemaError("the columns of a location must have different names, and there must be one at least")
+        for name in (*options.types, *options.group):
+            if name not in schema.names:
+                raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
+        self.specs = {one.name: column_spec(one, options.types, options.charset) for one in stored}
+        self._groups = {name: GroupTracker(name, self.specs[name].type) for name in options.group if name in self.specs}
+        self._check_target()
+        self._rows = 0
+        self._extra: dict[str, bytes] = {}
+        self._open: tuple[StagedDirectory, list[ColumnWriter]] | None = None
+        self._staged: list[Staged] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        if self._rows + batch.num_rows > layout.MAX_COUNTED_ROWS:
+            raise SchemaError(f"a location holds at most {layout.MAX_COUNTED_ROWS} rows; write several")
+        _, columns = self._begin()
+        for name, value in self._implied.items():
+            _check_implied(batch.column(name), value, Place(name, self._rows))
+        for column in columns:
+            array = batch.column(column.name)
+            column.write(array, self._rows)
+            if column.name in self._groups:
+                self._groups[column.name].add(array, self._rows)
+        self._rows += batch.num_rows
+
+    def add_file(self, name: str, data: bytes) -> None:
+        """Have a file of another kind published with the location.
+
+        Raises:
+            OptionError: When it is called like a file of a location.
+        """
+        if os.path.basename(name) != name or is_member(File(name, len(data))):
+            raise OptionError(f"{name!r}: expected a name that no file of a location has")
+        self._extra[name] = data
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`. The count of the rows is written last."""
+        if not self._staged:
+            directory, columns = self._begin()
+            for column in columns:
+                groups = self._groups.get(column.name)
+                column.finish(layout.JAVA_NULL if groups is None else groups.metadata(self._rows))
+            for name, data in self._extra.items():
+                _put(directory, name, data)
+            _put(directory, layout.TABLE_SIZE, self._rows.to_bytes(layout.ROW_COUNT_SIZE, "big"))
+            self._staged = [directory.finish(self.storage, exclusive=not self._replace)]
+        return self._staged
+
+    def abort(self) -> None:
+        """See `Writer.abort`."""
+        if self._staged:
+            self.storage.discard(self._staged)
+        elif self._open is not None:
+            self._open[0].discard(self.storage)
+
+    def _begin(self) -> tuple[StagedDirectory, list[ColumnWriter]]:
+        if self._open is None:
+            directory = self.storage.stage_directory(self._path, self._marker)
+            columns: list[ColumnWriter] = []
+            self._open = directory, columns
+            for name, spec in self.specs.items():
+                columns.append(ColumnWriter(directory.work, name, spec, self._generation))
+        return self._open
+
+    def _check_target(self) -> None:
+        """Keep out of an existing location, or of a directory that is none."""
+        if not self.storage.exists(self._path):
+            return
+        if not self._replace:
+            raise OptionError(f"{self._path} exists; a location is written as a whole, into a directory of its own")
+        if not self.storage.is_directory(self._path):
+            raise OptionError(f"{self._path} is a file; a location is a directory")
+        for file in self.storage.find(self._path):
+            below = file.path.rstrip("/").rpartition("/")[0]
+            if not is_member(file) or os.path.basename(below) != os.path.basename(self._path):
+                raise OptionError(
+                    f"{self._path} holds {file.path}, which does not belong to a location: it is not replaced"
+                )
+
+
+def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
+    with open(os.path.join(directory.work, name), "wb") as file:
+        file.write(data)
+
+
+def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
+    """Columns that the names of directories tell, and their values."""
+    location = place(path, "auto")
+    told = {b"column": location.column_partition, b"internal": location.internal_partition}
+    found = {one.name: told.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_implied(array: pa.Array, value: str, where: Place) -> None:
+    import pyarrow.compute as pc
+
+    same = pc.fill_null(pc.equal(array, value), False)
+    wrong = same.index(False).as_py()
+    if wrong >= 0:
+        raise where.error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")
