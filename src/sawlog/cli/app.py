@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sawlog import __version__
-from sawlog.cli import cat, convert, formats, info, repair, verify, warm_up
+from sawlog.cli import cat, convert, formats, info, init, repair, verify, warm_up
+from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
 _EXAMPLES = """\b
@@ -19,6 +20,7 @@ Examples:
   sawlog verify db/*.log                 check every byte
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
+  sawlog run pipeline.toml               sources, SQL and sinks on Spark
 """
 
 app = typer.Typer(
@@ -36,6 +38,8 @@ for _name, _verb in (
     ("verify", verify.verify),
     ("repair", repair.repair),
     ("convert", convert.convert),
+    ("init", init.init),
+    ("run", running.run),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
 ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard, OptionCard
     from sawlog.cli.info import Info
+    from sawlog.cli.init import Created
     from sawlog.cli.repair import Repaired
+    from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
     from sawlog.cli.warm_up import Warmed
 
@@ -122,6 +126,26 @@ class ConsoleOutput(Output):
         rows = [(name, f"{seconds:.1f} s") for name, seconds in warmed.seconds.items()]
         self._grid("", [*rows, ("kernel cache", warmed.cache)])
 
+    def created(self, created: Created) -> None:
+        """See `Output.created`."""
+        self._line((printable(created.path), "bold"), (" written; edit it, then", ""))
+        self._line((f"  sawlog run {printable(created.path)} --dry-run", ""))
+
+    def planned(self, planned: Planned) -> None:
+        """See `Output.planned`."""
+        self._line((printable(planned.name), "bold"))
+        self._grid("  ", list(planned.facts.items()))
+        for part in planned.parts:
+            self._line((f"{part.kind} {part.name}".rstrip(), "bold"))
+            self._grid("  ", list(part.facts.items()))
+            self._line(("  columns", "dim"))
+            self._grid("    ", list(part.schema.items()))
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        # Not through Rich, whose live status would take it for its own.
+        sys.stdout.write(f"{logfmt(event)}\n")
+        sys.stdout.flush()
+
     def _line(self, *parts: tuple[str, str]) -> None:
         self._console.print(Text.assemble(*parts), soft_wrap=True)
 
@@ -176,6 +200,18 @@ class ConsoleOutput(Output):
         lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}" if damages else "nothing"
         self._fact("lost", lost)
         self._fact("source", f"{account.total:,} bytes: {account_text(account)}")
+
+
+def logfmt(event: dict[str, Any]) -> str:
+    """One line of `name=value`; what is not known is left out, what needs them is in quotes."""
+    pairs = []
+    for name, value in event.items():
+        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
+            if one is not None:
+                text = str(one)
+                plain = text.isprintable() and text and not set(text) & set(' ="\\')
+                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else json.dumps(text)}")
+    return " ".join(pairs)
 
 
 def account_text(account: Account) -> str:

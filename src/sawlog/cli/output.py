@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard
     from sawlog.cli.info import Info
+    from sawlog.cli.init import Created
     from sawlog.cli.repair import Repaired
+    from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
     from sawlog.cli.warm_up import Warmed
+    from sawlog.pipeline.progress import BatchReport
+    from sawlog.pipeline.run import Totals
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
@@ -61,6 +65,26 @@ class Output(ABC):
     def warmed(self, warmed: Warmed) -> None:
         """What `sawlog warm-up` compiled."""
 
+    @abstractmethod
+    def created(self, created: Created) -> None:
+        """What `sawlog init` wrote."""
+
+    @abstractmethod
+    def planned(self, planned: Planned) -> None:
+        """What `sawlog run --dry-run` would do."""
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch of `sawlog run`: one line."""
+        self._tell(report.to_dict())
+
+    def ended(self, totals: Totals) -> None:
+        """The end of `sawlog run`: one line."""
+        self._tell(totals.to_dict())
+
+    @abstractmethod
+    def _tell(self, event: dict[str, Any]) -> None:
+        """One line of a log, at once."""
+
 
 class JsonOutput(Output):
     """One JSON object on stdout."""
@@ -88,6 +112,18 @@ class JsonOutput(Output):
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""
         self._print(warmed.to_dict())
+
+    def created(self, created: Created) -> None:
+        """See `Output.created`."""
+        self._print(created.to_dict())
+
+    def planned(self, planned: Planned) -> None:
+        """See `Output.planned`."""
+        self._print(planned.to_dict())
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
 
     def _print(self, document: dict[str, Any]) -> None:
         # ASCII only: file names may be no valid UTF-8, and a terminal may not either.

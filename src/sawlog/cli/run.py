@@ -1,0 +1,125 @@
+"""`sawlog run`: a pipeline on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit, complain
+from sawlog.cli.output import Output
+from sawlog.pipeline.settings import Pipeline, load
+
+if TYPE_CHECKING:
+    from sawlog.pipeline.plan import Part, Plan
+
+
+@dataclass(slots=True)
+class Planned:
+    """The outcome of `sawlog run --dry-run`: what would be done."""
+
+    name: str
+    facts: dict[str, str]
+    parts: list[Part]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Planned:
+        """The plan of a pipeline, without its secrets."""
+        pipeline = plan.pipeline
+        redact = pipeline.document.secrets.redact
+        facts = {"mode": pipeline.mode, "checkpoint": pipeline.checkpoint or "", "trigger": pipeline.trigger or ""}
+        facts.update(pipeline.spark)
+        if pipeline.metrics is not None:
+            facts["metrics"] = f"http://{pipeline.metrics.address}:{pipeline.metrics.port}/metrics"
+        parts = plan.parts()
+        for part in parts:
+            part.facts.update({name: redact(value) for name, value in part.facts.items()})
+        return cls(pipeline.name, {name: redact(value) for name, value in facts.items() if value}, parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def run(
+    path: Annotated[str, typer.Argument(metavar="PIPELINE", help="TOML file; sawlog init writes an example.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, show plan and columns, and write nothing.")
+    ] = False,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, before those of the file."),
+    ] = None,
+    json: arguments.Json = False,
+) -> int:
+    """Run a pipeline: sources, SQL and sinks on Spark, once or as a stream.
+
+    One line on stdout per batch. Streams end with Ctrl-C or SIGTERM, and go on where they were when run again.
+    Exit code 1 if damage stopped it, 3 if damage was skipped.
+    """
+    pipeline = load(path)
+    settings = arguments.key_values(conf, "--conf")
+    from sawlog.pipeline.errors import PipelineError
+    from sawlog.pipeline.plan import Plan
+    from sawlog.pipeline.session import session
+
+    output = Output.of(json)
+    try:
+        with session(pipeline, settings) as spark:
+            plan = Plan(pipeline, spark)
+            if dry_run:
+                output.planned(Planned.of(plan))
+                return Exit.OK
+            return _run(pipeline, plan, output)
+    except PipelineError as error:
+        complain(str(error))
+        return Exit.DAMAGED if error.damaged else Exit.UNUSABLE
+
+
+def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
+    from sawlog.cli.status import live_status
+    from sawlog.pipeline.metrics import serve
+    from sawlog.pipeline.progress import BatchReport
+    from sawlog.pipeline.run import Run
+
+    with contextlib.ExitStack() as stack:
+        listeners: list[Callable[[BatchReport], None]] = [output.batch]
+        if pipeline.metrics is not None:
+            listeners.append(stack.enter_context(serve(pipeline.metrics)))
+        listeners.append(stack.enter_context(live_status(pipeline)))
+
+        def report(batch: BatchReport) -> None:
+            for listener in listeners:
+                listener(batch)
+
+        with _stoppable() as stop:
+            totals = Run(plan, report, stop)()
+    output.ended(totals)
+    return Exit.LOST if totals.skipped else Exit.OK
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """An event that is set by SIGTERM and by the first Ctrl-C; the second one interrupts."""
+    stop = threading.Event()
+
+    def ask(number: int, _: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,184 @@
+"""From what a pipeline's file says to DataFrames, and to a description of them for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import OptionError, SawlogError
+from sawlog.pipeline.errors import explain
+from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Sink, Source, Watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Part:
+    """One source, step or sink of a plan.
+
+    Attributes:
+        kind: `source`, `step`, `sink` or `quarantine`.
+        name: Its name.
+        facts: What the file says about it.
+        schema: Its columns, with Spark's types.
+    """
+
+    kind: str
+    name: str
+    facts: dict[str, str]
+    schema: dict[str, str]
+
+
+class Plan:
+    """The DataFrames of a pipeline, defined and analysed; nothing is read yet but headers.
+
+    Raises:
+        OptionError: For what Spark or sawlog cannot do; names line and key.
+    """
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
+        self.pipeline = pipeline
+        self.spark = spark
+        self.frames: dict[str, DataFrame] = {}
+        for source in pipeline.sources.values():
+            with self._told((*source.key, "path" if source.paths else "table" if source.table else "format")):
+                self._define(source.name, self._read(source), source.watermark)
+        for step in pipeline.steps.values():
+            with self._told((*step.key, "sql")):
+                self._define(step.name, spark.sql(step.sql), step.watermark)
+        for sink in pipeline.sinks:
+            with self._told(sink.key):
+                self._check(sink, self.frames[sink.source].schema)
+        self.quarantined = self._damage("quarantine")
+        """Damage that is written down: `source` and the columns of the view `damage`."""
+        self.skipped = self._damage("skip")
+        """Damage that is only counted."""
+        if pipeline.quarantine is not None and self.quarantined is not None:
+            with self._told(pipeline.quarantine.key):
+                self._check(pipeline.quarantine, self.quarantined.schema)
+
+    def parts(self) -> list[Part]:
+        """The plan in the order in which rows flow."""
+        found = []
+        for source in self.pipeline.sources.values():
+            facts = {
+                "format": "recognised" if source.format == SAWLOG else source.format,
+                "path": ", ".join(source.paths),
+                "table": source.table or "",
+                "reads": "what is there, and what is added" if source.stream else "what is there",
+                "on damage": source.on_damage if source.own else "",
+                "options": _options(source.options),
+                "watermark": _watermark(source.watermark),
+            }
+            found.append(self._part("source", source.name, facts, self.frames[source.name]))
+        for step in self.pipeline.steps.values():
+            facts = {"sql": " ".join(step.sql.split()), "watermark": _watermark(step.watermark)}
+            found.append(self._part("step", step.name, facts, self.frames[step.name]))
+        found += [
+            self._part("sink", sink.name, self._sink_facts(sink), self.frames[sink.source])
+            for sink in self.pipeline.sinks
+        ]
+        if self.pipeline.quarantine is not None and self.quarantined is not None:
+            facts = self._sink_facts(self.pipeline.quarantine)
+            found.append(self._part("quarantine", "", facts, self.quarantined))
+        return found
+
+    def _sink_facts(self, sink: Sink) -> dict[str, str]:
+        stream = self.pipeline.mode == "stream"
+        return {
+            "from": sink.source,
+            "format": sink.format,
+            "path": sink.path or "",
+            "table": sink.table or "",
+            "writes": sink.output_mode if stream else sink.mode,
+            "partitions": ", ".join(sink.partition_by),
+            "options": _options(sink.options),
+        }
+
+    def _part(self, kind: str, name: str, facts: dict[str, str], frame: DataFrame) -> Part:
+        columns = {
+            field.name: field.dataType.simpleString() + ("" if field.nullable else " not null")
+            for field in frame.schema
+        }
+        return Part(kind, name, {key: value for key, value in facts.items() if value}, columns)
+
+    def _define(self, name: str, frame: DataFrame, watermark: Watermark | None) -> None:
+        if watermark is not None:
+            frame = frame.withWatermark(watermark.column, watermark.delay)
+        frame.createOrReplaceTempView(name)
+        self.frames[name] = frame
+        _ = frame.schema  # a Spark Connect server finds mistakes only now
+
+    def _read(self, source: Source, **more: str) -> DataFrame:
+        reader: Any = self.spark.readStream if source.stream else self.spark.read
+        reader = reader.format(SAWLOG if source.own else source.format).options(**{**source.options, **more})
+        if source.own and source.format != SAWLOG:
+            reader = reader.option("format", source.format)
+        if source.own and source.on_damage != "fail":
+            reader = reader.option("mode", "DROPMALFORMED")
+        if source.schema is not None and "view" not in more:
+            reader = reader.schema(source.schema)
+        if source.table is not None:
+            return reader.table(source.table)
+        if len(source.paths) > 1 and source.own:
+            return reader.option("paths", json.dumps(source.paths)).load()
+        if len(source.paths) > 1 and source.stream:
+            raise OptionError(f"Spark's stream of {source.format} takes one path, which may be a glob")
+        if len(source.paths) > 1:
+            return reader.load(list(source.paths))
+        return reader.load(*source.paths)
+
+    def _damage(self, policy: str) -> DataFrame | None:
+        """The damage of all sources with that policy."""
+        from pyspark.sql import functions as sql
+
+        frames = []
+        for source in self.pipeline.sources.values():
+            if source.on_damage == policy:
+                with self._told((*source.key, "on_damage")):
+                    options = {key: value for key, value in source.options.items() if key != "columns"}
+                    bare = Source(**{**_fields(source), "options": options, "schema": None, "watermark": None})
+                    damage = self._read(bare, view="damage")
+                    frames.append(damage.select(sql.lit(source.name).alias("source"), *damage.columns))
+        return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
+
+    def _check(self, sink: Sink, schema: StructType) -> None:
+        """Refuse, before anything runs, what a format of sawlog cannot represent."""
+        missing = [name for name in sink.partition_by if name not in schema.names]
+        if missing:
+            raise OptionError(f"no column {missing[0]!r} to partition by; columns: {', '.join(schema.names)}")
+        if sink.own:
+            from sawlog.spark.writer import make_writer
+
+            lower = {name.lower(): value for name, value in sink.options.items()}
+            make_writer({**lower, "path": str(sink.path)}, sink.format, schema, overwrite=sink.mode == "overwrite")
+
+    @contextmanager
+    def _told(self, key: tuple[str, ...]) -> Iterator[None]:
+        """Name file, line and key of whatever goes wrong in the block."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (PySparkException, Py4JError, SawlogError, OSError) as error:
+            message = self.pipeline.document.secrets.redact(explain(error))
+            raise self.pipeline.document.error(key, message) from error
+
+
+def _options(options: Any) -> str:
+    return ", ".join(name if name == STORAGE else f"{name}={value}" for name, value in options.items())
+
+
+def _watermark(watermark: Watermark | None) -> str:
+    return "" if watermark is None else f"{watermark.column}, {watermark.delay}"
+
+
+def _fields(source: Source) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in source.__slots__}

@@ -1,0 +1,259 @@
+"""Runs a plan: in batches one sink after the other, in streams all sinks at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import SawlogError
+from sawlog.pipeline.errors import PipelineError, explain, is_damage
+from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
+from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from sawlog.pipeline.plan import Plan
+
+Report = Callable[[BatchReport], None]
+
+QUARANTINE = "quarantine"
+_SKIPPED = "skipped"
+_POLL = 0.2
+_PATIENCE = 10.0
+"""Seconds that the last reports may take to arrive."""
+_DAMAGE_PREFIX = "_"
+"""Begins the names of queries that read damage; no sink's name does."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a run has done.
+
+    Attributes:
+        rows: Per sink.
+        batches: Per sink.
+        damage: Damaged ranges met, in sources that do not fail at damage.
+        skipped: Those of them that were written down nowhere.
+        seconds: How long it took.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    batches: Counter[str] = field(default_factory=Counter)
+    damage: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "event": "end",
+            "rows": dict(self.rows),
+            "batches": dict(self.batches),
+            "damage": self.damage,
+            "skipped": self.skipped,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class Run:
+    """One run of a plan.
+
+    Args:
+        plan: What to run.
+        report: Called with every batch, as soon as it is over.
+        stop: Set it to end streams in good order; what they have not finished is repeated by the next run.
+    """
+
+    def __init__(self, plan: Plan, report: Report, stop: threading.Event | None = None) -> None:
+        self._plan = plan
+        self._pipeline = plan.pipeline
+        self._report = report
+        self._stop = stop or threading.Event()
+        self._totals = Totals()
+        self._told: Counter[str] = Counter()
+        self._ended = 0
+
+    def __call__(self) -> Totals:
+        """Run until everything is read, or a stream is told to stop.
+
+        Raises:
+            PipelineError: When a sink or a source fails; what other sinks have taken stays.
+        """
+        begun = time.monotonic()
+        if self._pipeline.mode == "stream":
+            self._streams()
+        else:
+            self._batch()
+        self._totals.seconds = time.monotonic() - begun
+        return self._totals
+
+    def _batch(self) -> None:
+        plan, pipeline = self._plan, self._pipeline
+        if plan.skipped is not None:
+            self._totals.skipped = self._totals.damage = self._guard(("sources",), plan.skipped.count)
+        if plan.quarantined is not None and pipeline.quarantine is not None:
+            self._totals.damage += self._write(pipeline.quarantine, plan.quarantined)
+        for sink in pipeline.sinks:
+            began, begun = datetime.now(UTC), time.monotonic()
+            rows = self._write(sink, plan.frames[sink.source])
+            self._deliver(
+                BatchReport(
+                    time=began.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                    pipeline=pipeline.name,
+                    sink=sink.name,
+                    batch=0,
+                    rows=rows,
+                    bytes=None,
+                    lag_bytes=None,
+                    damage=self._new_damage(sink.name),
+                    seconds=time.monotonic() - begun,
+                )
+            )
+
+    def _write(self, sink: Sink, frame: DataFrame) -> int:
+        """Write a batch; how many rows it had."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sql
+
+        observation = Observation()
+        writer = _format(frame.observe(observation, sql.count(sql.lit(1)).alias("rows")).write, sink).mode(sink.mode)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+
+        def write() -> int:
+            if sink.table is not None:
+                writer.saveAsTable(sink.table)
+            else:
+                writer.save(sink.path)
+            return int(observation.get["rows"])
+
+        return int(self._guard(sink.key, write))
+
+    def _streams(self) -> None:
+        plan, pipeline = self._plan, self._pipeline
+        events: queue.SimpleQueue[StreamingQueryProgress | None] = queue.SimpleQueue()
+        listener = Listener(events.put)
+        plan.spark.streams.addListener(listener)
+        queries: list[tuple[Sink, StreamingQuery]] = []
+        try:
+            if plan.quarantined is not None and pipeline.quarantine is not None:
+                queries.append(self._start(pipeline.quarantine, plan.quarantined, _DAMAGE_PREFIX + QUARANTINE))
+            if plan.skipped is not None:
+                nowhere = Sink(_SKIPPED, "damage", "noop", None, None, "append", "append", (), {}, ("sources",))
+                queries.append(self._start(nowhere, plan.skipped, _DAMAGE_PREFIX + _SKIPPED))
+            queries += [self._start(sink, plan.frames[sink.source], sink.name) for sink in pipeline.sinks]
+            self._attend(queries, events)
+        finally:
+            for _, query in queries:
+                query.stop()
+            self._drain(events, len(queries))
+            plan.spark.streams.removeListener(listener)
+
+    def _start(self, sink: Sink, frame: DataFrame, name: str) -> tuple[Sink, StreamingQuery]:
+        pipeline = self._pipeline
+        writer = _format(frame.writeStream, sink).queryName(name).outputMode(sink.output_mode)
+        writer = writer.option("checkpointLocation", f"{str(pipeline.checkpoint).rstrip('/')}/{name}")
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        if pipeline.trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        elif pipeline.trigger is not None:
+            writer = writer.trigger(processingTime=pipeline.trigger)
+        query = self._guard(
+            sink.key, lambda: writer.toTable(sink.table) if sink.table is not None else writer.start(sink.path)
+        )
+        return sink, query
+
+    def _attend(
+        self,
+        queries: list[tuple[Sink, StreamingQuery]],
+        events: queue.SimpleQueue[StreamingQueryProgress | None],
+    ) -> None:
+        """Pass reports on until all queries have ended, one has failed, or the run is stopped."""
+        while not self._stop.is_set():
+            try:
+                self._take(events.get(timeout=_POLL))
+                continue
+            except queue.Empty:
+                pass
+            active = [query.isActive for _, query in queries]
+            for sink, query in queries:
+                error = None if query.isActive else query.exception()
+                if error is not None:
+                    raise self._failure(sink.key, error)
+            if not any(active):
+                return
+
+    def _drain(self, events: queue.SimpleQueue[StreamingQueryProgress | None], missing: int) -> None:
+        """Pass on what is still on its way: each query's end comes after its last report."""
+        deadline = time.monotonic() + _PATIENCE
+        while missing > self._ended and time.monotonic() < deadline:
+            try:
+                self._take(events.get(timeout=_POLL))
+            except queue.Empty:
+                continue
+
+    def _take(self, progress: StreamingQueryProgress | None) -> None:
+        if progress is None:
+            self._ended += 1
+            return
+        name = str(progress.name)
+        rows = int(progress.numInputRows)
+        if name.startswith(_DAMAGE_PREFIX):
+            self._totals.damage += rows
+            self._totals.skipped += rows if name == _DAMAGE_PREFIX + _SKIPPED else 0
+            if not rows or name != _DAMAGE_PREFIX + QUARANTINE:
+                return
+            name = QUARANTINE
+        self._deliver(
+            BatchReport(
+                time=str(progress.timestamp),
+                pipeline=self._pipeline.name,
+                sink=name,
+                batch=int(progress.batchId),
+                rows=rows,
+                bytes=bytes_read(progress.sources),
+                lag_bytes=bytes_behind(progress.sources),
+                damage=self._new_damage(name),
+                seconds=progress.batchDuration / 1000,
+            )
+        )
+
+    def _deliver(self, report: BatchReport) -> None:
+        self._totals.rows[report.sink] += report.rows
+        self._totals.batches[report.sink] += 1
+        self._report(report)
+
+    def _new_damage(self, sink: str) -> int:
+        fresh = self._totals.damage - self._told[sink]
+        self._told[sink] = self._totals.damage
+        return fresh
+
+    def _guard(self, key: tuple[str, ...], work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except SawlogError:
+            raise
+        except Exception as error:
+            raise self._failure(key, error) from error
+
+    def _failure(self, key: tuple[str, ...], error: BaseException) -> PipelineError:
+        document = self._pipeline.document
+        message = document.secrets.redact(explain(error))
+        return PipelineError(f"{document.where(key)}: {message}", damaged=is_damage(error))
+
+
+def _format(writer: Any, sink: Sink) -> Any:
+    """A writer of Spark with the sink's format and options."""
+    if sink.own:
+        return writer.format(SAWLOG).option("format", sink.format).options(**sink.options)
+    return writer.format(sink.format).options(**sink.options)

@@ -1,0 +1,73 @@
+"""The Spark session of a pipeline: one of its own, `spark-submit`'s, or a server's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sawlog.errors import OptionError
+from sawlog.pipeline.errors import PipelineError, explain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sawlog.pipeline.settings import Pipeline
+
+_STREAMS_SINCE = (4, 2)
+
+
+@contextmanager
+def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with the pipeline's settings; it is stopped with the block, unless it was there before.
+
+    Without a master it is what Spark's own configuration says, or `local[*]`. Under `spark-submit` it is the job's, and
+    with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server.
+
+    Args:
+        pipeline: What is to be run.
+        settings: Settings that go before those of the file.
+
+    Yields:
+        The session.
+
+    Raises:
+        OptionError: When PySpark is missing, or too old for streams.
+        PipelineError: When Spark does not start, or cannot be reached.
+    """
+    chosen = {**pipeline.spark, **settings}
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise OptionError(
+            f"pipelines run on PySpark, which is missing: pip install 'sawlog[spark]' ({error})"
+        ) from None
+    _check_version(pipeline, pyspark.__version__)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and chosen.get("spark.master", "local").startswith("local"):
+        # Spark would take the python3 that is first on PATH, which need not have sawlog.
+        os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+    try:
+        found = SparkSession.getActiveSession()
+        builder = SparkSession.builder.appName(pipeline.name)
+        for name, value in chosen.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        _ = spark.version  # reaches the server, where there is one
+    except Exception as error:
+        message = pipeline.document.secrets.redact(explain(error))
+        raise PipelineError(f"{pipeline.document.where(('spark',))}: Spark does not start: {message}") from error
+    try:
+        yield spark
+    finally:
+        if found is None:
+            spark.stop()
+
+
+def _check_version(pipeline: Pipeline, version: str) -> None:
+    major, minor = version.split(".")[:2]
+    if pipeline.mode == "stream" and (int(major), int(minor)) < _STREAMS_SINCE:
+        needed = ".".join(map(str, _STREAMS_SINCE))
+        raise OptionError(f"streams need PySpark {needed} or newer; found {version}")
