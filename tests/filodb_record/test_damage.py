@@ -279,3 +279,27 @@ def test_shrunken_file(tmp_path: Path) -> None:
     path.write_bytes(DATA[:100])
     with pytest.raises(sawlog.SawlogError, match="shrank"):
         dataset.to_table()
+
+
+def test_bad_pointers_among_many_records() -> None:
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    offsets = [target.add_from_reader((n, float(n), "heap", {"n": str(n)}), GAUGE) for n in range(1000)]
+    data = bytearray(target.optimal_container_bytes()[0])
+    bad = {n for n in range(1000) if n % 5 == 0 or n % 7 == 0}
+    for n in bad:
+        for step, slot in ((5, 22), (7, 26)):
+            if n % step == 0:
+                struct.pack_into("<I", data, offsets[n] + slot, 0xFFFF)
+    rows, report = outcome(bytes(data), schema="gauge")
+    assert [row["timestamp"] for row in rows] == [n for n in range(1000) if n not in bad]
+    assert [row["_offset"] for row in rows] == [offsets[n] for n in range(1000) if n not in bad]
+    assert [damage.offset for damage in report.damages] == [offsets[n] for n in sorted(bad)]
+    assert {damage.kind for damage in report.damages} == {"bad_pointer"}
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "a.container"
+        path.write_bytes(data)
+        with pytest.warns(DamageWarning):
+            keys = sawlog.read(path, view="partkeys", on_damage="skip")
+        assert [dict(tags)["n"] for tags in keys["tags"].to_pylist()] == [dict(row["tags"])["n"] for row in rows]
+        fixed = sawlog.open(path, columns=["timestamp"], on_damage="fail").to_table()
+        assert fixed.num_rows == 1000

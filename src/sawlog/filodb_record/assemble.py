@@ -132,21 +132,15 @@ class Gatherer:
         start = self._places[name][0]
         return self.arena[start : start + np.dtype(dtype).itemsize * count].view(dtype)
 
+    def place(self, name: str) -> int:
+        """Where a fixed-width field stands in the arena."""
+        return self._places[name][0]
+
     def places(self, fields: Sequence[ViewField]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where fixed-width fields are (place, width), and payload fields (of positions, of lengths)."""
         fixed = [(self._places[one.name][0], _WIDTHS[one.kind]) for one in fields if one.kind in _WIDTHS]
         payloads = [self._places[one.name] for one in fields if one.kind in _PAYLOADS]
         return np.array(fixed, np.int64).reshape(-1, 2), np.array(payloads, np.int64).reshape(-1, 2)
-
-    def compact(self, keep: NDArray[np.int64], count: int) -> None:
-        """Keep some of `count` rows, and move them together."""
-        for one in self.fields:
-            if one.kind in _WIDTHS:
-                values = self.fixed(one.name, f"u{_WIDTHS[one.kind]}", count)
-                values[: len(keep)] = values[keep]
-            elif one.kind in _PAYLOADS:
-                for part in self.payloads(one.name, count):
-                    part[: len(keep)] = part[keep]
 
     def _operations(self) -> NDArray[np.int64]:
         """What the kernel does, per layout and field."""
@@ -390,6 +384,7 @@ class Gatherer:
             inner.arena,
             inner.scratch,
             np.zeros(2, np.int64),
+            np.zeros(2 * k.BLOCK, np.int64),
             bad,
             where,
         )

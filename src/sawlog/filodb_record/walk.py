@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,8 +83,9 @@ class Walk:
         self._starts = np.zeros(self._capacity, np.int64)
         self._which = np.zeros(self._capacity, np.uint8)
         room = 1 if findings.on_damage == "fail" else min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
-        self._events = np.zeros((room, k.EVENT_FIELDS), np.int64)
-        self._window_bytes = max(WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
+        self._events = np.zeros((room + k.BLOCK + 1, k.EVENT_FIELDS), np.int64)
+        self._failed = np.zeros(2 * k.BLOCK, np.int64)
+        self._window_bytes = max(2 * WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches of the pass."""
@@ -139,30 +140,39 @@ class Walk:
         state[[k.FRAME, k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
         state[[k.POSITION, k.TORN_AT]] = -1
         status = k.MORE
+        end = int(frames[:, f.END].max(initial=0))
         while status != k.DONE and len(frames):
             base = int(state[k.POSITION])
             base = base if base >= 0 else int(frames[int(state[k.FRAME]), f.FIRST])
-            window = self._source.window(base, min(self._window_bytes, self._fragment.file.size - base))
-            status = k.read_records(
-                window,
-                np.uint64(base),
-                frames,
-                self._plain,
-                self._meanings,
-                self._schemas,
-                self._gatherer.ops,
-                np.int64(BATCH_BYTES),
-                np.int64(BATCH_BUCKETS),
-                state,
-                self._starts,
-                self._which,
-                self._gatherer.arena,
-                self._gatherer.scratch,
-                self._events,
-            )
+            window = self._source.window(base, min(self._window_bytes, end - base))
+            status = self._read_window(window, base, frames)
             yield Rows(window, int(state[k.ROWS]), self._starts, self._which, self._fragment.path)
             state[[k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
             self._gatherer.renew()
+
+    def _read_window(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> int:
+        """Read a batch of records from a window; what `read_records` returns."""
+        return int(k.read_records(*self._arguments(window, base, frames)))
+
+    def _arguments(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> tuple[Any, ...]:
+        return (
+            window,
+            np.uint64(base),
+            frames,
+            self._plain,
+            self._meanings,
+            self._schemas,
+            self._gatherer.ops,
+            np.int64(BATCH_BYTES),
+            np.int64(BATCH_BUCKETS),
+            self._state,
+            self._starts,
+            self._which,
+            self._gatherer.arena,
+            self._gatherer.scratch,
+            self._events,
+            self._failed,
+        )
 
     def _events_of(self, marks: Marks) -> list[Event]:
         """Damage of a batch in order: offset, length, kind, detail."""
@@ -336,58 +346,45 @@ class SeriesTable:
     def __init__(self) -> None:
         self._state = np.zeros(t.STATE_SIZE, np.int64)
         self._secret = np.uint64(int.from_bytes(os.urandom(4), "little"))
-        self._slots = np.zeros(1 << 12, np.int64)
-        self._slot_hashes = np.zeros(1 << 12, np.uint32)
+        self._slots = np.zeros(t.SLOT_SIZE << 12, np.uint8)
         self._key_starts = np.zeros(1 << 11, np.int64)
         self._keys = np.zeros(1 << 18, np.uint8)
 
-    def fresh(
-        self, rows: Rows, hashes: NDArray[np.uint32], gatherer: Gatherer, places: Sequence[NDArray[np.int64]]
-    ) -> NDArray[np.int64]:
-        """The rows whose series is new; it is not from then on."""
-        fixed, payloads = places
-        found = np.zeros(rows.count, np.int64)
-        self._state[[t.ROW, t.FRESH]] = 0
-        while (
-            t.distinct_series(
-                rows.window,
-                rows.count,
-                rows.which,
-                hashes,
-                gatherer.arena,
+    def read(self, arguments: tuple[Any, ...], gatherer: Gatherer, keys: Sequence[ViewField]) -> int:
+        """Read records, and keep the rows whose series is new; it is not from then on.
+
+        Args:
+            arguments: Those of `read_records`.
+            gatherer: What it gathers to.
+            keys: The partition columns.
+
+        Returns:
+            As `read_records`.
+        """
+        fixed, payloads = gatherer.places(keys)
+        self._state[[t.ROW, t.KEPT]] = 0
+        while True:
+            status = t.read_series(
+                *arguments,
+                np.uint64(gatherer.place("partition_hash")),
                 fixed,
-                gatherer.scratch,
                 payloads,
+                *gatherer.places(gatherer.fields),
                 self._secret,
                 self._slots,
-                self._slot_hashes,
                 self._key_starts,
                 self._keys,
                 self._state,
-                found,
             )
-            != t.END
-        ):
+            if status != t.NEEDS_ROOM:
+                return int(status)
             self._grow(fixed, payloads)
-        return found[: int(self._state[t.FRESH])]
 
     def _grow(self, fixed: NDArray[np.int64], payloads: NDArray[np.int64]) -> None:
         self._keys = np.concatenate((self._keys, np.zeros_like(self._keys)))
         self._key_starts = np.concatenate((self._key_starts, np.zeros_like(self._key_starts)))
-        slots, hashes = self._slots, self._slot_hashes
-        self._slots = np.zeros(2 * len(slots), np.int64)
-        self._slot_hashes = np.zeros(2 * len(slots), np.uint32)
-        t.rebuild(
-            fixed,
-            payloads,
-            self._secret,
-            slots,
-            hashes,
-            self._slots,
-            self._slot_hashes,
-            self._key_starts,
-            self._keys,
-        )
+        slots, self._slots = self._slots, np.zeros(2 * len(self._slots), np.uint8)
+        t.rebuild(fixed, payloads, self._secret, slots, self._slots, self._key_starts, self._keys)
 
 
 class SeriesWalk(Walk):
@@ -398,6 +395,7 @@ class SeriesWalk(Walk):
     ) -> None:
         super().__init__(fragment, source, schema, findings)
         self._table = table
+        self._keys = [one for one in fragment.fields if one.sources]
 
     def _record_layouts(self) -> list[RecordSchema | None]:
         return [one.record for one in self._named()]
@@ -405,23 +403,23 @@ class SeriesWalk(Walk):
     def _gathered(self) -> Sequence[ViewField]:
         return (*self._fragment.fields, *PROVENANCE_FIELDS)
 
+    def _read_window(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> int:
+        """See `Walk._read_window`."""
+        return self._table.read(self._arguments(window, base, frames), self._gatherer, self._keys)
+
     def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """See `Walk.contents`."""
-        gatherer = self._gatherer
-        key_fields = [one for one in self._fragment.fields if one.sources]
-        places = gatherer.places(key_fields)
         for rows in self._read(frames):
-            hashes = gatherer.fixed("partition_hash", np.uint32, rows.count)
-            fresh = self._table.fresh(rows, hashes, gatherer, places)
-            gatherer.compact(fresh, rows.count)
-            new = Rows(rows.window, len(fresh), rows.starts[fresh], rows.which[fresh], rows.path)
+            if not rows.count and not self._state[k.EVENTS]:
+                yield pa.RecordBatch.from_pylist([], self._schema)
+                continue
             marks = Marks()
-            found = dict(zip([one.name for one in gatherer.fields], gatherer.arrays(new, marks), strict=True))
-            self._starts[: len(fresh)] = new.starts
-            keep, events = self._settle(new, marks)
+            fields = [one.name for one in self._gatherer.fields]
+            found = dict(zip(fields, self._gatherer.arrays(rows, marks), strict=True))
+            keep, events = self._settle(rows, marks)
             batch = pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
             if keep is not None and len(self._schema):
                 batch = batch.filter(pa.array(keep))
-            self._findings.rows += len(fresh) if keep is None else int(keep.sum())
+            self._findings.rows += rows.count if keep is None else int(keep.sum())
             yield batch
             self._report(events)

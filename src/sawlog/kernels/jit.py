@@ -40,5 +40,10 @@ def inlined(function: Any) -> Any:
     return _compiled(function, cache=False)
 
 
-def _compiled(function: Any, *, cache: bool) -> Any:
-    return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False)(function)
+def always_inlined(function: Any) -> Any:
+    """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
+    return _compiled(function, cache=False, forceinline=True)
+
+
+def _compiled(function: Any, *, cache: bool, **more: bool) -> Any:
+    return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)

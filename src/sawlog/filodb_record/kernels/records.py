@@ -68,6 +68,9 @@ NO_PAYLOAD = 10
 OP_FIELDS = 5
 """Code, record offset, arena offset, second arena offset, column number for messages."""
 
+BLOCK = 128
+"""Records that are located before they are gathered."""
+
 # Fields of a schema, a row of int64.
 SMALLEST = 0
 LARGEST = 1
@@ -98,53 +101,133 @@ _U32 = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def _take(
-    window: Any, at: Any, total: Any, smallest: Any, ops: Any, time: Any, row: Any, arena: Any, scratch: Any, tally: Any
+def _gather(
+    window: Any,
+    base: Any,
+    starts: Any,
+    first: Any,
+    count: Any,
+    smallest: Any,
+    ops: Any,
+    time: Any,
+    arena: Any,
+    scratch: Any,
+    tally: Any,
+    failed: Any,
 ) -> Any:
-    """Gather one record of `total` bytes into row `row` of the arena and the scratch.
+    """Gather a block of records, the rows from `first` on, column by column.
 
-    `tally[0]` and `tally[1]` grow by payload bytes and histogram buckets.
+    `tally[0]` and `tally[1]` grow by payload bytes and histogram buckets. For a record with a bad pointer, `failed`
+    gets the number of the operation plus one, and, BLOCK behind it, the pointer or length that is wrong.
 
     Returns:
-        0, or the number of the operation that failed, plus one, and the pointer or length that was wrong.
+        How many operations failed.
     """
+    failures = 0
+    row = np.uint64(first)
     for i in range(len(ops)):
         code = ops[i, 0]
-        slot = at + np.uint64(ops[i, 1])
-        target = np.uint64(ops[i, 2])
-        if code == COPY_8:
-            store_u64(arena, target + row * _EIGHT, load_u64(window, slot))
-        elif code == COPY_4:
-            store_u32(arena, target + row * _FOUR, load_u32(window, slot))
-        elif code in (PAYLOAD, HISTOGRAM):
-            pointer = load_u32(window, slot)
-            if pointer < smallest or pointer > total or total - pointer < _PAYLOAD_LENGTH:
-                return i + 1, pointer
-            start = at + pointer + _PAYLOAD_LENGTH
-            length = load_u16(window, at + pointer)
-            if at + total - start < length:
-                return i + 1, length
-            store_u64(scratch, target + row * _EIGHT, start)
-            store_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR, length)
-            tally[0] += np.int64(length)
-            if code == HISTOGRAM and length >= _HISTOGRAM_HEAD + _PAYLOAD_LENGTH and window[start] != _EMPTY_HISTOGRAM:
-                tally[1] += np.int64(min(load_u16(window, start + _HISTOGRAM_HEAD), _MAX_BUCKETS))
-        elif code == NOTHING_8:
-            store_u64(arena, target + row * _EIGHT, _ZERO)
-        elif code == NOTHING_4:
-            store_u32(arena, target + row * _FOUR, _ZERO)
-        elif code == NO_PAYLOAD:
-            store_u64(scratch, target + row * _EIGHT, _ZERO)
-            store_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR, _ZERO)
-        elif code == WHOLE:
-            store_u64(scratch, target + row * _EIGHT, at)
-            store_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR, total)
-            tally[0] += np.int64(total)
-        elif code == SCHEMA_ID:
-            store_u32(arena, target + row * _FOUR, load_u16(window, at + _ID))
+        slot = np.uint64(ops[i, 1]) - base
+        place = np.uint64(ops[i, 2])
+        second = np.uint64(ops[i, 3]) + row * _FOUR
+        if code in (COPY_8, NOTHING_8, CONTAINER_TIME, PAYLOAD, HISTOGRAM, NO_PAYLOAD, WHOLE):
+            place += row * _EIGHT
         else:
-            store_u64(arena, target + row * _EIGHT, time)
-    return 0, _ZERO
+            place += row * _FOUR
+        if code == COPY_8:
+            for r in range(count):
+                store_u64(arena, place + np.uint64(8 * r), load_u64(window, np.uint64(starts[first + r]) + slot))
+        elif code == COPY_4:
+            for r in range(count):
+                store_u32(arena, place + np.uint64(4 * r), load_u32(window, np.uint64(starts[first + r]) + slot))
+        elif code in (PAYLOAD, HISTOGRAM):
+            for r in range(count):
+                at = np.uint64(starts[first + r]) - base
+                total = load_u32(window, at) + _LENGTH
+                pointer = load_u32(window, np.uint64(starts[first + r]) + slot)
+                start = at + pointer + _PAYLOAD_LENGTH
+                length = _ZERO
+                if pointer < smallest or pointer > total or total - pointer < _PAYLOAD_LENGTH:
+                    failures += _fail(failed, r, i, pointer)
+                    start = at
+                else:
+                    length = load_u16(window, at + pointer)
+                    if at + total - start < length:
+                        failures += _fail(failed, r, i, length)
+                        length = _ZERO
+                store_u64(scratch, place + np.uint64(8 * r), start)
+                store_u32(scratch, second + np.uint64(4 * r), length)
+                tally[0] += np.int64(length)
+                if (
+                    code == HISTOGRAM
+                    and length >= _HISTOGRAM_HEAD + _PAYLOAD_LENGTH
+                    and window[start] != _EMPTY_HISTOGRAM
+                ):
+                    tally[1] += np.int64(min(load_u16(window, start + _HISTOGRAM_HEAD), _MAX_BUCKETS))
+        elif code == WHOLE:
+            for r in range(count):
+                at = np.uint64(starts[first + r]) - base
+                total = load_u32(window, at) + _LENGTH
+                store_u64(scratch, place + np.uint64(8 * r), at)
+                store_u32(scratch, second + np.uint64(4 * r), total)
+                tally[0] += np.int64(total)
+        elif code == SCHEMA_ID:
+            for r in range(count):
+                identity = load_u16(window, np.uint64(starts[first + r]) - base + _ID)
+                store_u32(arena, place + np.uint64(4 * r), identity)
+        elif code == NO_PAYLOAD:
+            for r in range(count):
+                store_u64(scratch, place + np.uint64(8 * r), _ZERO)
+                store_u32(scratch, second + np.uint64(4 * r), _ZERO)
+        elif code == NOTHING_4:
+            for r in range(count):
+                store_u32(arena, place + np.uint64(4 * r), _ZERO)
+        else:
+            for r in range(count):
+                store_u64(arena, place + np.uint64(8 * r), time if code == CONTAINER_TIME else _ZERO)
+    return failures
+
+
+@inlined
+def _fail(failed: Any, row: Any, operation: Any, wrong: Any) -> Any:
+    if failed[row] == 0:
+        failed[row] = operation + 1
+        failed[BLOCK + row] = wrong
+    return 1
+
+
+@inlined
+def _drop_failed(
+    window: Any,
+    base: Any,
+    starts: Any,
+    first: Any,
+    count: Any,
+    end: Any,
+    ops: Any,
+    failed: Any,
+    state: Any,
+    events: Any,
+) -> Any:
+    """Note the records of a block that failed, and move the others together; how many they are."""
+    kept = 0
+    for r in range(count):
+        at = starts[first + r]
+        if failed[r] == 0:
+            starts[first + kept] = at
+            kept += 1
+            continue
+        step = _step(load_u32(window, np.uint64(at) - base) + _LENGTH, end - np.uint64(at))
+        _note(events, state, _BAD_POINTER, at, step, ops[failed[r] - 1, 4], failed[BLOCK + r], 0)
+        state[RECORD_BYTES] -= np.int64(step)
+        failed[r] = 0
+    return kept
+
+
+@inlined
+def _step(total: Any, left: Any) -> Any:
+    """Bytes from a record to the next."""
+    return min((total + _ROUND) & ~_ROUND, left)
 
 
 @inlined
@@ -176,8 +259,11 @@ def read_records(
     arena: Any,
     scratch: Any,
     events: Any,
+    failed: Any,
 ) -> Any:
     """Read records from a window, and gather their fixed areas.
+
+    Records are located first, a block of one schema at a time, and then gathered from the cache.
 
     Args:
         window: uint8, the file from `base` on.
@@ -187,21 +273,22 @@ def read_records(
         meanings: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED.
         schemas: int64[:, SCHEMA_FIELDS].
         ops: int64[schemas, columns, OP_FIELDS].
-        max_bytes: int64, payload bytes after which a batch is complete.
+        max_bytes: int64, payload bytes after which a batch is complete, but for the rest of a block.
         max_buckets: int64, histogram buckets after which it is.
         state: int64[STATE_SIZE], updated; POSITION is that of the first frame's records, or -1 to begin with.
         starts: int64 per row: file offset of its record.
         which: uint8 per row: number of its schema.
         arena: uint8, the fixed-width columns.
         scratch: uint8, positions (relative to the window) and lengths of payloads.
-        events: int64[:, EVENT_FIELDS], damage.
+        events: int64[:, EVENT_FIELDS], damage; room for more than two blocks.
+        failed: int64[2 * BLOCK], all 0.
 
     Returns:
         MORE, FULL or DONE.
     """
     limit = base + np.uint64(len(window))
     max_rows = len(starts)
-    max_events = len(events)
+    max_events = len(events) - BLOCK - 1
     rows = state[ROWS]
     frame = state[FRAME]
     position = state[POSITION]
@@ -217,84 +304,88 @@ def read_records(
         at = np.uint64(position)
         end = np.uint64(frames[frame, FRAME_END])
         status = DONE
-        while at < end:
-            if rows == max_rows or state[EVENTS] == max_events:
-                status = FULL
-                break
-            if at < base or at > limit or limit - at < min(end - at, _FOUR + _FOUR):
-                status = MORE
-                break
-            left = end - at
-            here = at - base
-            prefetch(window, here + _AHEAD)
-            prefetch(window, here + _AHEAD + np.uint64(64))
-            length = load_u32(window, here) if left >= _LENGTH else _SIGN
-            if length >= _SIGN or left - _LENGTH < length:
-                if frames[frame, FRAME_TORN] != 0:
-                    state[TORN_AT] = at
+        while at < end and status == DONE:
+            first = rows
+            begun = at
+            block = meaning
+            before_bytes, before_buckets = tally[0], tally[1]
+            before_events, before_passed, before_record = state[EVENTS], state[PASSED], state[RECORD_BYTES]
+            used = _ZERO
+            while at < end and rows - first < BLOCK:
+                if rows == max_rows or state[EVENTS] >= max_events:
+                    status = FULL
+                    break
+                if at < base or at > limit or limit - at < min(end - at, _FOUR + _FOUR):
+                    status = MORE
+                    break
+                left = end - at
+                here = at - base
+                prefetch(window, here + _AHEAD)
+                prefetch(window, here + _AHEAD + np.uint64(64))
+                length = load_u32(window, here) if left >= _LENGTH else _SIGN
+                if length >= _SIGN or left - _LENGTH < length:
+                    if frames[frame, FRAME_TORN] != 0:
+                        state[TORN_AT] = at
+                    else:
+                        shown = np.int64(length) if length < _SIGN else np.int64(-1)
+                        _note(events, state, _BAD_LENGTH, at, left, -1, shown, end)
                     at = end
                     break
-                shown = np.int64(length) if length < _SIGN else np.int64(-1)
-                _note(events, state, _BAD_LENGTH, at, left, -1, shown, end)
-                at = end
-                break
-            total = length + _LENGTH
-            step = min((total + _ROUND) & ~_ROUND, left)
-            if not plain:
-                if length < _ID_SIZE:
+                total = length + _LENGTH
+                step = _step(total, left)
+                if not plain:
+                    if length < _ID_SIZE:
+                        _note(events, state, _BAD_LENGTH, at, left, -1, length, end)
+                        at = end
+                        break
+                    schema_id = load_u16(window, here + _ID)
+                    if schema_id != last_id:
+                        found = meanings[schema_id]
+                        if found < 0:
+                            if found == NOT_WANTED:
+                                state[PASSED] += 1
+                                used += step
+                            else:
+                                kind = _UNKNOWN_SCHEMA if found == UNKNOWN else _UNEXPECTED_SCHEMA
+                                _note(events, state, kind, at, step, -1, schema_id, 0)
+                            at += step
+                            continue
+                        if found != meaning and rows > first:
+                            break
+                        last_id = schema_id
+                        meaning = int(found)
+                        block = meaning
+                        smallest = np.uint64(schemas[meaning, SMALLEST])
+                        largest = np.uint64(schemas[meaning, LARGEST])
+                if total < smallest or total > largest:
                     _note(events, state, _BAD_LENGTH, at, left, -1, length, end)
                     at = end
                     break
-                schema_id = load_u16(window, here + _ID)
-                if schema_id != last_id:
-                    last_id = schema_id
-                    meaning = meanings[schema_id]
-                    if meaning >= 0:
-                        smallest = np.uint64(schemas[meaning, SMALLEST])
-                        largest = np.uint64(schemas[meaning, LARGEST])
-                if meaning < 0:
-                    if meaning == NOT_WANTED:
-                        state[PASSED] += 1
-                        state[RECORD_BYTES] += step
-                    else:
-                        kind = _UNKNOWN_SCHEMA if meaning == UNKNOWN else _UNEXPECTED_SCHEMA
-                        _note(events, state, kind, at, step, -1, schema_id, 0)
-                    at += step
-                    continue
-            if total < smallest or total > largest:
-                _note(events, state, _BAD_LENGTH, at, left, -1, length, end)
-                at = end
-                break
-            if limit - at < total:
-                status = MORE
-                break
-            before_bytes, before_buckets = tally[0], tally[1]
-            failed, wrong = _take(
-                window,
-                here,
-                total,
-                smallest,
-                ops[meaning],
-                np.uint64(frames[frame, FRAME_TIME]),
-                np.uint64(rows),
-                arena,
-                scratch,
-                tally,
-            )
-            if failed != 0:
-                tally[0], tally[1] = before_bytes, before_buckets
-                _note(events, state, _BAD_POINTER, at, step, ops[meaning, failed - 1, 4], wrong, 0)
+                if limit - at < total:
+                    status = MORE
+                    break
+                starts[rows] = at
+                rows += 1
+                used += step
                 at += step
-                continue
-            if rows > 0 and (tally[0] > max_bytes or tally[1] > max_buckets):
-                tally[0], tally[1] = before_bytes, before_buckets
-                status = FULL
-                break
-            starts[rows] = at
-            which[rows] = meaning
-            rows += 1
-            state[RECORD_BYTES] += step
-            at += step
+            state[RECORD_BYTES] += np.int64(used)
+            if rows > first:
+                time = np.uint64(frames[frame, FRAME_TIME])
+                count = rows - first
+                todo = ops[block]
+                if _gather(window, base, starts, first, count, smallest, todo, time, arena, scratch, tally, failed):
+                    tally[0], tally[1] = before_bytes, before_buckets
+                    count = _drop_failed(window, base, starts, first, count, end, todo, failed, state, events)
+                    _gather(window, base, starts, first, count, smallest, todo, time, arena, scratch, tally, failed)
+                    rows = first + count
+                if first > 0 and (tally[0] > max_bytes or tally[1] > max_buckets):
+                    tally[0], tally[1] = before_bytes, before_buckets
+                    state[EVENTS], state[PASSED], state[RECORD_BYTES] = before_events, before_passed, before_record
+                    rows = first
+                    at = begun
+                    status = FULL
+                    break
+                which[first:rows] = block
         if status != DONE:
             position = np.int64(at)
             break
@@ -317,6 +408,7 @@ def read_nested(
     arena: Any,
     scratch: Any,
     tally: Any,
+    failed: Any,
     bad: Any,
     where: Any,
 ) -> None:
@@ -332,25 +424,29 @@ def read_nested(
         arena: uint8, the fixed-width columns.
         scratch: uint8, positions and lengths of payloads.
         tally: int64[2], payload bytes and histogram buckets.
+        failed: int64[2 * BLOCK], all 0.
         bad: uint8 per row, set to a `Kind` where the payload is no record.
         where: int64 per row: the pointer or length that is wrong.
     """
     for row in range(len(positions)):
         given = np.uint64(lengths[row])
         at = positions[row]
-        failed = 1
-        wrong = given
-        if given == _ZERO and at == _ZERO:
-            failed = 0
-        elif given >= smallest:
-            wrong = load_u32(window, at) + _LENGTH
-            if smallest <= wrong <= given:
-                failed, wrong = _take(window, at, wrong, smallest, ops, _ZERO, np.uint64(row), arena, scratch, tally)
-        if failed != 0:
+        good = given == _ZERO and at == _ZERO
+        wrong = np.int64(given)
+        if given >= smallest:
+            total = load_u32(window, at) + _LENGTH
+            wrong = np.int64(total)
+            if smallest <= total <= given:
+                good = True
+                if _gather(window, _ZERO, positions, row, 1, smallest, ops, _ZERO, arena, scratch, tally, failed):
+                    good = False
+                    wrong = failed[BLOCK]
+                    failed[0] = 0
+        if not good:
             bad[row] = _BAD_NESTED
-            where[row] = np.int64(wrong)
-        if failed != 0 or given == _ZERO:
-            _take(window, _ZERO, _ZERO, smallest, empty, _ZERO, np.uint64(row), arena, scratch, tally)
+            where[row] = wrong
+        if not good or given == _ZERO:
+            _gather(window, _ZERO, positions, row, 1, smallest, empty, _ZERO, arena, scratch, tally, failed)
 
 
 @kernel

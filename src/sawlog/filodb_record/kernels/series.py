@@ -6,24 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
+from sawlog.filodb_record.kernels import records
+from sawlog.filodb_record.kernels.records import read_records
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32
 
-# Fields of the state, an int64 array.
+# Fields of the state of a table, an int64 array.
 ROW = 0
-"""The next row."""
-SERIES = 1
+"""The next row to be looked up; the rows that are kept stand in front of it."""
+KEPT = 1
+SERIES = 2
 """Series in the table."""
-USED = 2
+USED = 3
 """Bytes of their keys."""
-FRESH = 3
-"""Rows of this batch whose series is new."""
-STATE_SIZE = 4
+STATUS = 4
+"""What the last reading of records ended with."""
+STATE_SIZE = 5
 
-FULL = 1
-"""The table needs more room."""
-END = 2
+NEEDS_ROOM = 3
+"""The table must grow; beside what `read_records` returns."""
+
+CHUNK = 1024
+"""Rows that are read before they are looked up: their bytes are still in the cache."""
+SLOT_SIZE = 8
+"""Bytes of a place in the table: number of the series plus one, or 0; and behind it the stored hash."""
 
 PROBES = 16
 """Places that are tried where the stored hash leads; who stores equal hashes for all is led on by a secret one."""
@@ -34,24 +41,29 @@ _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _MIX = np.uint64(0x9E3779B1)
 _U32 = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_AHEAD = 8
+"""Rows ahead of the present one whose place is asked into the cache."""
 
 
-@inlined
+@always_inlined
 def _same(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
     """Whether `length` bytes are the same."""
+    if length < _EIGHT:
+        same = True
+        for i in range(length):
+            same = same and a[at + i] == b[start + i]
+        return same
     done = _ZERO
-    while length - done >= _EIGHT:
-        if load_u64(a, at + done) != load_u64(b, start + done):
-            return False
+    last = length - _EIGHT
+    differs = load_u64(a, at + last) ^ load_u64(b, start + last)
+    while done < last:
+        differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
         done += _EIGHT
-    while done < length:
-        if a[at + done] != b[start + done]:
-            return False
-        done += _ONE
-    return True
+    return differs == _ZERO
 
 
-@inlined
+@always_inlined
 def _matches(
     window: Any, row: Any, layout: Any, arena: Any, fixed: Any, scratch: Any, payloads: Any, keys: Any, at: Any
 ) -> Any:
@@ -104,123 +116,189 @@ def _store(
 
 @inlined
 def _place(hash32: Any, mask: Any) -> Any:
-    return np.int64((hash32 * _MIX & _U32) >> np.uint64(7) & mask)
+    return (hash32 * _MIX & _U32) >> np.uint64(7) & mask
 
 
-@kernel
-def distinct_series(
+@always_inlined
+def _look_up(
     window: Any,
-    count: Any,
-    which: Any,
-    hashes: Any,
+    row: Any,
+    layout: Any,
+    hash32: Any,
     arena: Any,
     fixed: Any,
     scratch: Any,
     payloads: Any,
     secret: Any,
     slots: Any,
-    slot_hashes: Any,
     key_starts: Any,
     keys: Any,
-    state: Any,
-    fresh: Any,
 ) -> Any:
-    """Find the rows of a batch whose series is met for the first time.
+    """Whether the series of a row is in the table, and the place where it is, or belongs."""
+    mask = np.uint64(len(slots) // SLOT_SIZE - 1)
+    place = _place(hash32, mask)
+    probe = 0
+    while True:
+        slot = load_u64(slots, place * _EIGHT)
+        if slot == _ZERO:
+            return False, place
+        if slot >> _HALF == hash32:
+            key = np.uint64(key_starts[np.int64(slot & _U32) - 1])
+            if _matches(window, row, layout, arena, fixed, scratch, payloads, keys, key):
+                return True, place
+        probe += 1
+        if probe == PROBES:
+            second = secret
+            for i in range(len(payloads)):
+                start = load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT)
+                length = load_u32(scratch, np.uint64(payloads[i, 1]) + row * _FOUR)
+                second = xxh32(window, start, length, second)
+            for i in range(len(fixed)):
+                width = np.uint64(fixed[i, 1])
+                second = xxh32(arena, np.uint64(fixed[i, 0]) + row * width, width, second)
+            place = _place(second, mask)
+        else:
+            place = (place + _ONE) & mask
 
-    Args:
-        window: uint8.
-        count: Number of rows.
-        which: uint8 per row, number of its layout.
-        hashes: uint32 per row, the stored partition hash.
-        arena: uint8, fixed-width columns.
-        fixed: int64[:, 2], the fixed-width partition columns: place in the arena, and width.
-        scratch: uint8, positions and lengths of payloads.
-        payloads: int64[:, 2], the payload partition columns: places of positions and of lengths.
-        secret: uint64, seed of the second hash.
-        slots: int64, a power of two: number of a series plus one, or 0.
-        slot_hashes: uint32 per slot.
-        key_starts: int64 per series.
-        keys: uint8, keys of the series back to back.
-        state: int64[STATE_SIZE], updated.
-        fresh: int64, the rows.
 
-    Returns:
-        END, or FULL when the table has no room for the row at ROW.
-    """
-    mask = np.uint64(len(slots) - 1)
-    row = state[ROW]
-    while row < count:
-        hash32 = np.uint64(hashes[row])
-        r = np.uint64(row)
-        layout = which[row]
-        place = _place(hash32, mask)
-        probe = 0
-        known = False
-        while slots[place] != 0:
-            if slot_hashes[place] == hash32 and _matches(
-                window, r, layout, arena, fixed, scratch, payloads, keys, np.uint64(key_starts[slots[place] - 1])
-            ):
-                known = True
-                break
-            probe += 1
-            if probe == PROBES:
-                second = secret
-                for i in range(len(payloads)):
-                    start = load_u64(scratch, np.uint64(payloads[i, 0]) + r * _EIGHT)
-                    length = load_u32(scratch, np.uint64(payloads[i, 1]) + r * _FOUR)
-                    second = xxh32(window, start, length, second)
-                for i in range(len(fixed)):
-                    width = np.uint64(fixed[i, 1])
-                    second = xxh32(arena, np.uint64(fixed[i, 0]) + r * width, width, second)
-                place = _place(second, mask)
-            else:
-                place = np.int64(np.uint64(place + 1) & mask)
-        if not known:
-            series = state[SERIES]
-            if series >= len(key_starts) or 2 * series >= len(slots):
-                state[ROW] = row
-                return FULL
-            end = _store(window, r, layout, arena, fixed, scratch, payloads, keys, np.uint64(state[USED]))
-            if end < 0:
-                state[ROW] = row
-                return FULL
-            key_starts[series] = state[USED]
-            state[USED] = end
-            state[SERIES] = series + 1
-            slots[place] = series + 1
-            slot_hashes[place] = hash32
-            fresh[state[FRESH]] = row
-            state[FRESH] += 1
-        row += 1
-    state[ROW] = row
-    return END
+@inlined
+def _move(
+    row: Any, to: Any, starts: Any, which: Any, arena: Any, all_fixed: Any, scratch: Any, all_payloads: Any, state: Any
+) -> None:
+    """Move all that was gathered of a row to another one, and count its payload bytes."""
+    starts[to] = starts[row]
+    which[to] = which[row]
+    for i in range(len(all_fixed)):
+        place = np.uint64(all_fixed[i, 0])
+        if all_fixed[i, 1] == 8:
+            store_u64(arena, place + np.uint64(to) * _EIGHT, load_u64(arena, place + np.uint64(row) * _EIGHT))
+        else:
+            store_u32(arena, place + np.uint64(to) * _FOUR, load_u32(arena, place + np.uint64(row) * _FOUR))
+    for i in range(len(all_payloads)):
+        place = np.uint64(all_payloads[i, 0])
+        store_u64(scratch, place + np.uint64(to) * _EIGHT, load_u64(scratch, place + np.uint64(row) * _EIGHT))
+        place = np.uint64(all_payloads[i, 1])
+        length = load_u32(scratch, place + np.uint64(row) * _FOUR)
+        store_u32(scratch, place + np.uint64(to) * _FOUR, length)
+        state[records.BYTES] += np.int64(length)
 
 
 @kernel
-def rebuild(
+def read_series(
+    window: Any,
+    base: Any,
+    frames: Any,
+    plain: Any,
+    meanings: Any,
+    schemas: Any,
+    ops: Any,
+    max_bytes: Any,
+    max_buckets: Any,
+    state: Any,
+    starts: Any,
+    which: Any,
+    arena: Any,
+    scratch: Any,
+    events: Any,
+    failed: Any,
+    hashes: Any,
     fixed: Any,
     payloads: Any,
+    all_fixed: Any,
+    all_payloads: Any,
     secret: Any,
-    old_slots: Any,
-    old_hashes: Any,
     slots: Any,
-    slot_hashes: Any,
     key_starts: Any,
     keys: Any,
-) -> None:
-    """Put all series of one table into a larger one. Arguments as those of `distinct_series`."""
-    mask = np.uint64(len(slots) - 1)
-    for old in range(len(old_slots)):
-        if old_slots[old] == 0:
+    table: Any,
+) -> Any:
+    """Read records, and keep those rows whose series is met for the first time.
+
+    Arguments up to `failed`, and what is returned, are as for `read_records`; NEEDS_ROOM asks to be called again, with
+    larger `slots`, `key_starts` and `keys`. The others:
+
+    - hashes: uint64, place of the stored partition hashes in the arena.
+    - fixed: int64[:, 2], the fixed-width partition columns: place in the arena, and width.
+    - payloads: int64[:, 2], the payload partition columns: places of positions and of lengths.
+    - all_fixed, all_payloads: the same for all columns that are gathered.
+    - secret: uint64, seed of the second hash.
+    - slots: uint8, as many places of SLOT_SIZE as a power of two.
+    - key_starts: int64 per series.
+    - keys: uint8, keys of the series back to back.
+    - table: int64[STATE_SIZE], updated.
+    """
+    mask = np.uint64(len(slots) // SLOT_SIZE - 1)
+    while True:
+        if table[ROW] == state[records.ROWS]:
+            first = state[records.ROWS]
+            before = state[records.BYTES]
+            table[STATUS] = read_records(
+                window,
+                base,
+                frames,
+                plain,
+                meanings,
+                schemas,
+                ops,
+                max_bytes,
+                max_buckets,
+                state,
+                starts[: min(first + CHUNK, len(starts))],
+                which,
+                arena,
+                scratch,
+                events,
+                failed,
+            )
+            table[ROW] = table[KEPT] = first
+            state[records.BYTES] = before
+        count = state[records.ROWS]
+        nothing = table[ROW] == count
+        for row in range(table[ROW], min(table[ROW] + _AHEAD, count)):
+            prefetch(slots, _place(load_u32(arena, hashes + np.uint64(row) * _FOUR), mask) * _EIGHT)
+        for row in range(table[ROW], count):
+            r = np.uint64(row)
+            if row + _AHEAD < count:
+                prefetch(slots, _place(load_u32(arena, hashes + (r + np.uint64(_AHEAD)) * _FOUR), mask) * _EIGHT)
+            hash32 = load_u32(arena, hashes + r * _FOUR)
+            known, place = _look_up(
+                window, r, which[row], hash32, arena, fixed, scratch, payloads, secret, slots, key_starts, keys
+            )
+            if known:
+                continue
+            series = table[SERIES]
+            end = np.int64(-1)
+            if series < len(key_starts) and 2 * SLOT_SIZE * series < len(slots):
+                end = _store(window, r, which[row], arena, fixed, scratch, payloads, keys, np.uint64(table[USED]))
+            if end < 0:
+                table[ROW] = row
+                return NEEDS_ROOM
+            key_starts[series] = table[USED]
+            table[USED] = end
+            table[SERIES] = series + 1
+            store_u64(slots, place * _EIGHT, hash32 << _HALF | np.uint64(series + 1))
+            _move(row, table[KEPT], starts, which, arena, all_fixed, scratch, all_payloads, state)
+            table[KEPT] += 1
+        table[ROW] = state[records.ROWS] = table[KEPT]
+        if nothing or table[STATUS] != records.FULL or state[records.EVENTS] > 0 or state[records.ROWS] == len(starts):
+            return table[STATUS]
+
+
+@kernel
+def rebuild(fixed: Any, payloads: Any, secret: Any, old_slots: Any, slots: Any, key_starts: Any, keys: Any) -> None:
+    """Put all series of one table into a larger one. Arguments as those of `read_series`."""
+    mask = np.uint64(len(slots) // SLOT_SIZE - 1)
+    for old in range(len(old_slots) // SLOT_SIZE):
+        slot = load_u64(old_slots, np.uint64(old) * _EIGHT)
+        if slot == _ZERO:
             continue
-        hash32 = np.uint64(old_hashes[old])
-        place = _place(hash32, mask)
+        place = _place(slot >> _HALF, mask)
         probe = 0
-        while slots[place] != 0:
+        while load_u64(slots, place * _EIGHT) != _ZERO:
             probe += 1
             if probe == PROBES:
                 second = secret
-                start = np.uint64(key_starts[old_slots[old] - 1]) + _ONE
+                start = np.uint64(key_starts[np.int64(slot & _U32) - 1]) + _ONE
                 at = start
                 for i in range(len(fixed)):
                     at += np.uint64(fixed[i, 1])
@@ -235,6 +313,5 @@ def rebuild(
                     at += width
                 place = _place(second, mask)
             else:
-                place = np.int64(np.uint64(place + 1) & mask)
-        slots[place] = old_slots[old]
-        slot_hashes[place] = hash32
+                place = (place + _ONE) & mask
+        store_u64(slots, place * _EIGHT, slot)
