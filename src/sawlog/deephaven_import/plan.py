@@ -106,7 +106,7 @@ class Planner:
         started = False
         for log in reversed(logs):
             if not self._is_void(log, progress):
-                found = self._news(log, progress.logs.get(log.file.name), remarks)
+                found = self._news(log, progress.logs.get(log.file.name), remarks, last=log is logs[-1])
                 if found is not None:
                     news.append(found)
                     if started and log.file.name not in progress.logs:
@@ -121,7 +121,7 @@ class Planner:
             return False
         return _order(log.file.name) < _order(progress.truncated_in)
 
-    def _news(self, log: Log, taken: Taken | None, remarks: list[str]) -> _News | None:
+    def _news(self, log: Log, taken: Taken | None, remarks: list[str], *, last: bool) -> _News | None:
         header, storage = log.header, self._scan.storage
         if header is None:
             if not log.incomplete:
@@ -134,7 +134,7 @@ class Planner:
         start = max(header.size, taken.end if taken is not None else 0)
         if log.file.size <= start:
             return None
-        end = self._committed(log, header, start)
+        end = self._committed(log, header, start, last=last)
         if end < log.file.size:
             remarks.append(f"{log.file.path}: {log.file.size - end} bytes behind byte {end} wait for their end")
         if end <= start:
@@ -154,11 +154,16 @@ class Planner:
         live_from = layout.live_from if options.deletes == "apply" else -1
         return _News(log, start, tuple(cut for cut in layout.cuts if start < cut < end), live_from)
 
-    def _committed(self, log: Log, header: Header, start: int) -> int:
-        """End of the last complete entry, outside of sets that are still open."""
+    def _committed(self, log: Log, header: Header, start: int, *, last: bool) -> int:
+        """End of the last complete entry, outside of sets that are still open.
+
+        Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
+        """
         options = replace(self._scan.options, incomplete="drop")
-        whole = whole_log(log.file, header, options, self._scan.storage)
-        tail = replace(whole, start=start).inspect().tail
+        ahead = replace(whole_log(log.file, header, options, self._scan.storage), start=start)
+        if last:
+            return ahead.find_end()
+        tail = ahead.inspect().tail
         return log.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
 
     def _shares(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Share]:

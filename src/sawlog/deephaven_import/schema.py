@@ -1,0 +1,129 @@
+"""The columns of the locations that logs become: as a schema file says, or as the logs themselves say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.deephaven_table.fields import column_spec, fits
+from sawlog.deephaven_table.infer import schema_spec
+from sawlog.deephaven_table.layout import FIXED, ColumnType
+from sawlog.deephaven_table.types import CHARSET_KEY, NO_SYMBOL_TABLE, PARTITION_KEY, SYMBOL_TABLE, ColumnSpec
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.deephaven_log.schema_xml import SchemaColumn
+
+_PARTITIONING = "partitioning"
+_NUMBERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG, ColumnType.FLOAT, ColumnType.DOUBLE)
+
+
+def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, where: str) -> pa.Schema:
+    """The columns that every location of a table has; the partitioning one is not stored.
+
+    Args:
+        logged: The columns of the logs.
+        columns: Those of a schema file: its columns, in its order, whether they are logged or not. Without them, the
+            columns of the logs.
+        charset: Of Strings that neither describes.
+        where: The schema file, for messages.
+
+    Raises:
+        SchemaError: When a column is logged as something that its type cannot be made from.
+    """
+    if not columns:
+        return pa.schema(
+            [_logged_field(field, charset) for field in logged if PARTITION_KEY not in (field.metadata or {})]
+        )
+    fields = []
+    for column in columns:
+        if column.kind.lower() == _PARTITIONING:
+            continue
+        spec = schema_spec(column, where)
+        field = spec.field(column.name)
+        if column.name in logged.names:
+            kind = logged.field(column.name).type
+            if fits(spec, kind):
+                field = field.with_type(kind)
+            elif not _can_become(spec, kind):
+                raise SchemaError(f"{where}: column {column.name!r} is {spec.type.value}; it is logged as {kind}")
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def left_out(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
+    """Columns that are logged, and that the schema file does not know."""
+    known = {column.name for column in columns}
+    return [name for name in logged.names if name not in known] if columns else []
+
+
+def type_text(spec: ColumnSpec) -> str:
+    """A column's type, as the option `types` spells it."""
+    if spec.type is ColumnType.STRING:
+        return f"{spec.type.value}({SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE},{spec.charset})"
+    return f"{spec.type.value}({spec.arguments})" if spec.arguments else spec.type.value
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A logged batch with the columns of locations: by name, missing ones null.
+
+    Raises:
+        SchemaError: When a value does not fit; names the column.
+    """
+    arrays = []
+    for field in schema:
+        if field.name not in batch.schema.names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        try:
+            arrays.append(_convert(batch.column(field.name), field))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(f"column {field.name!r}: a value does not fit {field.type}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    spec = ColumnSpec.of_metadata(field.metadata)
+    if spec is None or not pa.types.is_binary(column.type):
+        return column.cast(field.type)
+    values, bad = _decode(spec, column, field.type)
+    if bad.any():
+        raise SchemaError(
+            f"column {field.name!r}: the blob in row {int(bad.argmax())} of a batch is no {spec.type.value}"
+        )
+    return values
+
+
+def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Objects that were logged as the bytes of their codec, and which of them are none; no byte is null."""
+    import numpy as np
+
+    from sawlog.deephaven_table.codecs import decode_objects
+    from sawlog.deephaven_table.variable import Slices
+
+    _, offsets, data = column.fill_null(b"").buffers()
+    first, end = column.offset, column.offset + len(column) + 1
+    ends = np.frombuffer(offsets, np.int32)[first:end]
+    values = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+    return decode_objects(spec, Slices(values, ends - ends[0], np.zeros(len(column), np.bool_)), kind)
+
+
+def _logged_field(field: pa.Field, charset: str) -> pa.Field:
+    stored = (field.metadata or {}).get(CHARSET_KEY)
+    spec = column_spec(field, {}, charset if stored is None else stored.decode())
+    return spec.field(field.name).with_type(field.type)
+
+
+def _can_become(spec: ColumnSpec, kind: pa.DataType) -> bool:
+    """Whether values of a logged type can be made those of a column: wider or narrower numbers, objects from blobs."""
+    if pa.types.is_binary(kind):
+        return spec.type not in FIXED and spec.type is not ColumnType.STRING
+    return spec.type in _NUMBERS and (pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -1,0 +1,234 @@
+"""Trees of locations: where they go, which of them count, and how they come and go without a trace of half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sawlog.deephaven_import.records import MAX_RECORD_BYTES, RECORD_NAME, Partition, PositionRecord, Progress
+from sawlog.deephaven_table import layout
+from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.staging import staged_name, sync_directory
+from sawlog.storage import PathLike, Storage, is_remote, normalize
+
+_SEQUENCE = re.compile(r"(.+)~(\d{6,})")
+"""The second and later locations of a partition: a writer never appends to one that is published."""
+_LOCK_NAME = ".sawlog.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One location of a tree.
+
+    Attributes:
+        path: Its directory.
+        partition: Its table and partitions; the internal one as its directory is called.
+        record: Where its rows came from; None when sawlog did not import it.
+    """
+
+    path: str
+    partition: Partition
+    record: PositionRecord | None = None
+
+
+def local_root(root: PathLike) -> str:
+    """The root of a tree as an absolute path.
+
+    Raises:
+        OptionError: On an object store, where no directory can be renamed.
+    """
+    name = normalize(root)
+    if is_remote(name):
+        raise OptionError(f"{name}: the tree needs a file system, local or shared: object stores rename no directories")
+    return os.path.abspath(name)
+
+
+def check_part(part: str, what: str) -> str:
+    """See to it that a name can be that of a directory, and be found again.
+
+    Raises:
+        OptionError: When it is empty, hidden, or leads elsewhere.
+    """
+    if not part or part[0] in "._" or "/" in part or "\\" in part or not part.isprintable():
+        raise OptionError(f"{what} {part!r} cannot be a directory of the tree: expected a name without / that is shown")
+    return part
+
+
+class IntradayTable:
+    """One table of an intraday tree: `ROOT/Intraday/NAMESPACE/TABLE/INTERNAL/COLUMN/TABLE`.
+
+    A partition's first location has the name of the internal partition; what is imported later goes to
+    `INTERNAL~000001` and so on, for a location is never changed.
+    """
+
+    def __init__(self, root: str, namespace: str, table: str) -> None:
+        self.namespace = check_part(namespace, "namespace")
+        self.table = check_part(table, "table")
+        self.directory = os.path.join(root, layout.INTRADAY, namespace, table)
+
+    def path(self, partition: Partition, sequence: int) -> str:
+        """Where a location goes.
+
+        Raises:
+            OptionError: For partitions whose names cannot be directories, or look like those of later locations.
+        """
+        internal = check_part(partition.internal_partition, "internal partition")
+        if _SEQUENCE.fullmatch(internal):
+            raise OptionError(
+                f"internal partition {internal!r}: names that end like ~000001 are those of later imports"
+            )
+        name = f"{internal}~{sequence:06d}" if sequence else internal
+        column = check_part(partition.column_partition, "column partition")
+        return os.path.join(self.directory, name, column, self.table)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other import and merge of the table out; the system frees the lock of a process that is killed.
+
+        Raises:
+            SawlogError: When another one is at work.
+        """
+        import fcntl
+
+        os.makedirs(self.directory, exist_ok=True)
+        path = os.path.join(self.directory, _LOCK_NAME)
+        with open(path, "w", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise SawlogError(f"{self.directory}: another import or merge of this table is at work") from error
+            yield
+
+    def locations(self, column_partition: str | None = None) -> list[Location]:
+        """Locations that are published: by column partition, internal partition, and place in it.
+
+        Raises:
+            FormatError: When a position record is not readable.
+        """
+        found = []
+        for internal in _directories(self.directory):
+            for column in _directories(os.path.join(self.directory, internal)):
+                path = os.path.join(self.directory, internal, column, self.table)
+                if column_partition in (None, column) and os.path.isdir(path):
+                    partition = Partition(self.namespace, self.table, internal, column)
+                    found.append(Location(path, partition, self._record(path, partition)))
+        return sorted(found, key=_order)
+
+    def progress(self, partition: Partition, locations: list[Location]) -> Progress:
+        """How far a partition was imported, of the locations of the table.
+
+        Raises:
+            SawlogError: When there is a location in its place that no import made.
+        """
+        path = self.path(partition, 0)
+        if any(location.path == path and location.record is None for location in locations):
+            raise SawlogError(f"{path}: a location is there that no import of sawlog made; choose another root")
+        return Progress.of(one.record for one in self.of(partition, locations) if one.record is not None)
+
+    def of(self, partition: Partition, locations: list[Location]) -> list[Location]:
+        """Those locations that the import of a partition made, in order."""
+        return [one for one in locations if one.record is not None and one.record.partition == partition]
+
+    def void(self, locations: list[Location]) -> list[Location]:
+        """Locations that a truncating one has made void, the oldest first."""
+        begins: dict[Partition, int] = {}
+        for record in (location.record for location in locations):
+            if record is not None and record.truncates:
+                begins[record.partition] = max(record.sequence, begins.get(record.partition, 0))
+        return [
+            location
+            for location in locations
+            if location.record is not None and location.record.sequence < begins.get(location.record.partition, 0)
+        ]
+
+    def tidy(self) -> list[Location]:
+        """Bring to an end what a killed job has left: void locations, staged and half-deleted ones.
+
+        Returns:
+            The locations that count.
+        """
+        for location in self.void(self.locations()):
+            remove_location(location.path)
+        sweep(self.directory)
+        for internal in _directories(self.directory):
+            for column in _directories(os.path.join(self.directory, internal)):
+                remove_empty(os.path.join(self.directory, internal, column))
+        return self.locations()
+
+    def _record(self, path: str, partition: Partition) -> PositionRecord | None:
+        where = os.path.join(path, RECORD_NAME)
+        try:
+            with open(where, "rb") as file:
+                data = file.read(MAX_RECORD_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > MAX_RECORD_BYTES:
+            raise FormatError(f"{where}: more than {MAX_RECORD_BYTES} bytes; a position record is small")
+        record = PositionRecord.from_json(data, where)
+        if self.path(record.partition, record.sequence) != path or record.partition.table != partition.table:
+            raise FormatError(f"{where}: the record is that of {record.partition}, location {record.sequence}")
+        return record
+
+
+def historical_path(root: str, namespace_set: str, partition: Partition) -> str:
+    """Where a historical location goes: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`."""
+    namespace = check_part(partition.namespace, "namespace")
+    internal = check_part(partition.internal_partition, "internal partition")
+    column = check_part(partition.column_partition, "column partition")
+    table = check_part(partition.table, "table")
+    return os.path.join(historical_directory(root, namespace_set, namespace), internal, column, table)
+
+
+def historical_directory(root: str, namespace_set: str, namespace: str) -> str:
+    """The internal partitions of a namespace's history: `ROOT/Systems/NAMESPACE/Partitions`."""
+    return os.path.join(root, f"{namespace_set}s" if namespace_set == "User" else "Systems", namespace, "Partitions")
+
+
+def historical_locations(root: str, namespace_set: str, namespace: str, table: str, column: str) -> list[Location]:
+    """The locations that the history of a table has of one column partition."""
+    directory = historical_directory(root, namespace_set, namespace)
+    found = [Partition(namespace, table, internal, column) for internal in _directories(directory)]
+    paths = [(historical_path(root, namespace_set, partition), partition) for partition in found]
+    return [Location(path, partition) for path, partition in paths if os.path.isdir(path)]
+
+
+def remove_location(path: str) -> None:
+    """Delete a location: it is gone in one step, and its bytes after that. So are directories that it leaves empty."""
+    column = os.path.dirname(path)
+    gone = staged_name(path, "")
+    os.rename(path, gone)
+    sync_directory(column)
+    Storage().remove(gone)
+    remove_empty(column)
+
+
+def sweep(directory: str, marker: str = "") -> None:
+    """Delete what was staged, or half deleted, under a directory."""
+    storage = Storage()
+    for path in storage.staged(directory, marker):
+        storage.remove(path)
+
+
+def remove_empty(column: str) -> None:
+    """Remove the directory of a column partition and that of its internal partition, when nothing is in them."""
+    with contextlib.suppress(OSError):
+        os.rmdir(column)
+        os.rmdir(os.path.dirname(column))
+
+
+def _order(location: Location) -> tuple[str, str, int]:
+    partition, record = location.partition, location.record
+    if record is None:
+        return partition.column_partition, partition.internal_partition, 0
+    return partition.column_partition, record.partition.internal_partition, record.sequence
+
+
+def _directories(path: str) -> list[str]:
+    """Names of the directories in a directory, hidden ones and links that lead elsewhere left out."""
+    if not os.path.isdir(path):
+        return []
+    with os.scandir(path) as entries:
+        return sorted(e.name for e in entries if e.name[0] not in "._" and e.is_dir(follow_symlinks=False))
