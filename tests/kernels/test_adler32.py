@@ -50,3 +50,18 @@ def test_zlib_agrees(function: Any, fill: str) -> None:
 )
 def test_the_widest_vectors_are_taken(triple: str, features: dict[str, bool], width: int) -> None:
     assert adler32.vector_width(triple, features) == width
+
+
+@kernel
+def before(buffer: Any, end: Any, length: Any) -> Any:
+    return adler32.adler32_before(buffer, end, length)
+
+
+@pytest.mark.parametrize("fill", ["random", "ones"])
+def test_zlib_agrees_on_what_is_before_a_place(fill: str) -> None:
+    data = random.Random(2).randbytes(20_100) if fill == "random" else b"\xff" * 20_100
+    buffer = np.frombuffer(data, np.uint8)
+    for length in [length for length in LENGTHS if 0 < length <= adler32.BRIEF]:
+        for start in (adler32.LEAD, adler32.LEAD + 1, 137, 20_100 - length):
+            found = before(buffer, np.uint64(start + length), np.uint64(length))
+            assert int(found) == zlib.adler32(data[start : start + length])

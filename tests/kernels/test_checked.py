@@ -15,6 +15,7 @@ SMALL = [
     "kernels/test_adler32.py",
     "kernels/test_crc32c.py",
     "kernels/test_memory.py",
+    "kernels/test_vector.py",
     "leveldb_log/test_kernels.py",
     "leveldb_log/test_payload_kernels.py",
 ]

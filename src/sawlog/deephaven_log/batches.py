@@ -94,6 +94,7 @@ class RowBatch:
         row[g.MASK] = 0x80 >> bit if self._header.big_bits else 1 << bit
         row[g.WANTED] = wanted
         row[g.BOOLEAN] = column.type is ColumnType.BOOLEAN
+        row[g.TEXT] = column.type is ColumnType.ENHANCED_STRING
         if facts.null is not None:
             pattern = facts.null | facts.null_mask
             row[g.NULL] = pattern - (1 << 64) if pattern >= 1 << 63 else pattern
@@ -141,7 +142,7 @@ class RowBatch:
         self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
-        self.cols[:, [g.NULLS, g.USED]] = 0
+        self.cols[:, [g.NULLS, g.USED, g.HIGH]] = 0
 
     def adapt(self, rows: int) -> None:
         """Size the next batch by what was found in the last one; more room if not a single row found any."""
@@ -198,7 +199,7 @@ class RowBatch:
             ends = self._slice(values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE, rows)
             data = self._slice(int(facts[g.DATA]), int(facts[g.USED]), rows)
             array = pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], nulls)
-            return array if column.type is ColumnType.BLOB else self._text(array, column)
+            return array if column.type is ColumnType.BLOB else self._text(array, column, ascii=not facts[g.HIGH])
         data = self._slice(values, rows * column.width, rows)
         if column.type is ColumnType.ENUM:
             return self._enum(field, column, rows, bitmap, data)
@@ -215,10 +216,10 @@ class RowBatch:
         # Little was used of much: do not keep the rest alive with the batch.
         return part if 2 * rows >= self.max_rows else pa.py_buffer(part.to_pybytes())
 
-    def _text(self, array: pa.Array, column: LogColumn) -> pa.Array:
+    def _text(self, array: pa.Array, column: LogColumn, *, ascii: bool) -> pa.Array:
         import numpy as np
 
-        text, replaced = decode_text(array, column.charset)
+        text, replaced = decode_text(array, column.charset, ascii=ascii)
         if replaced and self._strict:
             what = f"column {column.name!r}: bytes that are no {column.charset}"
             self._complain(self.starts[np.array(replaced, np.int64)], what)

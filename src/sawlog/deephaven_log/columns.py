@@ -58,6 +58,8 @@ _STRUCT = {
     ColumnType.DOUBLE: ">d",
     ColumnType.ENUM: ">i",
 }
+_ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
+"""Charsets in which bytes below 128 are ASCII."""
 _WIDENINGS = (
     (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG),
     (ColumnType.FLOAT, ColumnType.DOUBLE),
@@ -251,12 +253,13 @@ def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array
     return table.take(indices)
 
 
-def decode_text(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
+def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[pa.Array, list[int]]:
     """Bytes in a charset as strings.
 
     Args:
         array: Binary; its buffers are used as they are where they are UTF-8 already.
         charset: Stored name.
+        ascii: Whether all bytes are known to be below 128.
 
     Returns:
         Strings, and the rows in which something was replaced because it is malformed.
@@ -265,10 +268,10 @@ def decode_text(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
 
     buffers = array.buffers()
     text = pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
+    if charset in _ASCII_BELOW and ascii:
+        return text, []
     ends = np.frombuffer(buffers[1], np.int32, len(array) + 1)
     data = np.frombuffer(buffers[2], np.uint8, int(ends[-1])) if buffers[2] is not None else np.zeros(0, np.uint8)
-    if charset in ("UTF-8", "ISO-8859-1", "US-ASCII") and not _high_bits(data):
-        return text, []
     if charset == "UTF-8":
         try:
             text.validate(full=True)
@@ -284,14 +287,6 @@ def decode_text(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
             encoded = pa.py_buffer(data.tobytes().decode("latin-1").encode())
             return pa.Array.from_buffers(pa.string(), len(array), [buffers[0], wide, encoded], array.null_count), []
     return _decode_each(array, charset)
-
-
-def _high_bits(data: NDArray[np.uint8]) -> bool:
-    import numpy as np
-
-    whole = len(data) & ~7
-    words = data[:whole].view(np.uint64)
-    return bool(np.bitwise_or.reduce(words, initial=0) & 0x8080808080808080) or bool((data[whole:] & 0x80).any())
 
 
 def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:

@@ -17,11 +17,14 @@ from numba.extending import intrinsic
 
 from sawlog.kernels.jit import CHECKED, PLAIN, inlined
 from sawlog.kernels.memory import load_u64
+from sawlog.kernels.vector import spread
 
 MODULUS = 65521
 
 LONGEST = 1 << 27
 """Bytes whose two sums fit into 64 bits; longer stretches have to be summed in pieces."""
+BRIEF = 5552
+"""Bytes whose two sums fit into 32 bits."""
 
 _BASE = np.uint64(MODULUS)
 _ZERO = np.uint64(0)
@@ -34,6 +37,8 @@ _ODD = np.uint64(0x0007000500030001)
 _TOP = np.uint64(48)
 _HALF = np.uint64(32)
 _U32 = np.uint64(0xFFFFFFFF)
+_BYTE = ir.IntType(8)
+_WIDE = ir.IntType(64)
 
 
 def vector_width(triple: str, features: Mapping[str, bool]) -> int:
@@ -53,6 +58,8 @@ WIDTH = (
 )
 """The vector width in use on this machine."""
 _WIDTH = np.uint64(max(WIDTH, 1))
+LEAD = WIDTH
+"""Bytes before a stretch that `adler32_before` may look at."""
 
 _NAMES = {
     64: ("llvm.x86.avx512.psad.bw.512", "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
@@ -73,34 +80,73 @@ def emit(builder: ir.IRBuilder, width: int, pointer: ir.Value, used: ir.Value) -
 
     All `width` bytes must be readable; those behind the first `used` count as zero.
     """
-    byte, word, half, wide = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-    vector = ir.VectorType(byte, width)
+    vector = ir.VectorType(_BYTE, width)
     data = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
-    places = ir.Constant(vector, [ir.Constant(byte, i) for i in range(width)])
-    seed = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.trunc(used, byte), ir.Constant(half, 0))
-    spread = builder.shuffle_vector(
-        seed, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(half, width), [0] * width)
-    )
-    keep = builder.icmp_unsigned("<", places, spread)
+    places = ir.Constant(vector, list(range(width)))
+    keep = builder.icmp_unsigned("<", places, spread(builder, builder.trunc(used, _BYTE), width))
     data = builder.select(keep, data, ir.Constant(vector, [0] * width))
+    return _add_up(builder, width, *_lane_sums(builder, width, data))
+
+
+def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Value) -> ir.Value:
+    """Emit Adler-32 of the `length` bytes before the pointer `end`: at least 1, at most `BRIEF`.
+
+    The first vector may reach `width` bytes before them, which must be readable. It is summed for the bytes that count,
+    the others as a whole: what is before a vector weighs its width more.
+    """
+    vector, quads = ir.VectorType(_BYTE, width), ir.VectorType(_WIDE, width // 8)
+    used = builder.add(builder.and_(builder.sub(length, _WIDE(1)), _WIDE(width - 1)), _WIDE(1))
+    left = builder.sub(length, used)
+    distances = ir.Constant(vector, [width - i for i in range(width)])
+    keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _BYTE), width))
+    data = builder.select(keep, _load_vector(builder, width, end, left), ir.Constant(vector, [0] * width))
+    begun = (left, *_lane_sums(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
+    entry, head, body, done = builder.block, *(builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    state = [builder.phi(value.type) for value in begun]
+    left, plain, weighted, before = state
+    builder.cbranch(builder.icmp_unsigned("==", left, _WIDE(0)), done, body)
+    builder.position_at_end(body)
+    next_left = builder.sub(left, _WIDE(width))
+    more = _lane_sums(builder, width, _load_vector(builder, width, end, next_left))
+    passed = (next_left, builder.add(plain, more[0]), builder.add(weighted, more[1]), builder.add(before, plain))
+    builder.branch(head)
+    for value, first, following in zip(state, begun, passed, strict=True):
+        value.add_incoming(first, entry)
+        value.add_incoming(following, body)
+    builder.position_at_end(done)
+    lifted = builder.shl(before, ir.Constant(quads, [31 + width.bit_length()] * (width // 8)))
+    both = _add_up(builder, width, builder.add(plain, lifted), weighted)
+    low = builder.urem(builder.add(builder.and_(both, _WIDE(0xFFFFFFFF)), _WIDE(1)), _WIDE(MODULUS))
+    high = builder.urem(builder.add(builder.lshr(both, _WIDE(32)), length), _WIDE(MODULUS))
+    return builder.or_(builder.shl(high, _WIDE(16)), low)
+
+
+def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, left: ir.Value) -> ir.Value:
+    """The vector that ends `left` bytes before a pointer."""
+    start = builder.gep(end, [builder.neg(builder.add(left, _WIDE(width)))])
+    return builder.load(builder.bitcast(start, ir.VectorType(_BYTE, width).as_pointer()), align=1)
+
+
+def _lane_sums(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Plain sums of a vector's bytes in lanes of 64 bits, and sums weighted from its end in lanes of 32 bits."""
     sad, multiply_bytes, multiply_words = _NAMES[width]
-    quads = ir.VectorType(wide, width // 8)
-    sums = _call(builder, sad, quads, data, ir.Constant(vector, [0] * width))
-    weights = ir.Constant(vector, [width - i for i in range(width)])
-    pairs = _call(builder, multiply_bytes, ir.VectorType(word, width // 2), data, weights)
-    ones = ir.Constant(ir.VectorType(word, width // 2), [1] * (width // 2))
-    fours = _call(builder, multiply_words, ir.VectorType(half, width // 4), pairs, ones)
-    # Fold the weighted sums to as many lanes as the plain ones have, and add both up in one go.
-    undefined = ir.Constant(fours.type, ir.Undefined)
+    plain = _call(builder, sad, ir.VectorType(_WIDE, width // 8), data, ir.Constant(data.type, [0] * width))
+    weights = ir.Constant(data.type, [width - i for i in range(width)])
+    pairs = _call(builder, multiply_bytes, ir.VectorType(ir.IntType(16), width // 2), data, weights)
+    ones = ir.Constant(pairs.type, [1] * (width // 2))
+    return plain, _call(builder, multiply_words, ir.VectorType(ir.IntType(32), width // 4), pairs, ones)
+
+
+def _add_up(builder: ir.IRBuilder, width: int, plain: ir.Value, weighted: ir.Value) -> ir.Value:
+    """All lanes in one go: plain sums to the lower half of the result, weighted ones to the upper."""
     count = width // 8
-    low, high = (
-        builder.shuffle_vector(
-            fours, undefined, ir.Constant(ir.VectorType(half, count), list(range(first, first + count)))
-        )
-        for first in (0, count)
-    )
-    folded = builder.shl(builder.zext(builder.add(low, high), quads), ir.Constant(quads, [32] * count))
-    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", wide, builder.or_(folded, sums))
+    pairs = builder.bitcast(weighted, plain.type)
+    upper = builder.and_(pairs, ir.Constant(plain.type, [0xFFFFFFFF << 32] * count))
+    lower = builder.shl(pairs, ir.Constant(plain.type, [32] * count))
+    both = builder.add(builder.add(upper, lower), plain)
+    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _WIDE, both)
 
 
 @intrinsic
@@ -108,6 +154,15 @@ def _vector_sums(typing_context: Any, array: Any, position: Any, used: Any) -> A
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         return emit(builder, WIDTH, builder.gep(view.data, [arguments[1]]), arguments[2])
+
+    return types.uint64(array, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def _vector_before(typing_context: Any, array: Any, end: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return emit_before(builder, WIDTH, builder.gep(view.data, [arguments[1]]), arguments[2])
 
     return types.uint64(array, types.uint64, types.uint64), generate
 
@@ -178,3 +233,15 @@ def adler32(buffer: Any, start: Any, length: Any) -> Any:
     """Adler-32 of `buffer[start : start + length]` as uint64; at most `LONGEST` bytes. All are uint64."""
     total, weighted = sums(buffer, start, length, _ZERO, _ZERO)
     return finish(total, weighted, length)
+
+
+@inlined
+def _before(buffer: Any, end: Any, length: Any) -> Any:
+    return adler32(buffer, end - length, length)
+
+
+adler32_before: Any = _vector_before if WIDTH else _before
+"""`adler32_before(buffer, end, length) -> uint64`: Adler-32 of the `length` bytes before `end`, 1 to `BRIEF` of them.
+
+For many short stretches: it is compiled into its caller. The `LEAD` bytes before the stretch must be in the buffer.
+"""

@@ -18,6 +18,7 @@ from sawlog.kernels.memory import (
     store_u32,
     store_u64,
 )
+from sawlog.kernels.vector import copy_16, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
 # Fields of the table of stored columns, int64.
 WIDTH = 0
@@ -44,12 +45,15 @@ PRESENT = 14
 """In the rows at hand: whether the column is there, behind how many values with a length, and how far."""
 SEGMENT = 15
 OFFSET = 16
-COLUMN_FIELDS = 17
+TEXT = 17
+"""Whether values with a length are text, and whether a byte above 127 was found in them."""
+HIGH = 18
+COLUMN_FIELDS = 19
 
 CHUNK = 1024
 """Rows that are located, then gathered, at a time: few enough to stay in the fastest cache."""
 SLACK = 16
-"""Short values are copied in words of 8 bytes, two at the least."""
+"""Short values are copied as so many bytes."""
 ABSENT = 0xFFFFFFFF
 
 _ABSENT = np.uint64(ABSENT)
@@ -59,6 +63,7 @@ _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _SLACK = np.uint64(SLACK)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
+_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @inlined
@@ -101,25 +106,31 @@ def _gatherer(width: int) -> Any:
     """The function that gathers columns of one width: a loop of its own for each, without a choice per value."""
     load = _loader(width)
     store = _storer(width)
+    load_many = {1: gather_big_u8, 2: gather_big_u16, 4: gather_big_u32, 8: gather_big_u64}[width]
+    many = lanes(width)
+    step = np.uint64(width)
 
     @inlined
     def present(
         window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
     ) -> None:
-        """All located rows have the column."""
-        place = cols[column, SEGMENT] * CHUNK
+        """All located rows have the column. Behind it is at least a digest: narrow values are loaded as wide ones."""
+        place = np.uint64(cols[column, SEGMENT] * CHUNK)
         offset = np.uint64(cols[column, OFFSET])
         values = np.uint64(cols[column, VALUES])
         first = np.uint64(row)
         pattern = np.uint64(cols[column, NULL])
         mask = np.uint64(cols[column, NULL_MASK])
-        boolean = cols[column, BOOLEAN] != 0
-        found = False
-        for i in range(count):
-            value = load(window, np.uint64(places[place + i]) + offset)
+        hits = _ZERO
+        done = 0
+        while count - done >= many:
+            at = values + (first + np.uint64(done)) * step
+            hits |= load_many(window, offset, places, place + np.uint64(done), target, at, pattern, mask)
+            done += many
+        found = hits != _ZERO
+        for i in range(done, count):
+            value = load(window, np.uint64(places[place + np.uint64(i)]) + offset)
             found |= (value | mask) == pattern
-            if boolean:
-                value = _ONE if value != _ZERO else _ZERO
             store(target, values, first + np.uint64(i), value)
         check = found and cols[column, HAS_NULL] != 0
         if not check and cols[column, NULLS] == 0:
@@ -131,7 +142,7 @@ def _gatherer(width: int) -> Any:
         for i in range(count):
             here = 1
             if check:
-                value = load(window, np.uint64(places[place + i]) + offset)
+                value = load(window, np.uint64(places[place + np.uint64(i)]) + offset)
                 if (value | mask) == pattern:
                     here = 0
                     nulls += 1
@@ -150,7 +161,6 @@ def _gatherer(width: int) -> Any:
         pattern = np.uint64(cols[column, NULL])
         mask = np.uint64(cols[column, NULL_MASK])
         check = cols[column, HAS_NULL] != 0
-        boolean = cols[column, BOOLEAN] != 0
         valid = cols[column, VALID] + row
         for i in range(count):
             at = np.uint64(places[place + i])
@@ -161,8 +171,6 @@ def _gatherer(width: int) -> Any:
                 if check and (value | mask) == pattern:
                     null = True
                     value = _ZERO
-                elif boolean:
-                    value = _ONE if value != _ZERO else _ZERO
             store(target, values, first + np.uint64(i), value)
             if null:
                 _mark_nulls(cols, column, scratch, row + i)
@@ -200,12 +208,29 @@ _gather_8 = _gatherer(8)
 
 @inlined
 def _copy_value(window: Any, at: Any, length: Any, limit: Any, arena: Any, target: Any) -> None:
-    """Copy a value, a short one in whole words: what they take too much of is written over or never looked at."""
+    """Copy a value, a short one as a whole vector: what that takes too much is written over or never looked at."""
     if length <= _SLACK and limit - at >= _SLACK:
-        store_u64(arena, target, load_u64(window, at))
-        store_u64(arena, target + _EIGHT, load_u64(window, at + _EIGHT))
+        copy_16(arena, target, window, at)
     else:
         copy_bytes(arena, target, window, at, length)
+
+
+@inlined
+def _note_high(cols: Any, column: Any, arena: Any, data: Any, used: Any) -> None:
+    """Note whether a byte above 127 is among those of a text that were just copied, while they are in the cache."""
+    if cols[column, TEXT] == 0:
+        return
+    start = data + np.uint64(cols[column, USED])
+    end = data + used
+    bits = _ZERO
+    while end - start >= _EIGHT:
+        bits |= load_u64(arena, start)
+        start += _EIGHT
+    while start < end:
+        bits |= np.uint64(arena[start])
+        start += _ONE
+    if bits & _HIGH_BITS != _ZERO:
+        cols[column, HIGH] = 1
 
 
 @inlined
@@ -224,6 +249,7 @@ def _gather_bytes(window: Any, cols: Any, column: Any, places: Any, count: Any, 
         used += length
         store_u32(arena, ends, used)
         ends += _FOUR
+    _note_high(cols, column, arena, data, used)
     cols[column, USED] = used
 
 
@@ -252,6 +278,7 @@ def _gather_mixed_bytes(
                 scratch[valid + i] = 1
         store_u32(arena, ends, used)
         ends += _FOUR
+    _note_high(cols, column, arena, data, used)
     cols[column, USED] = used
 
 

@@ -9,11 +9,12 @@ import numpy as np
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.chain import MAX_ENTRY, ORIGIN, STRICT, SUMMED, TRAILER, VERIFY
 from sawlog.deephaven_log.kernels.gather import ABSENT, BYTE, CHUNK, MASK, OFFSET, PRESENT, SEGMENT, WIDTH
-from sawlog.kernels.adler32 import adler32
+from sawlog.kernels.adler32 import BRIEF, LEAD, adler32_before
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import load_big_u32, prefetch
+from sawlog.kernels.memory import load_big_u32, load_u64, prefetch
 
 _ZERO = np.uint64(0)
+_ONE = np.uint64(1)
 _AHEAD = np.uint64(1024)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)
@@ -21,6 +22,14 @@ _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
 _SINGLE = np.uint64(layout.SINGLE)
 _RECORD = np.uint64(layout.Flag.RECORD)
+_CHUNK = np.uint64(CHUNK)
+_LONGEST = np.uint64(BRIEF - layout.SIZE_SIZE)
+"""Longer entries are verified on their own."""
+_LEAD = np.uint64(LEAD)
+_AFTER_SIZE = np.uint64(8 * layout.SIZE_SIZE)
+_FLAG_BITS = np.uint64(0xFF << 8 * layout.SIZE_SIZE)
+_WITH_SIZE = 3
+"""Bytes of a presence map that one load takes in together with size and flags."""
 
 
 @inlined
@@ -44,11 +53,12 @@ def _prepare(window: Any, body: Any, cols: Any, fixed: Any) -> Any:
 
 
 @inlined
-def _same_presence(window: Any, body: Any, first: Any, count: Any) -> Any:
-    same = True
-    for i in range(count):
-        same &= window[body + np.uint64(i)] == window[first + np.uint64(i)]
-    return same
+def _likeness(presence: Any, trusted: Any) -> Any:
+    """Which bits of an entry's first 8 bytes must be the same in all rows of a run."""
+    seen = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
+    for i in range(min(presence, _WITH_SIZE)):
+        seen |= _FLAG_BITS << np.uint64(8 + 8 * i)
+    return seen
 
 
 @inlined
@@ -76,52 +86,54 @@ def run(
     frame = _SIZE + trailer
     longest = np.uint64(state[MAX_ENTRY])
     verify = state[VERIFY] != 0 and not trusted
-    if verify and state[ORIGIN] >= 0:
-        longest = min(longest, SUMMED)
+    if verify:
+        longest = min(longest, SUMMED if state[ORIGIN] >= 0 else _LONGEST)
     strict = state[STRICT] != 0
     head = _BODY + np.uint64(presence)
     first = pos + _BODY
     if pos + head + _DIGEST > stop:
         return pos, 0
-    segments = _prepare(window, first, cols, fixed)
+    segments = np.uint64(_prepare(window, first, cols, fixed))
     tail = np.uint64(fixed[segments])
     keep = len(starts) > 0
-    count = 0
-    while count < most and pos + head + _DIGEST <= stop:
+    # Flags and the first bytes of the presence map are compared at once, with what they must be.
+    seen = _likeness(presence, trusted)
+    like = load_u64(window, pos) & seen & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
+    last = stop - head - _DIGEST
+    room = np.uint64(most)
+    count = _ZERO
+    while count < room and pos <= last:
         prefetch(window, pos + _AHEAD)
-        length = load_big_u32(window, pos)
-        if length > longest or length + frame > stop - pos or length + frame < head + _DIGEST:
+        total = load_big_u32(window, pos) + frame
+        if load_u64(window, pos) & seen != like or total > longest + frame or total > stop - pos:
             break
-        flags = np.uint64(window[pos + _SIZE])
-        if flags != _SINGLE and (not trusted or flags & _RECORD):
+        same = _WITH_SIZE
+        while same < presence and window[pos + _BODY + np.uint64(same)] == window[first + np.uint64(same)]:
+            same += 1
+        if same < presence:
             break
-        finish = pos + length + frame - _DIGEST
-        if presence > 0 and window[pos + _BODY] != window[first]:
-            break
-        if presence > 1 and not _same_presence(window, pos + _BODY, first, presence):
-            break
+        finish = pos + total - _DIGEST
         at = pos + head
         places[count] = at
         place = count
-        fits = True
+        # A length at the very end is read from the digest, and leads behind the end like any that is too large.
         for segment in range(segments):
-            at += np.uint64(fixed[segment]) + _LENGTH
+            at += np.uint64(fixed[segment])
             if at > finish:
-                fits = False
                 break
-            at += load_big_u32(window, at - _LENGTH)
-            place += CHUNK
+            at += load_big_u32(window, at) + _LENGTH
+            place += _CHUNK
             places[place] = at
         at += tail
-        if not fits or at > finish or (strict and at != finish):
+        if at > finish or (strict and at != finish):
             break
-        if verify and load_big_u32(window, finish) != adler32(window, pos, finish - pos):
+        if verify and (pos < _LEAD or load_big_u32(window, finish) != adler32_before(window, finish, finish - pos)):
             break
         if keep:
-            starts[row + count] = base + pos
-        pos += length + frame
-        count += 1
-    return pos, count
+            starts[row + np.int64(count)] = base + pos
+        pos += total
+        count += _ONE
+    return pos, np.int64(count)
 
 
 @inlined
@@ -173,8 +185,8 @@ def mixed_run(
     frame = _SIZE + trailer
     longest = np.uint64(state[MAX_ENTRY])
     verify = state[VERIFY] != 0 and not trusted
-    if verify and state[ORIGIN] >= 0:
-        longest = min(longest, SUMMED)
+    if verify:
+        longest = min(longest, SUMMED if state[ORIGIN] >= 0 else _LONGEST)
     strict = state[STRICT] != 0
     least = _BODY + np.uint64(presence) + _DIGEST
     keep = len(starts) > 0
@@ -191,7 +203,7 @@ def mixed_run(
         at = row_end(window, pos + _BODY, finish, presence, cols, places, count)
         if at > finish or (strict and at != finish):
             break
-        if verify and load_big_u32(window, finish) != adler32(window, pos, finish - pos):
+        if verify and (pos < _LEAD or load_big_u32(window, finish) != adler32_before(window, finish, finish - pos)):
             break
         if keep:
             starts[row + count] = base + pos

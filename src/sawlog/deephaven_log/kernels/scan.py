@@ -72,12 +72,14 @@ def scan_chain(window: Any, state: Any, totals: Any, weights: Any) -> Any:
         if quick and state[BAD_AT] < 0 and state[ZEROS] < 0:
             # Rows that need no second look, alone in a tight loop.
             stop = min(limit, min(end, target) - min(base, end, target))
-            while pos + frame + _MIN <= stop:
+            last = stop - min(frame + _MIN, stop)
+            while pos < last:
                 prefetch(window, pos + _AHEAD)
                 length = load_big_u32(window, pos)
-                if length > longest or length < smallest or window[pos + _FLAGS] >= 4 or length + frame > stop - pos:
+                total = length + frame
+                if length > longest or length < smallest or window[pos + _FLAGS] >= 4 or total > stop - pos:
                     break
-                pos += length + frame
+                pos += total
         outcome, pos, total = step(window, base, pos, state, totals, weights)
         if outcome == OK:
             flags = np.uint64(window[pos + _FLAGS]) & _KNOWN_FLAGS

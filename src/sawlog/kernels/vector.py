@@ -1,0 +1,170 @@
+"""Many values at once: loads from places that a kernel has written down, for use inside kernels.
+
+As in `sawlog.kernels.memory`, callers check before each access, and the checked modes go one value at a time. LLVM
+makes of these what the CPU at hand has: gathers where there are such instructions, single loads elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.memory import (
+    load_big_u16,
+    load_big_u32,
+    load_big_u64,
+    store_u16,
+    store_u32,
+    store_u64,
+)
+
+LOADED = 4
+"""Bytes that must be readable at each place, for values that are narrower."""
+
+
+def lanes(width: int) -> int:
+    """How many values of `width` bytes are loaded at once."""
+    return 8 if width == 8 else 16
+
+
+def _function(builder: ir.IRBuilder, name: str, kind: ir.FunctionType) -> ir.Function:
+    return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+
+
+def spread(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
+    """A vector that holds a value `count` times."""
+    half = ir.IntType(32)
+    undefined = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(half, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(half, count), [0] * count))
+
+
+def _address(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, first: int) -> ir.Value:
+    array = context.make_array(signature.args[first])(context, builder, arguments[first])
+    return builder.gep(array.data, [arguments[first + 1]])
+
+
+def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Value) -> ir.Value:
+    """Emit the loads of big-endian values of `width` bytes at the addresses `source + places[lane]`, as a vector."""
+    count = lanes(width)
+    bits = 8 * width
+    loaded = max(bits, 8 * LOADED)
+    wide, half = ir.IntType(64), ir.IntType(32)
+    vector = ir.VectorType(ir.IntType(loaded), count)
+    offsets = builder.load(builder.bitcast(places, ir.VectorType(half, count).as_pointer()), align=4)
+    base = spread(builder, builder.ptrtoint(source, wide), count)
+    pointers = builder.inttoptr(
+        builder.add(builder.zext(offsets, base.type), base),
+        ir.VectorType(ir.IntType(loaded).as_pointer(), count),
+    )
+    every = ir.Constant(ir.VectorType(ir.IntType(1), count), [1] * count)
+    kind = ir.FunctionType(vector, [pointers.type, half, every.type, vector])
+    gather = _function(builder, f"llvm.masked.gather.v{count}i{loaded}.v{count}p0", kind)
+    values = builder.call(gather, [pointers, ir.Constant(half, 1), every, ir.Constant(vector, ir.Undefined)])
+    swap = _function(builder, f"llvm.bswap.v{count}i{loaded}", ir.FunctionType(vector, [vector]))
+    values = builder.call(swap, [values])
+    if bits == loaded:
+        return values
+    values = builder.lshr(values, ir.Constant(vector, [loaded - bits] * count))
+    return builder.trunc(values, ir.VectorType(ir.IntType(bits), count))
+
+
+def _gather(width: int) -> Any:
+    count = lanes(width)
+    kind = ir.IntType(8 * width)
+
+    @intrinsic
+    def gather(
+        typing_context: Any,
+        source: Any,
+        offset: Any,
+        places: Any,
+        first: Any,
+        target: Any,
+        at: Any,
+        pattern: Any,
+        mask: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            addresses = [_address(context, builder, signature, arguments, place) for place in (0, 2, 4)]
+            values = emit_big(builder, width, addresses[0], addresses[1])
+            builder.store(values, builder.bitcast(addresses[2], values.type.as_pointer()), align=1)
+            sought, ignored = (
+                spread(builder, value if width == 8 else builder.trunc(value, kind), count) for value in arguments[6:8]
+            )
+            found = builder.icmp_unsigned("==", builder.or_(values, ignored), sought)
+            return builder.zext(builder.bitcast(found, ir.IntType(count)), ir.IntType(64))
+
+        unsigned = types.uint64
+        return unsigned(source, unsigned, places, unsigned, target, unsigned, unsigned, unsigned), generate
+
+    return gather
+
+
+def _checked_gather(width: int) -> Any:
+    def load_byte(source: Any, at: Any) -> Any:
+        return np.uint64(source[at])
+
+    def store_byte(target: Any, at: Any, value: Any) -> None:
+        target[at] = value
+
+    load = {1: inlined(load_byte), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
+    store = {1: inlined(store_byte), 2: store_u16, 4: store_u32, 8: store_u64}[width]
+    count = lanes(width)
+    step = np.uint64(width)
+    slack = np.uint64(max(LOADED - width, 0))
+
+    def gather(source: Any, offset: Any, places: Any, first: Any, target: Any, at: Any, pattern: Any, mask: Any) -> Any:
+        found = np.uint64(0)
+        for lane in range(count):
+            place = np.uint64(places[first + np.uint64(lane)]) + offset
+            value = load(source, place)
+            source[place + step - np.uint64(1) + slack]
+            store(target, at + np.uint64(lane) * step, value)
+            if (value | mask) == pattern:
+                found |= np.uint64(1 << lane)
+        return found
+
+    return inlined(gather)
+
+
+_make = _checked_gather if CHECKED else _gather
+gather_big_u8: Any = _make(1)
+"""`gather_big_u8(source, offset, places, first, target, at, pattern, mask) -> uint64`: load 16 values of 1 byte.
+
+Value i is `source[places[first + i] + offset]`, and goes to `target[at + i]`, for i below `lanes(1)`. The result has
+bit i set where the value with the bits of `mask` set is `pattern`. `places` is uint32, the other numbers are uint64.
+"""
+gather_big_u16: Any = _make(2)
+"""The same for 16 big-endian values of 2 bytes, stored in little endian."""
+gather_big_u32: Any = _make(4)
+"""The same for 16 values of 4 bytes."""
+gather_big_u64: Any = _make(8)
+"""The same for 8 values of 8 bytes."""
+
+
+@intrinsic
+def _copy_16(typing_context: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = ir.VectorType(ir.IntType(8), 16).as_pointer()
+        there, here = (
+            builder.bitcast(_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
+        )
+        builder.store(builder.load(here, align=1), there, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, source, types.uint64), generate
+
+
+def _checked_copy_16(target: Any, at: Any, source: Any, start: Any) -> None:
+    for i in range(16):
+        target[at + np.uint64(i)] = source[start + np.uint64(i)]
+
+
+copy_16: Any = inlined(_checked_copy_16) if CHECKED else _copy_16
+"""`copy_16(target, at, source, start)`: copy 16 bytes between arrays that do not overlap."""

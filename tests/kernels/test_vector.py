@@ -1,0 +1,57 @@
+"""Many values at once, against one value at a time."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sawlog.kernels import vector
+from sawlog.kernels.jit import kernel
+
+GATHERS = {1: vector.gather_big_u8, 2: vector.gather_big_u16, 4: vector.gather_big_u32, 8: vector.gather_big_u64}
+
+
+def gathering(width: int) -> Any:
+    gather = GATHERS[width]
+
+    @kernel
+    def run(source: Any, offset: Any, places: Any, first: Any, target: Any, at: Any, pattern: Any, mask: Any) -> Any:
+        return gather(source, offset, places, first, target, at, pattern, mask)
+
+    return run
+
+
+@kernel
+def copying(target: Any, at: Any, source: Any, start: Any) -> None:
+    vector.copy_16(target, at, source, start)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_values_are_loaded_from_their_places(width: int) -> None:
+    rng = random.Random(width)
+    gather = gathering(width)
+    source = np.frombuffer(rng.randbytes(300), np.uint8)
+    count = vector.lanes(width)
+    for _ in range(20):
+        places = np.array([rng.randrange(300 - 8 - 5) for _ in range(count + 3)], np.uint32)
+        places[3] = 300 - max(width, vector.LOADED) - 5
+        target = np.zeros(7 + count * width, np.uint8)
+        values = [int.from_bytes(source[p + 5 : p + 5 + width].tobytes(), "big") for p in places[3:].tolist()]
+        mask = rng.choice([0, 1])
+        pattern = rng.choice(values) | mask
+        numbers = (np.uint64(number) for number in (5, 3, 7, pattern, mask))
+        offset, first, at, pattern_, mask_ = numbers
+        found = gather(source, offset, places, first, target, at, pattern_, mask_)
+        assert target[7:].view(f"<u{width}").tolist() == values
+        assert not target[:7].any()
+        assert int(found) == sum(1 << lane for lane, value in enumerate(values) if value | mask == pattern)
+
+
+def test_sixteen_bytes_are_copied() -> None:
+    source = np.arange(40, dtype=np.uint8)
+    target = np.zeros(20, np.uint8)
+    copying(target, np.uint64(3), source, np.uint64(24))
+    assert target.tolist() == [0, 0, 0, *range(24, 40), 0]
