@@ -374,6 +374,8 @@ class _Reader:
                 made.written += written
         if entries is None or len(entries) % 2:
             return made
+        if kind.name == "java.util.concurrent.ConcurrentHashMap" and entries[-2:] == [None, None]:
+            del entries[-2:]  # how it marks its end; it has no nulls of its own
         found = JavaMap(list(zip(entries[::2], entries[1::2], strict=True)))
         self._handles[place] = found
         self.maps.append(found)
