@@ -13,7 +13,7 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, get_format, recognize
 from sawlog.format import formats as _formats
 from sawlog.options import parse_options
-from sawlog.storage import File, PathLike, Staged, Storage
+from sawlog.storage import File, PathLike, Staged, Storage, normalize
 
 Filters = Sequence[tuple[str, str, Any]]
 
@@ -66,6 +66,7 @@ def open(
         provenance=provenance,
         options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}"),
         storage=storage,
+        roots=tuple(map(normalize, [path] if isinstance(path, str | os.PathLike) else path)),
     )
     return chosen.open(files, scan)
 

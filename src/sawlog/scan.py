@@ -35,6 +35,7 @@ class Scan:
         options: The format's own read options.
         storage: Where the bytes are.
         schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
+        roots: The paths that were named, by which a format tells what lies outside of them.
     """
 
     view: str = "rows"
@@ -45,6 +46,7 @@ class Scan:
     options: Any = None
     storage: Storage = field(default_factory=Storage)
     schema: pa.Schema | None = None
+    roots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.infer import adjust
+from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.location import Location
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
+    from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import Storage
 
 
@@ -74,3 +77,116 @@ def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | N
             if count.to_bytes(layout.FILE_SIZE_SIZE, order, signed=True) in checkpoint:
                 return count
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows of a location are committed, and how that is known.
+
+    Attributes:
+        count: Rows to read.
+        source: `num_rows`, `table.size`, `checkpoint-heuristic` or `files`.
+        stated: What `table.size` says, where the files do not hold as much; the rest is lost.
+        remark: What the user should know; empty if nothing.
+    """
+
+    count: int
+    source: str
+    stated: int | None = None
+    remark: str = ""
+
+
+def committed_rows(
+    location: Location,
+    headers: Headers,
+    specs: Mapping[str, ColumnSpec],
+    given: int | None,
+    storage: Storage,
+) -> Rows:
+    """The rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
+
+    Raises:
+        OptionError: When the user asks for more rows than any column has.
+    """
+    capacities = _Capacities(location, headers, specs)
+    if given is not None:
+        if not capacities.reach(given):
+            raise OptionError(f"{location.directory}: num_rows={given}: the longest column has {capacities.most} rows")
+        return Rows(given, "num_rows")
+    checkpoint = read_checkpoint(location, storage)
+    count = plain_count(checkpoint)
+    if count is not None:
+        if capacities.reach(count):
+            return Rows(count, "table.size")
+        return Rows(capacities.most, "table.size", count)
+    if checkpoint is not None and len(checkpoint) > layout.ROW_COUNT_SIZE:
+        count = heuristic_count(checkpoint, capacities.data_files())
+        if count is not None and capacities.reach(count):
+            return Rows(count, "checkpoint-heuristic")
+    every = capacities.every()
+    if not every:
+        return Rows(0, "files")
+    low, high = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
+    remark = ""
+    if every[low] != every[high]:
+        remark = (
+            f"{location.directory}: its columns hold {every[low]} ({low}) to {every[high]} ({high}) rows and no row"
+            f" count is known: the first {every[low]} are read"
+        )
+    return Rows(min(every[low], layout.MAX_ROWS), "files", remark=remark)
+
+
+class _Capacities:
+    """Rows that the columns of a location have room for. Headers are read as far as they are needed."""
+
+    def __init__(self, location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> None:
+        self._location = location
+        self._headers = headers
+        self._specs = specs
+        self._known: dict[str, int | None] = {}
+
+    def reach(self, count: int) -> bool:
+        """Whether any column has so many rows."""
+        return any((self._of(name) or 0) >= count for name in self._location.columns) or not count
+
+    @property
+    def most(self) -> int:
+        """Rows of the longest column."""
+        return max(self.every().values(), default=0)
+
+    def every(self) -> dict[str, int]:
+        """Rows by column, of those that can be counted."""
+        return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
+
+    def data_files(self) -> dict[str, DataFile]:
+        """Every data file, by its name."""
+        found = {}
+        for name, column in self._location.columns.items():
+            for suffix in (layout.DATA, layout.SYMBOL_OFFSETS):
+                file = column.files.get(suffix)
+                header = self._headers.of(column, suffix) if file is not None else None
+                if file is not None and header is not None:
+                    width = row_width(self._specs.get(name), column) if suffix == layout.DATA else None
+                    found[file.name] = DataFile(file.size - header.data_start, width)
+            for suffix in (layout.BINARY, layout.SYMBOL_BINARY):
+                if suffix in column.files:
+                    found[column.files[suffix].name] = DataFile(column.files[suffix].size, None)
+        return found
+
+    def _of(self, name: str) -> int | None:
+        if name not in self._known:
+            column = self._location.columns[name]
+            width = row_width(self._specs.get(name), column)
+            header = self._headers.of(column, layout.DATA) if column.data is not None and width else None
+            size = column.data.size - header.data_start if column.data is not None and header is not None else None
+            self._known[name] = None if size is None or width is None else size // width
+        return self._known[name]
+
+
+def row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:
+    """Bytes per row in a column's `.dat`; None for an unknown type."""
+    if spec is None:
+        return None
+    if spec.slot_width and layout.BINARY in column.files:
+        return layout.OFFSET_SIZE
+    return adjust(spec, column).width

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sawlog.damage import Damage
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.arrays import array_lists, symbol_sets
+from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.codecs import decode_objects, decode_slots
 from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.layout import ColumnType, Kind
@@ -19,8 +20,6 @@ from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from sawlog.damage import Findings
@@ -70,9 +69,7 @@ class ColumnReader:
         self._storage = storage
         self._findings = findings
         self._sentinels = sentinels
-        self._width = self._spec.width
-        if self._spec.slot_width and layout.BINARY in column.files:
-            self._width = layout.OFFSET_SIZE
+        self._width = row_width(spec, column) or self._spec.width
         self._capacity = 0
         self._source: Source | None = None
         self._binary: Source | None = None
@@ -256,10 +253,3 @@ class ColumnReader:
         assert self._column.data is not None
         where = self._column.data.path if path is None else path
         self._findings.damage(Damage(where, offset, length, kind.name.lower(), detail))
-
-
-def values_that_are(kind: ColumnType, value: Any) -> Any:
-    """A value of a filter as groups name it: times as nanoseconds, characters as numbers."""
-    if kind is ColumnType.DATE_TIME:
-        return pa.scalar(value, pa.timestamp("ns", "UTC")).value
-    return ord(value) if kind is ColumnType.CHAR and isinstance(value, str) and len(value) == 1 else value

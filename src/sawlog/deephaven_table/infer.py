@@ -30,6 +30,8 @@ _SAMPLE = 64
 """Bytes of binary data by which serialized objects are told from text."""
 _CLASS = re.compile(rb"[\w.$\[;/]{1,200}")
 _DESCRIPTORS = {letter.encode(): kind for kind, (letter, _) in layout.ARRAY_WIDTHS.items()}
+_MAX_SLOT = 40
+"""Widest object that is taken for one: a decimal of Arrow's most digits, and some."""
 MAX_DEFINITION = 4 << 20
 """Longer definitions of tables are not looked at."""
 
@@ -97,6 +99,9 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
         )
     if not evidence.rows:
         return None
+    slot = size // evidence.rows
+    if size % evidence.rows == 0 and 0 < slot <= _MAX_SLOT and slot not in WIDTHS:
+        return ColumnSpec(ColumnType.BYTE_ARRAY, arguments=f"{slot},notNull", guessed=f"{slot} bytes a row: of a codec")
     exact = [width for width in WIDTHS if width * evidence.rows == size]
     fitting = exact or [width for width in WIDTHS if width * evidence.rows <= size]
     if not fitting:

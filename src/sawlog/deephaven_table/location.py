@@ -147,6 +147,17 @@ class Headers:
                         self._little = self._order_of(column.files[offsets], column.files[binary])
         return self._little
 
+    @property
+    def assumes_order(self) -> bool:
+        """Whether nothing tells the byte order of the data."""
+        if self._given_order != "auto" or self._given_version == 1:
+            return False
+        headers = [
+            self.of(column, layout.DATA) for column in self._location.columns.values() if column.data is not None
+        ]
+        unknown = any(header is not None and header.little is None for header in headers)
+        return unknown and self.guessed_little is None
+
     def _parse(self, column: ColumnFiles, suffix: str) -> FileHeader | None:
         file = column.files[suffix]
         if file.path not in self._parsed:

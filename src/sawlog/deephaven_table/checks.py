@@ -1,0 +1,176 @@
+"""The check of one file: every byte of it accounted for, and the damage that lies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.checkpoint import row_width
+from sawlog.deephaven_table.columns import ColumnReader
+from sawlog.deephaven_table.fragments import BATCH_ROWS, headers_of
+from sawlog.deephaven_table.layout import Kind
+from sawlog.deephaven_table.plain import words
+from sawlog.deephaven_table.variable import check_ends
+from sawlog.deephaven_table.views import column_grouping
+from sawlog.errors import FormatError
+from sawlog.format import Fragment
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_table.checkpoint import Rows
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
+    from sawlog.deephaven_table.types import ColumnSpec
+    from sawlog.storage import File
+
+_CHUNK = 8 << 20
+
+
+@dataclass(frozen=True)
+class FileCheck(Fragment):
+    """Checks one file of a location.
+
+    Attributes:
+        location: The location.
+        specs: Types of its columns.
+        rows: How many rows it has.
+        file: The file.
+        counts: Whether the rows of the location are counted with this file.
+        escapes: Where the file really lies, if that is outside of what was named; then it is not read.
+    """
+
+    location: Location
+    specs: Mapping[str, ColumnSpec]
+    rows: Rows
+    file: File
+    counts: bool
+    escapes: str = ""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`; there are no rows to deliver."""
+        del schema
+        if self.counts:
+            findings.rows += self.rows.count
+        parts = layout.split_name(self.file.name)
+        header = used = 0
+        if self.escapes:
+            self._damage(findings, Kind.UNSAFE_PATH, f"a link to {self.escapes}, outside of what was named: not read")
+        elif parts is None:
+            header = self._other(findings)
+        elif parts[0] not in self.specs:
+            used = self.file.size
+        else:
+            column = self.location.columns[parts[0]]
+            headers = headers_of(self.location, self)
+            header, used = self._column_file(column, parts[1], headers, findings)
+            beside = {file.path for file in column.files.values()}
+            for damages in self._values(column, headers):
+                for damage in damages:
+                    if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in beside):
+                        findings.damage(damage)
+                yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
+        self._settle(findings, header, used)
+
+    def _other(self, findings: Findings) -> int:
+        """Bytes of a file of no column that is known; others are left aside."""
+        if self.file.name == layout.TABLE_SIZE and self.rows.stated is not None:
+            detail = f"expected columns of {self.rows.stated} rows, found {self.rows.count} in the longest"
+            self._damage(findings, Kind.SHORT_FILE, detail)
+            return 0
+        return self.file.size
+
+    def _column_file(self, column: ColumnFiles, suffix: str, headers: Headers, findings: Findings) -> tuple[int, int]:
+        """Bytes of the file's header, and of its data as far as they belong to committed rows."""
+        if suffix in (layout.OVERFLOW, layout.SYMBOL_OVERFLOW):
+            return self.file.size, 0
+        if suffix in (layout.BINARY, layout.SYMBOL_BINARY):
+            offsets = layout.DATA if suffix == layout.BINARY else layout.SYMBOL_OFFSETS
+            return 0, min(self.file.size, self._last_end(column, offsets, headers))
+        header = headers.of(column, suffix)
+        if header is None:
+            return 0, 0
+        if suffix == layout.SYMBOL_OFFSETS:
+            return header.data_start, (self.file.size - header.data_start) // layout.OFFSET_SIZE * layout.OFFSET_SIZE
+        try:
+            self._check_grouping(column, headers)
+        except FormatError as error:
+            length = min(header.prefix_size, self.file.size - layout.HEADER_SIZE)
+            self._damage(findings, Kind.BAD_METADATA, str(error), layout.HEADER_SIZE, length)
+        width = row_width(self.specs[column.name], column) or 1
+        return header.data_start, min(self.rows.count * width, self.file.size - header.data_start)
+
+    def _check_grouping(self, column: ColumnFiles, headers: Headers) -> None:
+        column_grouping(column, headers, self.rows.count, self.scan.storage)
+
+    def _values(self, column: ColumnFiles, headers: Headers) -> Iterator[list[Damage]]:
+        """Damage of all files of the column, as decoding all of its rows finds it."""
+        if column.data is None:
+            return
+        found = Findings("skip", drained=True)
+        spec = self.specs[column.name]
+        options = self.scan.options
+        reader = ColumnReader(
+            column,
+            spec,
+            spec.field(column.name, options.char, options.decimal),
+            self.rows.count,
+            headers,
+            self.scan.storage,
+            found,
+            sentinels=options.sentinels_as_null,
+        )
+        row = 0
+        while row < self.rows.count:
+            count = reader.fit(row, min(BATCH_ROWS, self.rows.count - row))
+            reader.read(row, count)
+            row += count
+            yield found.drain()
+        reader.close()
+        yield found.drain()
+
+    def _last_end(self, column: ColumnFiles, suffix: str, headers: Headers) -> int:
+        """How far the binary data is referred to."""
+        offsets = column.files.get(suffix)
+        header = headers.of(column, suffix) if offsets is not None else None
+        if offsets is None or header is None:
+            return 0
+        count = (offsets.size - header.data_start) // layout.OFFSET_SIZE
+        if suffix == layout.DATA:
+            count = min(count, self.rows.count)
+        source = self.scan.storage.open(offsets.path)
+        last = 0
+        for at in range(0, count * layout.OFFSET_SIZE, _CHUNK):
+            data = source.window(header.data_start + at, min(_CHUNK, count * layout.OFFSET_SIZE - at))
+            ends = words(data, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
+            inside = ends[~check_ends(np.concatenate([ends[:1], ends]), self.file.size)]
+            last = max(last, int(inside.max(initial=0)))
+        source.close()
+        return last
+
+    def _settle(self, findings: Findings, header: int, used: int) -> None:
+        """Bring the account to the size of the file: what is neither header nor rows nor damage is its end."""
+        account = findings.account
+        account.header += header
+        rest = self.file.size - header - used
+        damaged = min(account.damage, self.file.size - header)
+        tail = max(0, min(rest, self.file.size - header - damaged))
+        account.record += self.file.size - header - damaged - tail
+        start = self.file.size - tail
+        status = TailStatus.CLEAN
+        if tail:
+            zeros = not self.scan.storage.read(self.path, start, min(tail, _CHUNK)).strip(b"\0")
+            status = TailStatus.PADDING if zeros else TailStatus.OPEN
+        if status is TailStatus.PADDING:
+            account.padding += tail
+        else:
+            account.tail += tail
+        detail = "bytes behind the committed rows" if tail else ""
+        findings.tail = Tail(status, start, tail, detail)
+
+    def _damage(self, findings: Findings, kind: Kind, detail: str, offset: int = 0, length: int | None = None) -> None:
+        size = self.file.size if length is None else length
+        findings.damage(Damage(self.path, offset, size, kind.name.lower(), detail))

@@ -1,0 +1,91 @@
+"""Deephaven's column files as a format of sawlog."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.header import parse_header
+from sawlog.deephaven_table.options import ReadOptions
+from sawlog.deephaven_table.tree import is_member
+from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
+from sawlog.errors import OptionError
+from sawlog.format import Dataset, Format, Match, Scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.damage import FileReport
+    from sawlog.storage import File, Storage
+
+
+class DeephavenTable(Format):
+    """Column store directories of Deephaven (formerly Illumon Iris): single locations, and trees of them."""
+
+    name = "deephaven_table"
+    title = "Deephaven table location"
+    suffix = ""
+    views: ClassVar = {
+        "rows": "the rows of the table, with the partitioning column",
+        "columns": "per location and column: type, files, generation, byte order, size, symbols, groups",
+        "groups": "one row per group of a grouped column: value and range of rows",
+        "damage": "one row per damaged range",
+    }
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By a header with metadata; headerless files only by what lies beside them."""
+        parts = layout.split_name(file.name)
+        if parts is not None and parts[1] in (layout.DATA, layout.SYMBOL_OFFSETS):
+            header = parse_header(head, file.size)
+            if header is not None and header.certain:
+                return Match.CONTENT
+        telling = (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY)
+        named = file.name == layout.TABLE_SIZE or (parts is not None and parts[1] in telling)
+        return Match.NAME if named else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """The files of locations: of directories with a primary file, or with the record of their rows."""
+        del view
+        telling = {
+            posixpath.dirname(file.path)
+            for file in files
+            if is_member(file) and (file.name == layout.TABLE_SIZE or file.name.endswith(layout.DATA))
+        }
+        return [file for file in files if is_member(file) and posixpath.dirname(file.path) in telling]
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """By headers; otherwise by the names of files that nobody else has."""
+        told = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
+        return max([told, *(self.match(file, b"") for file in files)])
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """See `Format.open`."""
+        from sawlog.deephaven_table.reader import DeephavenTableDataset
+
+        return DeephavenTableDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LocationWriter:
+        """See `Format.writer`; the path is the directory of a location."""
+        return LocationWriter(path, schema, options, storage)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+        """Refused: the files of a location only make sense together.
+
+        Raises:
+            OptionError: Always; says what to do instead.
+        """
+        raise OptionError(
+            f"{file.path}: a location is not repaired file by file; write what is intact to a new one:"
+            f' sawlog.write(sawlog.open({posixpath.dirname(file.path)!r}, on_damage="skip"), NEW,'
+            f' format="deephaven_table")'
+        )
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`."""
+        from sawlog.deephaven_table.warm_up import warm_up
+
+        warm_up()

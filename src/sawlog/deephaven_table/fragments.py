@@ -1,0 +1,127 @@
+"""Fragments: ranges of rows of a location, its columns and groups as views, and the check of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import constant_string, fixed_array
+from sawlog.damage import Damage, Findings
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.checkpoint import Rows, plain_count, read_checkpoint
+from sawlog.deephaven_table.columns import ColumnReader
+from sawlog.deephaven_table.layout import Kind
+from sawlog.deephaven_table.location import Headers, Location
+from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_table.options import ReadOptions
+
+BATCH_ROWS = 64 << 10
+"""Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
+
+
+def headers_of(location: Location, fragment: Fragment) -> Headers:
+    """How the files of a location begin, by the options of a fragment's scan."""
+    options: ReadOptions = fragment.scan.options
+    return Headers(location, options.version, options.byteorder, fragment.scan.storage)
+
+
+@dataclass(frozen=True)
+class RowRange(Fragment):
+    """Rows of one location.
+
+    Attributes:
+        location: The location.
+        specs: Its columns' types.
+        rows: How many rows it has.
+        start: The first row.
+        end: Behind the last row.
+    """
+
+    location: Location
+    specs: Mapping[str, ColumnSpec]
+    rows: Rows
+    start: int
+    end: int
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        self._report_lost(findings)
+        end = self._committed_end()
+        readers = self._readers(schema, findings)
+        row = self.start
+        try:
+            while row < end:
+                count = min(BATCH_ROWS, end - row)
+                for reader in readers.values():
+                    count = min(count, reader.fit(row, count))
+                arrays = [
+                    readers[field.name].read(row, count) if field.name in readers else self._told(field, row, count)
+                    for field in schema
+                ]
+                findings.rows += count
+                row += count
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        finally:
+            for reader in readers.values():
+                reader.close()
+
+    def _readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
+        headers = headers_of(self.location, self)
+        readers = {}
+        for field in schema:
+            column = self.location.columns.get(field.name)
+            if (
+                _partition(field) is None
+                and column is not None
+                and column.data is not None
+                and field.name in self.specs
+            ):
+                readers[field.name] = ColumnReader(
+                    column,
+                    self.specs[field.name],
+                    field,
+                    self.rows.count,
+                    headers,
+                    self.scan.storage,
+                    findings,
+                    sentinels=self.scan.options.sentinels_as_null,
+                )
+        return readers
+
+    def _told(self, field: pa.Field, row: int, count: int) -> pa.Array:
+        """A column that is in no file."""
+        if field.name == FILE_COLUMN:
+            return constant_string(self.path, count)
+        if field.name == OFFSET_COLUMN:
+            return fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
+        partition = _partition(field)
+        if partition is None:
+            return pa.nulls(count, field.type)
+        value = self.location.column_partition if partition == b"column" else self.location.internal_partition
+        return pa.nulls(count, field.type) if value is None else constant_string(value, count)
+
+    def _committed_end(self) -> int:
+        """The end of the range, or of the rows: a location may have been truncated since."""
+        if self.rows.source != "table.size":
+            return self.end
+        count = plain_count(read_checkpoint(self.location, self.scan.storage))
+        return self.end if count is None else min(self.end, count)
+
+    def _report_lost(self, findings: Findings) -> None:
+        checkpoint = self.location.other(layout.TABLE_SIZE)
+        if self.rows.stated is not None and checkpoint is not None and self.start == 0:
+            detail = f"expected columns of {self.rows.stated} rows, found {self.rows.count} in the longest"
+            findings.damage(Damage(checkpoint.path, 0, checkpoint.size, Kind.SHORT_FILE.name.lower(), detail))
+
+
+def _partition(field: pa.Field) -> bytes | None:
+    """Which partition a column names, if it is not out of files."""
+    value: bytes | None = (field.metadata or {}).get(PARTITION_KEY)
+    return value

@@ -1,0 +1,94 @@
+"""Options for reading column files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
+from sawlog.errors import OptionError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Types(dict[str, str]):
+    """Types of columns by name; as text, `Px=double,Fee=BigDecimal(10,2)`."""
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Take pairs apart at the commas that are in no parentheses.
+
+        Raises:
+            OptionError: When a part is no `name=type`.
+        """
+        found = cls()
+        depth = begin = 0
+        for place, letter in enumerate(text + ","):
+            depth += {"(": 1, ")": -1}.get(letter, 0)
+            if letter != "," or depth > 0:
+                continue
+            part, begin = text[begin:place].strip(), place + 1
+            name, equals, kind = part.partition("=")
+            if equals:
+                found[name.strip()] = kind.strip()
+            elif part:
+                raise OptionError(f"types={text!r}: expected name=type pairs")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading Deephaven's column files.
+
+    Attributes:
+        types: Types of columns, by name: `Px=double`, `Text=String(None,UTF-8)`, `Fee=BigDecimal(10,2)`. They come
+            before those of a schema file; columns that neither names are inferred as far as the bytes allow.
+        schema: A Deephaven `.schema` file: types, codecs, the order of columns and the partitioning column.
+        layout: The tree that locations stand in: `auto` tells by their paths.
+        namespace: Of several tables, read that of this namespace.
+        table: Of several tables, read this one.
+        partition_column: Name of the partitioning column, whose value is a directory's name: from the schema file, or
+            `Date`. Empty leaves it out.
+        num_rows: Rows of every location, whatever `table.size` and the files say.
+        column_version: 1 with headers, 2 without; `auto` looks.
+        byteorder: Byte order of headerless files; `auto` looks at offsets, and takes little-endian without any.
+        char: A char as the number of its UTF-16 code unit, or as a string of one character.
+        decimal: Precision and scale, as `38,10`, for decimals whose codec does not fix them; strings by default.
+        sentinels_as_null: Whether the values that stand for null (such as the smallest int) become null.
+    """
+
+    types: Types | dict[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    layout: Literal["auto", "intraday", "historical", "splayed"] = "auto"
+    namespace: str | None = None
+    table: str | None = None
+    partition_column: str | None = None
+    num_rows: int | None = None
+    column_version: Literal["auto", 1, 2, "1", "2"] = "auto"
+    byteorder: Literal["auto", "big", "little"] = "auto"
+    char: Literal["number", "string"] = "number"
+    decimal: str | None = None
+    sentinels_as_null: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.types, Mapping):
+            raise OptionError(f"types={self.types!r}: expected names and types")
+        if self.num_rows is not None and self.num_rows < 0:
+            raise OptionError(f"num_rows={self.num_rows}: expected 0 or more")
+        if self.decimal is not None:
+            parts = codec_arguments(self.decimal)
+            numbers = [int(part) for part in parts if part.isdecimal()]
+            if (
+                len(numbers) != 2
+                or len(parts) != 2
+                or not 0 <= numbers[1] <= numbers[0] <= MAX_DECIMAL
+                or not numbers[0]
+            ):
+                raise OptionError(f"decimal={self.decimal!r}: expected precision,scale such as 38,10")
+
+    @property
+    def version(self) -> Any:
+        """The column version as a number, or `auto`."""
+        return self.column_version if self.column_version == "auto" else int(self.column_version)
