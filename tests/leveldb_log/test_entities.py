@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import tempfile
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -315,6 +316,29 @@ def test_schema_infer(tmp_path: Path) -> None:
     dataset = sawlog.open(root, view="entities", schema="infer", columns=["n", "_file"])
     parts = [batch for one in dataset.fragments() for batch in one.to_batches(Findings())]
     assert [n for part in parts for n in part["n"].to_pylist()] == [1.0, 0.5, None, None]
+
+
+@given(st.lists(entities, min_size=1, max_size=6))
+def test_typed_columns_are_what_the_library_gives(records: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "output-0"
+        path.write_bytes(write(*records, *records[:1]))
+        found = sawlog.read(path, view="entities", schema="infer")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sawlog.leveldb_log.datastore.entities.MAX_BYTES", -1)
+            expected = sawlog.read(path, view="entities", schema="infer")
+    assert found.schema.equals(expected.schema, check_metadata=True)
+    assert [str(row) for row in found.to_pylist()] == [str(row) for row in expected.to_pylist()]
+    found.validate(full=True)
+
+
+def test_one_entity_of_each_kind_tells_the_schema() -> None:
+    alike = [entity({"a": i, "tags": ["x"] * (i % 5 + 1), "map": {"y": float(i)}}, [("k", i + 1)]) for i in range(99)]
+    others = [entity({"a": 2**60}), entity({"a": "x"}), entity({"b": 1}), entity({"a": 1, "map": {"y": True}})]
+    plain, _ = render(*alike, *others, *alike, entity({"reference": ALICE}))
+    seen: set[int] = set()
+    assert plain.samples(seen).tolist() == [0, 99, 100, 101, 102, 202]
+    assert plain.samples(seen).tolist() == [202]
 
 
 def test_one_kind(tmp_path: Path) -> None:

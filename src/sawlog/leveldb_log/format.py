@@ -15,6 +15,7 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError
+from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.datastore import layout as datastore_layout
@@ -68,6 +69,18 @@ class LevelDBLog(Format):
         names = _NAMES_OF_VIEWS.get(view, _DATA_NAMES)
         chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(chosen, key=_log_order)
+
+    def stream_name(self, name: str) -> str:
+        """RocksDB moves logs into its archive."""
+        directory, base = posixpath.split(name)
+        if posixpath.basename(directory) == layout.ARCHIVE_NAME and layout.LOG_NAME.match(base):
+            return posixpath.join(posixpath.dirname(directory), base)
+        return name
+
+    def succession(self, file: File) -> Succession | None:
+        """A database's logs are numbered."""
+        directory, number = _log_order(file)
+        return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""

@@ -20,7 +20,16 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Scan
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.exports import describe, find_outputs, is_metadata
 from sawlog.leveldb_log.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
-from sawlog.leveldb_log.datastore.typed import KEY_TYPE, NULL, Shape, converter, shape_field, shape_of, unite
+from sawlog.leveldb_log.datastore.typed import (
+    KEY_TYPE,
+    NULL,
+    Shape,
+    converter,
+    read_typed,
+    shape_field,
+    shape_of,
+    unite,
+)
 from sawlog.leveldb_log.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
 from sawlog.leveldb_log.payloads.writes import RECORDS_SCHEMA, binary_buffers, report_record
 from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, LevelDBLogDataset, LogRange
@@ -71,20 +80,23 @@ class EntityRange(LogRange):
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             findings.rows -= records.num_rows
-            if typed or _payload(records) > MAX_BYTES:
-                for entities, failed in self._pieces(decoder, records):
-                    findings.rows += len(entities)
-                    yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
-                    if failed is not None:
-                        report_record(findings, failed)
-            else:
-                yield from self._render(decoder, records, columns, schema, findings)
+            plain = PlainColumns.of(records, schema, typed=typed)
+            if plain is not None:
+                yield from self._render(decoder, records, plain, columns, schema, findings)
+                continue
+            for entities, failed in self._pieces(decoder, records):
+                findings.rows += len(entities)
+                yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
+                if failed is not None:
+                    report_record(findings, failed)
 
-    def entities(self, findings: Findings) -> Iterator[Entity]:
-        """All entities, as Python values."""
+    def samples(self, findings: Findings, seen: set[int]) -> Iterator[Entity]:
+        """Entities that together have the properties of all. Takes in and adds to the signatures that are `seen`."""
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
-            for entities, _ in self._pieces(decoder, records):
+            small = _payload(records) <= MAX_BYTES
+            chosen = records.take(pa.array(_plain(records).samples(seen))) if small else records
+            for entities, _ in self._pieces(decoder, chosen):
                 yield from entities
 
     def _pieces(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
@@ -116,13 +128,13 @@ class EntityRange(LogRange):
         self,
         decoder: EntityDecoder,
         records: pa.RecordBatch,
+        plain: PlainColumns,
         columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
         schema: pa.Schema,
         findings: Findings,
     ) -> Iterator[pa.RecordBatch]:
-        """A batch of records with all properties as JSON: plain entities by the kernels, others by the library."""
-        plain = PlainEntities(*binary_buffers(records.column(RECORD_COLUMN)))
-        others = np.flatnonzero(plain.plain == 0)
+        """A batch of records: plain entities by the kernels, others by the library."""
+        others = np.flatnonzero(plain.entities.plain == 0)
         decoded: list[Entity] = []
         damages: list[Damage] = []
         for entities, failed in self._pieces(
@@ -131,8 +143,8 @@ class EntityRange(LogRange):
             decoded += entities
             damages += [failed] if failed is not None else []
         starts = records.column(OFFSET_COLUMN).to_numpy()
-        offsets = np.append(starts[plain.rows], np.array([entity.offset for entity in decoded], np.int64))
-        kept = self._kept(plain, len(decoded))
+        offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
+        kept = self._kept(plain.entities, len(decoded))
         if damages and findings.on_damage == "fail":
             kept &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
@@ -160,6 +172,41 @@ class EntityRange(LogRange):
         if wanted is not None:
             kept[: len(plain.rows)] = [kind == wanted for kind in plain.column("kind").to_pylist()]
         return kept
+
+
+class PlainColumns:
+    """Columns of the plain entities among some records, by name."""
+
+    def __init__(self, entities: PlainEntities, typed: Mapping[str, pa.Array] | None) -> None:
+        self.entities = entities
+        self._typed = typed
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch, schema: pa.Schema, *, typed: bool) -> PlainColumns | None:
+        """For some records; `None` where the library has to decode all of them."""
+        if _payload(records) > MAX_BYTES:
+            return None
+        entities = _plain(records)
+        if not typed:
+            return cls(entities, None)
+        fields = [field for field in schema if field.name not in (KEY_PROPERTY, FILE_COLUMN, OFFSET_COLUMN)]
+        columns = read_typed(entities.column("properties"), fields)
+        if columns is None:
+            return None
+        return cls(entities, dict(zip((field.name for field in fields), columns, strict=True)))
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the view's schema."""
+        if self._typed is None:
+            return self.entities.column(name)
+        if name == KEY_PROPERTY:
+            parts = [self.entities.column(field.name) for field in KEY_FIELD.type]
+            return pa.StructArray.from_arrays(parts, fields=list(KEY_FIELD.type))
+        return self._typed[name]
+
+
+def _plain(records: pa.RecordBatch) -> PlainEntities:
+    return PlainEntities(*binary_buffers(records.column(RECORD_COLUMN)))
 
 
 def _payload(records: pa.RecordBatch) -> int:
@@ -231,10 +278,11 @@ class EntitiesDataset(LevelDBLogDataset):
     def _inferred(self) -> pa.Schema:
         """Typed columns that hold all entities of all files. Reads them all."""
         shapes: dict[str, Shape] = {}
+        seen: set[int] = set()
         options = replace(self.scan.options, schema="json")
         every = EntitiesDataset(self.format, self.files, Scan(options=options, storage=self.scan.storage))
         for fragment in every.entity_ranges():
-            for entity in fragment.entities(Findings("skip")):
+            for entity in fragment.samples(Findings("skip"), seen):
                 for name, value in entity.properties.items():
                     shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
         shapes.pop(KEY_PROPERTY, None)

@@ -16,7 +16,7 @@ from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_te
 from sawlog.kernels.memory import copy_bytes, load_u64
 from sawlog.kernels.protobuf import delimited, skip_field, varint
 from sawlog.leveldb_log.datastore import layout
-from sawlog.leveldb_log.datastore.keys import STEPS, has_steps, read_key
+from sawlog.leveldb_log.datastore.keys import FIRST_STEP, KIND, STEPS, has_steps, read_key
 from sawlog.leveldb_log.datastore.layout import wire_tag
 
 # Columns of the stack: one row per entity that is open, the outermost first.
@@ -29,7 +29,9 @@ _ARRAY_LENGTH = 4
 _NAMES = 5
 """Where its names begin among all names."""
 _RAW = 6
-STACK_FIELDS = 7
+_SHAPED = 7
+"""The shape of the value before: elements of an array that are alike count once."""
+STACK_FIELDS = 8
 MAX_NAMES = 1024
 
 _NOTHING = 0
@@ -64,6 +66,8 @@ _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _SIX = np.uint64(6)
 _EIGHT = np.uint64(8)
+_NINE = np.uint64(9)
+_LOW8 = np.uint64(255)
 _TEN = np.uint64(10)
 _POINT_SIZE = np.uint64(20)
 """Two doubles with their tags, between the tags of the group."""
@@ -81,6 +85,28 @@ _FALSE_TEXT = _text("false")
 _LATITUDE = _text('{"latitude":')
 _LONGITUDE = _text(',"longitude":')
 _VECTOR_NAME = _text(layout.VECTOR_PROPERTY)
+
+
+_SEED = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
+_FOLD = np.uint64(32)
+_EXACT = np.int64(layout.EXACT_INTEGER)
+_ENTITY_END = np.uint64(1)
+"""Among the shapes of values, which are tags and meanings."""
+
+
+@inlined
+def _mix(signature: Any, value: Any) -> Any:
+    signature = (signature ^ value) * _PRIME
+    return signature ^ signature >> _FOLD
+
+
+@inlined
+def _mix_text(signature: Any, data: Any, start: Any, end: Any) -> Any:
+    signature = _mix(signature, end - start)
+    for i in range(start, end):
+        signature = _mix(signature, np.uint64(data[i]))
+    return signature
 
 
 @inlined
@@ -117,6 +143,7 @@ def render_entities(
     keys: Any,
     steps: Any,
     plain: Any,
+    signatures: Any,
     stack: Any,
     names: Any,
 ) -> Any:
@@ -132,6 +159,7 @@ def render_entities(
         keys: int64[:, KEY_FIELDS].
         steps: int64[:, STEP_FIELDS].
         plain: uint8, 1 for each entity that was rendered; the text of the others is empty.
+        signatures: uint64, a hash of the kind, of the names of all properties and of the types of their values.
         stack: int64[:, STACK_FIELDS], scratch.
         names: int64[MAX_NAMES, 2], scratch.
 
@@ -147,6 +175,7 @@ def render_entities(
         good = 0 <= offsets[row] <= offsets[row + 1] <= len(data)
         depth = 0
         has_key = False
+        signature = _SEED
         if good:
             stack[0, _POSITION] = offsets[row]
             stack[0, _END] = offsets[row + 1]
@@ -173,6 +202,7 @@ def render_entities(
                     out[pos] = 125
                     pos += _ONE
                 name_count = stack[depth, _NAMES]
+                signature = _mix(signature, _ENTITY_END)
                 depth -= 1
                 continue
             tag, at = varint(data, at, end)
@@ -191,6 +221,9 @@ def render_entities(
                     step = read_key(data, start, at, keys, row, steps, step)
                     good = step >= 0
                     has_key = True
+                    if good and step > keys[row, FIRST_STEP]:
+                        kind = np.uint64(steps[step - 1, KIND])
+                        signature = _mix_text(signature, data, kind, kind + np.uint64(steps[step - 1, KIND + 1]))
                 stack[depth, _POSITION] = at
                 continue
             if tag not in (_ENTITY_PROPERTY, _ENTITY_RAW):
@@ -258,6 +291,8 @@ def render_entities(
                 if not good or name_count >= len(names) or stack[depth, _SHAPE] == _VECTOR:
                     good = False
                     break
+                signature = _mix_text(signature, data, name, name_end)
+                stack[depth, _SHAPED] = 0
                 names[name_count, 0] = name
                 names[name_count, 1] = length
                 name_count += 1
@@ -285,6 +320,17 @@ def render_entities(
                     stack[depth, _ARRAY_LENGTH] = length
 
             # Its value.
+            tag, at = _ZERO, value
+            if value != value_end:
+                tag, at = varint(data, value, value_end)
+            shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
+            if tag == _INT64:
+                number, _ = varint(data, at, value_end)
+                if not -_EXACT <= np.int64(number) <= _EXACT:
+                    shape |= 1
+            if shape != stack[depth, _SHAPED] or meaning == _M_ENTITY or not again:
+                signature = _mix(signature, np.uint64(shape | np.int64(multiple != _ZERO) << 62))
+                stack[depth, _SHAPED] = shape
             if value == value_end:
                 if meaning == _M_EMPTY:
                     if again or vector:
@@ -296,7 +342,6 @@ def render_entities(
                 else:
                     pos = put_text(out, pos, _NULL_TEXT)
                 continue
-            tag, at = varint(data, value, value_end)
             if at == _ZERO:
                 good = False
             elif tag == _STRING:
@@ -354,6 +399,7 @@ def render_entities(
                 good = False
         good = good and has_key and keys[row, STEPS] > 0
         plain[row] = 1 if good else 0
+        signatures[row] = signature
         if not good:
             pos, slot, step = first, first_slot, first_step
         ends[row + 1] = pos

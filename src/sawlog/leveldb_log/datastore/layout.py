@@ -121,6 +121,9 @@ MEANING_ENTITY = 19
 """The string is an `EntityProto`: a nested entity, a map, or a vector."""
 MEANING_EMPTY_LIST = 24
 
+EXACT_INTEGER = 1 << 53
+"""Integers up to this are doubles too."""
+
 VECTOR_PROPERTY = "__vector__"
 """Name of all properties of a nested entity that is a vector; their values are its elements."""
 

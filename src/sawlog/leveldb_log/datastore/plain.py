@@ -38,6 +38,7 @@ class PlainEntities:
 
     Attributes:
         plain: uint8, 1 for each entity that is one of them.
+        signatures: uint64; plain entities that agree in it have the same properties of the same types.
     """
 
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
@@ -51,6 +52,7 @@ class PlainEntities:
         self._keys = np.empty((rows, keys.KEY_FIELDS), np.int64)
         self._steps = np.empty((size // _STEP_BYTES + 1, keys.STEP_FIELDS), np.int64)
         self.plain = np.zeros(rows, np.uint8)
+        self.signatures = np.zeros(rows, np.uint64)
         stack = np.empty((layout.MAX_DEPTH + 1, k.STACK_FIELDS), np.int64)
         names = np.empty((k.MAX_NAMES, 2), np.int64)
         used, steps = k.render_entities(
@@ -63,6 +65,7 @@ class PlainEntities:
             self._keys,
             self._steps,
             self.plain,
+            self.signatures,
             stack,
             names,
         )
@@ -83,6 +86,18 @@ class PlainEntities:
     def column(self, name: str) -> pa.Array:
         """A column of `ENTITIES_SCHEMA`, of the plain entities alone."""
         return self._columns[name](self)
+
+    def samples(self, seen: set[int]) -> NDArray[np.int64]:
+        """Which entities to look at to know the properties of all.
+
+        Those that are not plain, and the first of each signature that is not yet `seen`, where it is then entered.
+        """
+        found, first = np.unique(self.signatures[self.rows], return_index=True)
+        fresh = [
+            place for place, signature in zip(first.tolist(), found.tolist(), strict=True) if signature not in seen
+        ]
+        seen.update(found.tolist())
+        return np.sort(np.concatenate([np.flatnonzero(self.plain == 0), self.rows[fresh]]))
 
     def _properties(self) -> pa.Array:
         import orjson

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.leveldb_log.datastore.layout import EXACT_INTEGER
 from sawlog.leveldb_log.datastore.values import GeoPoint, Key, json_encoder
 
 Shape: TypeAlias = "str | tuple[str, Any]"
@@ -16,8 +18,6 @@ Shape: TypeAlias = "str | tuple[str, Any]"
 _TYPE = b"sawlog.type"
 _JSON = "json"
 NULL = "null"
-_EXACT = 1 << 53
-"""Integers up to this are doubles too."""
 
 KEY_TYPE = pa.struct(
     [
@@ -51,7 +51,7 @@ def shape_of(value: Any) -> Shape:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int64" if -_EXACT <= value <= _EXACT else "large int64"
+        return "int64" if -EXACT_INTEGER <= value <= EXACT_INTEGER else "large int64"
     for kind, name in _KINDS:
         if isinstance(value, kind):
             return name
@@ -106,7 +106,7 @@ def shape_field(name: str, shape: Shape) -> pa.Field:
 
 def converter(field: pa.Field) -> Callable[[Any], Any] | None:
     """What brings values to a field of `shape_field`; `None` where they fit as they are."""
-    if field.metadata and field.metadata.get(_TYPE) == _JSON.encode():
+    if _is_json(field):
         encode = json_encoder()
         return lambda value: None if value is None else encode(value).decode()
     if pa.types.is_list(field.type):
@@ -127,6 +127,65 @@ def _convert_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[
     for name, convert in converters.items():
         converted[name] = convert(value.get(name))
     return converted
+
+
+def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | None:
+    """Typed columns out of JSON objects, by Arrow's reader.
+
+    Args:
+        texts: Strings, without nulls: one object each, as `plain` renders them.
+        fields: The members that are wanted, as `shape_field` makes them.
+
+    Returns:
+        The columns, or `None` where values do not fit the fields, or have to stay JSON text.
+    """
+    from pyarrow.json import ParseOptions, ReadOptions, read_json
+
+    if not len(texts):
+        return [pa.array([], field.type) for field in fields]
+    data = texts.buffers()[2]
+    schema = pa.schema([pa.field(field.name, _as_json(field)) for field in fields])
+    try:
+        table = read_json(
+            data,
+            ReadOptions(use_threads=False, block_size=data.size + 1),
+            ParseOptions(schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return [_from_json(table.column(field.name).combine_chunks(), field) for field in fields]
+
+
+def _is_json(field: pa.Field) -> bool:
+    return bool(field.metadata) and field.metadata.get(_TYPE) == _JSON.encode()
+
+
+def _as_json(field: pa.Field) -> pa.DataType:
+    """The type by which Arrow's reader finds the values of a field. What holds JSON text can only be null there."""
+    kind = field.type
+    if _is_json(field):
+        return pa.null()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_json(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _as_json(one)) for one in kind])
+    return pa.string() if pa.types.is_binary(kind) else kind
+
+
+def _from_json(array: pa.Array, field: pa.Field) -> pa.Array:
+    """What Arrow's reader found, as a field has it."""
+    kind = field.type
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if pa.types.is_binary(kind):
+        return pa.array([None if text is None else b64decode(text) for text in array.to_pylist()], kind)
+    if pa.types.is_list(kind):
+        values = _from_json(array.values, kind.value_field)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
+    if pa.types.is_struct(kind):
+        columns = [_from_json(array.field(index), one) for index, one in enumerate(kind)]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, array.offset, columns)
+    return array
 
 
 _KINDS: tuple[tuple[type, str], ...] = (
