@@ -14,7 +14,11 @@ except ImportError:
     DataSource = object
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -46,3 +50,9 @@ class DefaultSource(DataSource):
         from sawlog.spark.writer import make_writer
 
         return make_writer(self.options, self.format_name, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The stream source of these columns."""
+        from sawlog.spark.stream_reader import make_stream_reader
+
+        return make_stream_reader(self.options, self.format_name, schema)

@@ -10,6 +10,7 @@ from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
 from sawlog.deephaven_log.reader import DeephavenLogDataset, ReadOptions
 from sawlog.deephaven_log.repair import repair
 from sawlog.deephaven_log.writer import LogWriter, WriteOptions, warm_up
+from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class DeephavenLog(Format):
         """Logs by partition, those of a partition in the order in which they were begun."""
         chosen = [file for file in files if file.explicit or is_log_name(file.name)]
         return sorted(chosen, key=lambda file: order_key(parse_name(file.name), file.path))
+
+    def succession(self, file: File) -> Succession | None:
+        """A partition has one writer, which begins one log after the other."""
+        name = parse_name(file.name)
+        return Succession(name.partition, name.begun) if name.begun is not None and all(name.partition) else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""

@@ -14,6 +14,7 @@ from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES, Dataset, Format, get_format
 from sawlog.options import parse_options
 from sawlog.storage import Storage, is_remote, normalize
+from sawlog.stream.limits import StreamOptions
 
 STORAGE_PREFIX = "storage."
 _POLICIES: dict[str, OnDamage] = {"FAILFAST": "fail", "DROPMALFORMED": "skip"}
@@ -68,12 +69,14 @@ class Request:
         storage: How to reach it.
         own: `ReadOptions` or `WriteOptions`.
         rest: What is left for the format, unparsed.
+        stream: Limits of a stream source; they mean nothing to a batch.
     """
 
     paths: tuple[str, ...]
     storage: Storage
     own: Any
     rest: dict[str, Any] = field(repr=False)
+    stream: StreamOptions = field(default_factory=StreamOptions)
 
     def open(self) -> Dataset:
         """The dataset that the options of a read describe.
@@ -116,9 +119,10 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
         raise OptionError("option 'on_damage' is spelled mode in Spark: FAILFAST or DROPMALFORMED")
     storage = _take_storage(rest)
     own = _take_own(ReadOptions, rest, format, "reading with Spark")
+    stream = _take_own(StreamOptions, rest, None, "reading a stream with Spark")
     if own.task_bytes <= 0:
         raise OptionError(f"option task_bytes={own.task_bytes}: expected a positive number of bytes")
-    return Request(paths, storage, own, rest)
+    return Request(paths, storage, own, rest, stream)
 
 
 def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
@@ -150,7 +154,9 @@ def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: st
     known = [f.name for f in fields(formats_own)]
     unknown = sorted(set(rest) - set(known))
     if unknown:
-        everything = ["path", "paths", *(f.name for f in fields(own)), "storage_options", f"{STORAGE_PREFIX}*", *known]
+        streams = [f.name for f in fields(StreamOptions)] if own is ReadOptions else []
+        ours = [f.name for f in fields(own)]
+        everything = ["path", "paths", *ours, "storage_options", f"{STORAGE_PREFIX}*", *known, *streams]
         raise OptionError(f"{where}: unknown option {unknown[0]!r}; known options: {', '.join(everything)}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Fragment
+from sawlog.format import Dataset, Fragment, Scan
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
@@ -48,35 +48,13 @@ class SawlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition per task: small files share one, large ones make several."""
-        dataset = self._project(self._request.open())
+        dataset = self._request.open()
+        dataset = dataset.format.open(dataset.files, projected(self._request, dataset, self._schema, self._filters))
         return [InputPartition(fragments) for fragments in dataset.tasks(self._request.own.task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        target = arrow_schema(self._schema)
-        fragments: list[Fragment] = partition.value or []  # without partitions, Spark makes one of None
-        for fragment in fragments:
-            findings = Findings(fragment.scan.on_damage)
-            for batch in fragment.to_batches(findings):
-                _settle()
-                yield cast_batch(batch, target)
-            for remark in findings.remarks(fragment.path):
-                logger.warning(remark)
-
-    def _project(self, dataset: Dataset) -> Dataset:
-        """The dataset with the columns that Spark wants, and the filters that it pushed down."""
-        scan = dataset.scan
-        available = dataset.available
-        names = tuple(self._schema.names)
-        if scan.columns is not None and scan.columns != names:
-            raise OptionError(
-                f"option columns={','.join(scan.columns)!r}: the schema given to Spark has the columns"
-                f" {', '.join(names)}; give one of the two"
-            )
-        check_schema(self._schema, available, f"view {scan.view!r} of {dataset.format.name}")
-        filters = read_filters(self._request.own.filters, available)
-        filters += translate_filters(self._filters, available, self._schema)
-        return dataset.format.open(dataset.files, replace(scan, columns=names, filters=filters))
+        return read_fragments(partition.value or [], self._schema)  # without partitions, Spark makes one of None
 
 
 class PushdownReader(SawlogReader):
@@ -86,6 +64,39 @@ class PushdownReader(SawlogReader):
         """Remember the filters, to read less, and leave all of them for Spark to check."""
         self._filters = list(filters)
         return self._filters
+
+
+def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Scan:
+    """The scan of a dataset with the columns that Spark wants, and the filters of the option and of Spark.
+
+    Raises:
+        OptionError: When the option `columns` says otherwise.
+        SchemaError: When the dataset has no such columns.
+    """
+    scan = dataset.scan
+    available = dataset.available
+    names = tuple(schema.names)
+    if scan.columns is not None and scan.columns != names:
+        raise OptionError(
+            f"option columns={','.join(scan.columns)!r}: the schema given to Spark has the columns"
+            f" {', '.join(names)}; give one of the two"
+        )
+    check_schema(schema, available, f"view {scan.view!r} of {dataset.format.name}")
+    filters = read_filters(request.own.filters, available)
+    filters += translate_filters(pushed, available, schema)
+    return replace(scan, columns=names, filters=filters)
+
+
+def read_fragments(fragments: Sequence[Fragment], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of fragments, in order, as Spark wants them. What is left out is logged."""
+    target = arrow_schema(schema)
+    for fragment in fragments:
+        findings = Findings(fragment.scan.on_damage)
+        for batch in fragment.to_batches(findings):
+            _settle()
+            yield cast_batch(batch, target)
+        for remark in findings.remarks(fragment.path):
+            logger.warning(remark)
 
 
 @cache

@@ -1,0 +1,132 @@
+"""The stream source: files that grow, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from sawlog.errors import OptionError
+from sawlog.format import Dataset, pack
+from sawlog.spark.options import Request, read_request
+from sawlog.spark.reader import projected, read_fragments
+from sawlog.stream.follower import Follower
+from sawlog.stream.offset import Offset
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError as missing:
+    raise OptionError("streams need PySpark 4.2 or later") from missing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from sawlog.format import Scan
+    from sawlog.stream.listing import Seen
+
+
+def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
+    """The stream reader for these options."""
+    return SawlogStreamReader(read_request(options, format), schema)
+
+
+class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads the columns of `schema`. What it knows of the files stays in the process that plans."""
+
+    def __init__(self, request: Request, schema: StructType) -> None:
+        self._request = request
+        self._schema = schema
+        self._follower: Follower | None = None
+        self._reached: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors need no more than what to read with."""
+        return {**self.__dict__, "_follower": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Nothing is read yet."""
+        return Offset().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The narrowest of the limits that the options set; `latestOffset` keeps to all of them."""
+        options = self._request.stream
+        if options.maxrowspertrigger is not None:
+            return ReadMaxRows(options.maxrowspertrigger)
+        if options.maxbytespertrigger is not None:
+            return ReadMaxBytes(int(options.maxbytespertrigger))
+        return ReadMaxFiles(options.maxfilespertrigger)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch."""
+        follower = self._follow()
+        if follower is None:
+            return start
+        begin = Offset.from_json(start)
+        end = follower.latest(begin, limited=not isinstance(limit, ReadAllAvailable))
+        self._reached = end
+        return start if end is begin else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What was not read yet when the files were last looked at, for the progress of the query: its lag."""
+        if self._follower is None or self._reached is None:
+            return None
+        files, size = self._follower.behind(self._reached)
+        return {"behind": {"bytes": size, "files": files}}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and nothing that comes later."""
+        follower = self._follow()
+        if follower is not None:
+            follower.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One partition per task: small files share one, large ones make several."""
+        follower = self._follow()
+        if follower is None or start == end:
+            return []
+        fragments = follower.between(Offset.from_json(start), Offset.from_json(end))
+        return [InputPartition(task) for task in pack(fragments, self._request.own.task_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in order."""
+        return read_fragments(partition.value or [], self._schema)
+
+    def _follow(self) -> Follower | None:
+        """What follows the files; `None` while there are none."""
+        if self._follower is None:
+            request = self._request
+            if not request.storage.find(request.paths):
+                return None
+            dataset = request.open()
+            scan = replace(projected(request, dataset, self._schema), schema=dataset.view_schema())
+            self._follower = Follower(
+                request.paths,
+                request.storage,
+                dataset.format,
+                scan.view,
+                request.stream,
+                _Opener(dataset, scan),
+                [file.path for file in dataset.files],
+            )
+        return self._follower
+
+
+class _Opener:
+    """Opens some files with the columns of a stream."""
+
+    def __init__(self, dataset: Dataset, scan: Scan) -> None:
+        self._format = dataset.format
+        self._scan = scan
+
+    def __call__(self, some: Sequence[Seen]) -> Dataset:
+        return self._format.open([one.file for one in some], self._scan)

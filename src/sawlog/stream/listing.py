@@ -1,0 +1,143 @@
+"""Which files there are, again and again: only what may have changed is looked at."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from sawlog.names import hidden
+from sawlog.storage import File, Storage, is_remote
+
+SETTLED = 2.0
+"""Seconds after which a directory's time of change tells: more files may appear in the same tick of the clock."""
+SWEEP = 30.0
+"""Seconds between looks at files that are finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was last seen.
+
+    Attributes:
+        file: Path and size.
+        stamp: Changes whenever the file does, as far as the storage tells.
+        changed: When it was last written to, in seconds since the epoch; where nothing tells, when that was noticed.
+        first: Number of the listing that found it.
+    """
+
+    file: File
+    stamp: tuple[int, ...]
+    changed: float
+    first: int
+
+
+@dataclass(slots=True)
+class _Directory:
+    modified: int
+    files: list[str]
+    directories: list[str]
+    settled: bool
+
+
+@dataclass
+class Listing:
+    """The files below some paths.
+
+    Args:
+        paths: Files, directories, globs.
+        storage: Where they are.
+        name: What a file is called, by its path.
+
+    Attributes:
+        files: By name, as last seen.
+        number: How often was looked.
+    """
+
+    paths: Sequence[str]
+    storage: Storage
+    name: Callable[[str], str]
+    files: dict[str, Seen] = field(default_factory=dict)
+    number: int = 0
+    _directories: dict[str, _Directory] = field(default_factory=dict)
+    _swept: float = 0.0
+
+    @property
+    def remote(self) -> bool:
+        """Whether every look costs requests."""
+        return any(is_remote(path) for path in self.paths)
+
+    def refresh(self, finished: Collection[str]) -> dict[str, Seen]:
+        """Look again.
+
+        Args:
+            finished: Names of files that are looked at only now and then.
+
+        Raises:
+            FileNotFoundError: When a path is not there.
+        """
+        self.number += 1
+        if all(not is_remote(path) and os.path.isdir(path) for path in self.paths):
+            self._look(finished)
+        else:
+            found = {self.name(file.path): file for file in self.storage.find(self.paths)}
+            self.files = {name: self._seen(name, file, _stamp(file)) for name, file in found.items()}
+        return self.files
+
+    def _look(self, finished: Collection[str]) -> None:
+        now = time.monotonic()
+        everything = now - self._swept > SWEEP
+        if everything:
+            self._swept = now
+        found: dict[str, Seen] = {}
+        waiting = list(self.paths)
+        while waiting:
+            path = waiting.pop()
+            directory = self._directory(path)
+            waiting += directory.directories
+            for entry in directory.files:
+                name = self.name(entry)
+                known = self.files.get(name)
+                if known is not None and known.file.path == entry and not everything and name in finished:
+                    found[name] = known
+                    continue
+                try:
+                    status = os.stat(entry)
+                except FileNotFoundError:
+                    directory.settled = False
+                    continue
+                stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+                found[name] = self._seen(name, File(entry, status.st_size, explicit=False), stamp)
+        self.files = found
+
+    def _directory(self, path: str) -> _Directory:
+        modified = os.stat(path).st_mtime_ns
+        known = self._directories.get(path)
+        if known is not None and known.settled and known.modified == modified:
+            return known
+        files: list[str] = []
+        directories: list[str] = []
+        begun = time.time()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if hidden(entry.name):
+                    continue
+                (directories if entry.is_dir() else files).append(entry.path)
+        settled = begun - modified / 1e9 > SETTLED
+        self._directories[path] = _Directory(modified, files, directories, settled)
+        return self._directories[path]
+
+    def _seen(self, name: str, file: File, stamp: tuple[int, ...]) -> Seen:
+        known = self.files.get(name)
+        if known is not None and known.stamp == stamp and known.file.path == file.path:
+            return known
+        changed = stamp[1] / 1e9 if len(stamp) > 1 else time.time()
+        return Seen(file, stamp, changed, known.first if known is not None else self.number)
+
+
+def _stamp(file: File) -> tuple[int, ...]:
+    if is_remote(file.path):
+        return (file.size,)
+    status = os.stat(file.path)
+    return (file.size, status.st_mtime_ns, status.st_ino)
