@@ -65,6 +65,7 @@ class IntradayTable:
     """
 
     def __init__(self, root: str, namespace: str, table: str) -> None:
+        self.root = root
         self.namespace = check_part(namespace, "namespace")
         self.table = check_part(table, "table")
         self.directory = os.path.join(root, layout.INTRADAY, namespace, table)
@@ -109,8 +110,8 @@ class IntradayTable:
             FormatError: When a position record is not readable.
         """
         found = []
-        for internal in _directories(self.directory):
-            for column in _directories(os.path.join(self.directory, internal)):
+        for internal in directories(self.directory):
+            for column in directories(os.path.join(self.directory, internal)):
                 path = os.path.join(self.directory, internal, column, self.table)
                 if column_partition in (None, column) and os.path.isdir(path):
                     partition = Partition(self.namespace, self.table, internal, column)
@@ -145,7 +146,7 @@ class IntradayTable:
         ]
 
     def tidy(self) -> list[Location]:
-        """Bring to an end what a killed job has left: void locations, staged and half-deleted ones.
+        """Bring to an end what a killed import has left: void locations, staged and half-deleted ones.
 
         Returns:
             The locations that count.
@@ -153,46 +154,36 @@ class IntradayTable:
         for location in self.void(self.locations()):
             remove_location(location.path)
         sweep(self.directory)
-        for internal in _directories(self.directory):
-            for column in _directories(os.path.join(self.directory, internal)):
+        for internal in directories(self.directory):
+            for column in directories(os.path.join(self.directory, internal)):
                 remove_empty(os.path.join(self.directory, internal, column))
         return self.locations()
 
     def _record(self, path: str, partition: Partition) -> PositionRecord | None:
         where = os.path.join(path, RECORD_NAME)
-        try:
-            with open(where, "rb") as file:
-                data = file.read(MAX_RECORD_BYTES + 1)
-        except FileNotFoundError:
+        data = read_small(where)
+        if data is None:
             return None
-        if len(data) > MAX_RECORD_BYTES:
-            raise FormatError(f"{where}: more than {MAX_RECORD_BYTES} bytes; a position record is small")
         record = PositionRecord.from_json(data, where)
-        if self.path(record.partition, record.sequence) != path or record.partition.table != partition.table:
+        if record.partition.table != partition.table or self.path(record.partition, record.sequence) != path:
             raise FormatError(f"{where}: the record is that of {record.partition}, location {record.sequence}")
         return record
 
 
-def historical_path(root: str, namespace_set: str, partition: Partition) -> str:
-    """Where a historical location goes: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`."""
-    namespace = check_part(partition.namespace, "namespace")
-    internal = check_part(partition.internal_partition, "internal partition")
-    column = check_part(partition.column_partition, "column partition")
-    table = check_part(partition.table, "table")
-    return os.path.join(historical_directory(root, namespace_set, namespace), internal, column, table)
+def read_small(path: str) -> bytes | None:
+    """A record of ours; None when there is none.
 
-
-def historical_directory(root: str, namespace_set: str, namespace: str) -> str:
-    """The internal partitions of a namespace's history: `ROOT/Systems/NAMESPACE/Partitions`."""
-    return os.path.join(root, f"{namespace_set}s" if namespace_set == "User" else "Systems", namespace, "Partitions")
-
-
-def historical_locations(root: str, namespace_set: str, namespace: str, table: str, column: str) -> list[Location]:
-    """The locations that the history of a table has of one column partition."""
-    directory = historical_directory(root, namespace_set, namespace)
-    found = [Partition(namespace, table, internal, column) for internal in _directories(directory)]
-    paths = [(historical_path(root, namespace_set, partition), partition) for partition in found]
-    return [Location(path, partition) for path, partition in paths if os.path.isdir(path)]
+    Raises:
+        FormatError: When it is larger than any.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_RECORD_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > MAX_RECORD_BYTES:
+        raise FormatError(f"{path}: more than {MAX_RECORD_BYTES} bytes; records are small")
+    return data
 
 
 def remove_location(path: str) -> None:
@@ -226,7 +217,7 @@ def _order(location: Location) -> tuple[str, str, int]:
     return partition.column_partition, record.partition.internal_partition, record.sequence
 
 
-def _directories(path: str) -> list[str]:
+def directories(path: str) -> list[str]:
     """Names of the directories in a directory, hidden ones and links that lead elsewhere left out."""
     if not os.path.isdir(path):
         return []

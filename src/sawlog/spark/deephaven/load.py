@@ -1,4 +1,4 @@
-"""Deephaven's import and merge on Spark: binary logs to an intraday tree, an intraday date to history."""
+"""The import: binary logs to an intraday tree."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import DamageWarning, check_on_damage
+from sawlog.deephaven_import.history import recover
 from sawlog.deephaven_import.plan import PartitionPlan, Planner
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.schema import left_out, location_schema
@@ -158,7 +159,7 @@ class _ImportJob:
     def run(self, tree: IntradayTable, files: Sequence[File]) -> None:
         """Import one table."""
         with tree.locked():
-            locations = tree.tidy()
+            locations = recover(tree)
             dataset = self._open(tree, files)
             if dataset is None:
                 return
