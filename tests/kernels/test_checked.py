@@ -18,6 +18,7 @@ SMALL = [
     "kernels/test_vector.py",
     "leveldb_log/test_kernels.py",
     "leveldb_log/test_payload_kernels.py",
+    "milvus_binlog/test_kernels.py",
 ]
 MODES = ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"]
 

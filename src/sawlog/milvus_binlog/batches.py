@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,12 +19,13 @@ from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection import Batch, Missing, missing_fields
 from sawlog.milvus_binlog.decode import decode
-from sawlog.milvus_binlog.delta import DeleteIndex, delete_index
+from sawlog.milvus_binlog.delta import DeleteIndex, DeltaLogs
 from sawlog.milvus_binlog.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.fields import bare_field
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.survivors import take_kept
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -51,6 +53,7 @@ class Shared:
         raw: Whether rows are delivered as they lie: no deletes, no default values, no end of life.
         until: Rows and deletes with a later TSO have not happened.
         since: Rows with an earlier TSO have outlived the collection's time to live.
+        opened: Stands for the dataset; no two that were opened share it.
     """
 
     fields: Mapping[str, Field]
@@ -59,6 +62,7 @@ class Shared:
     raw: bool = False
     until: int | None = None
     since: int | None = None
+    opened: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class BatchFragment(Fragment):
         batch: Its files.
         place: Ids of collection, partition and segment.
         missing: Files that the metadata names and that are not there; no row of it can be delivered then.
-        deltas: The delta logs whose deletes concern it.
+        deltas: The delta logs of its segment.
+        across: The delta logs of L0 segments whose deletes concern it.
         reported: Those of them whose damage it reports; other batches report the rest.
         commit: Takes the place of the rows' timestamps, unless 0.
         winners: Packed bits: of the rows that are left, those that no newer row with the same key replaces.
@@ -81,6 +86,7 @@ class BatchFragment(Fragment):
     place: tuple[int, int, int]
     missing: tuple[Missing, ...] = ()
     deltas: tuple[File, ...] = ()
+    across: tuple[File, ...] = ()
     reported: tuple[File, ...] = ()
     commit: int = 0
     winners: bytes | None = None
@@ -96,7 +102,7 @@ class BatchFragment(Fragment):
                 if missing:
                     return
                 yield from _Join(self, columns, schema, findings).batches()
-            except Unreadable as error:
+            except UnreadableError as error:
                 findings.damage(error.damage)
 
 
@@ -113,7 +119,7 @@ class Columns:
         """Payloads with a field, its place among their columns, and their offsets; `None` where the field is absent.
 
         Raises:
-            Unreadable: When the file cannot be read.
+            UnreadableError: When the file cannot be read.
         """
         log = self._fragment.batch.files.get(field.id)
         if log is not None:
@@ -132,7 +138,7 @@ class Columns:
         """Files that the batch lacks. Where directories are column groups, that is not told by their names.
 
         Raises:
-            Unreadable: When the file that is looked at cannot be read.
+            UnreadableError: When the file that is looked at cannot be read.
         """
         payloads, _, _ = self.any()
         if self._grouped(payloads):
@@ -143,7 +149,7 @@ class Columns:
         """Payloads of one file, whichever; its rows are as many as those of the others.
 
         Raises:
-            Unreadable: When the file cannot be read.
+            UnreadableError: When the file cannot be read.
         """
         file = next(iter(self._fragment.batch.files.values())).file
         found, offsets = self._open(file)
@@ -153,7 +159,7 @@ class Columns:
         """How many rows a file has.
 
         Raises:
-            Unreadable: When it cannot be read.
+            UnreadableError: When it cannot be read.
         """
         return sum(payload.rows for payload in self._open(file)[0])
 
@@ -177,11 +183,11 @@ class Columns:
                 if damage.kind in harmless and found is not None:
                     self._findings.damage(damage)
                 else:
-                    raise Unreadable(damage)
+                    raise UnreadableError(damage)
             events = found.events if found is not None else []
             if not events:
                 detail = "no data event behind the descriptor"
-                raise Unreadable(Damage(file.path, 0, source.size, Kind.TRUNCATED, detail))
+                raise UnreadableError(Damage(file.path, 0, source.size, Kind.TRUNCATED, detail))
             opened = (
                 [Payload(source, file.path, Extent(event.payload, event.payload_length), limit) for event in events],
                 [event.offset for event in events],
@@ -211,10 +217,10 @@ class _Join:
         opened = {id: one for id, one in found.items() if one is not None}
         some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
         rows = self._rows(some)
-        for field in wanted.values():
-            if field.id not in opened and not field.optional:
-                detail = f"field {field.id} ({field.name}) is in none of the batch's files"
-                raise Unreadable(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
+        for one in wanted.values():
+            if one.id not in opened and not one.optional:
+                detail = f"field {one.id} ({one.name}) is in none of the batch's files"
+                raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
         self._offsets(some)
         step = batch_rows((payload, place) for payloads, place, _ in opened.values() for payload in payloads)
         streams = {id: ColumnStream(payloads, place, step) for id, (payloads, place, _) in opened.items()}
@@ -227,10 +233,11 @@ class _Join:
         wanted = {name: field for name, field in shared.fields.items() if name in self._schema.names}
         if any(one.name in self._schema.names for one in shared.dynamic):
             wanted |= {name: field for name, field in shared.fields.items() if field.dynamic}
-        needs_time = self._fragment.deltas or shared.until is not None or shared.since is not None
-        if needs_time and not shared.raw:
+        if shared.raw:
+            return wanted
+        if self._deletes or shared.until is not None or shared.since is not None:
             wanted[TIMESTAMP.name] = TIMESTAMP
-        if self._fragment.deltas and not shared.raw and shared.primary is not None:
+        if self._deletes and shared.primary is not None:
             wanted[shared.primary.name] = shared.primary
         return wanted
 
@@ -238,13 +245,13 @@ class _Join:
         """How many rows the batch has, by all files that are read.
 
         Raises:
-            Unreadable: When they disagree.
+            UnreadableError: When they disagree.
         """
         counts = {id: sum(one.rows for one in payloads) for id, (payloads, _, _) in found.items()}
         if len(set(counts.values())) > 1:
             said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
             detail = f"the files of binlog batch {self._fragment.batch.index} have different numbers of rows ({said})"
-            raise Unreadable(Damage(self._fragment.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+            raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
         return next(iter(counts.values()))
 
     def _offsets(self, found: Mapping[int, tuple[list[Payload], int, list[int]]]) -> None:
@@ -259,21 +266,12 @@ class _Join:
     def _step(
         self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
-        stored: dict[str, pa.Array] = {}
-        for name, field in wanted.items():
-            if field.id in streams:
-                taken = streams[field.id].take(count)
-                if taken is None or len(taken) != count:
-                    have = 0 if taken is None else len(taken)
-                    raise Unreadable(self._damage(f"field {field.id}: {have} values where {count} were expected"))
-                stored[name] = taken
-            else:
-                stored[name] = pa.nulls(count, field.storage or pa.binary())
+        stored = {name: self._stored(field, count, streams.get(field.id)) for name, field in wanted.items()}
         keep = self._survivors(stored, count)
         left = count if keep is None else int(keep.sum())
         if keep is not None:
-            mask = fixed_array(pa.uint8(), keep).cast(pa.bool_())
-            stored = {name: column.filter(mask) for name, column in stored.items() if name in self._needed(wanted)}
+            delivered = self._needed(wanted)
+            stored = take_kept({name: column for name, column in stored.items() if name in delivered}, keep, left)
         extra = self._dynamic(stored)
         arrays = [
             extra[field.name] if field.name in extra else self._column(field, stored, keep, left)
@@ -282,6 +280,20 @@ class _Join:
         self._position += count
         self._findings.rows += left
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _stored(self, field: Field, count: int, stream: ColumnStream | None) -> pa.Array:
+        """The next values of a field as they are stored; nulls where it has no file.
+
+        Raises:
+            UnreadableError: When there are fewer.
+        """
+        if stream is None:
+            return pa.nulls(count, field.storage or pa.binary())
+        taken = stream.take(count)
+        if taken is None or len(taken) != count:
+            have = 0 if taken is None else len(taken)
+            raise UnreadableError(self._damage(f"field {field.id}: {have} values where {count} were expected"))
+        return taken
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """Wanted keys of the dynamic field."""
@@ -299,21 +311,21 @@ class _Join:
         import numpy as np
 
         shared = self._shared
-        keep: NDArray[np.uint8] | None = None
-        if not shared.raw and TIMESTAMP.name in stored:
-            times = np.asarray(self._valid(TIMESTAMP, stored[TIMESTAMP.name]).to_numpy())
-            if self._fragment.commit:
-                times = np.full(count, self._fragment.commit, np.int64)
-            if self._fragment.deltas and shared.primary is not None:
-                keys = self._valid(shared.primary, stored[shared.primary.name])
-                keep = self._index.surviving(keys, times)
-            for bound, alive in (
-                (shared.until, times <= (shared.until or 0)),
-                (shared.since, times >= (shared.since or 0)),
-            ):
-                if bound is not None and not alive.all():
-                    keep = alive.astype(np.uint8) if keep is None else keep & alive
-        return self._newest(keep, count)
+        if shared.raw or TIMESTAMP.name not in stored:
+            return self._newest(None, count)
+        times = np.asarray(self._valid(TIMESTAMP, stored[TIMESTAMP.name]).to_numpy())
+        if self._fragment.commit:
+            times = np.full(count, self._fragment.commit, np.int64)
+        found: list[NDArray[np.uint8] | None] = []
+        if self._deletes and shared.primary is not None:
+            keys = self._valid(shared.primary, stored[shared.primary.name])
+            found = [index.surviving(keys, times) for index in self._indexes]
+        if shared.until is not None:
+            found.append((times <= shared.until).view(np.uint8))
+        if shared.since is not None:
+            found.append((times >= shared.since).view(np.uint8))
+        masks = [mask for mask in found if mask is not None and not mask.all()]
+        return self._newest(reduce(np.bitwise_and, masks) if masks else None, count)
 
     def _newest(self, keep: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8] | None:
         """Take out what newer rows with the same key replace."""
@@ -328,23 +340,28 @@ class _Join:
         self._kept += left
         return keep
 
+    @property
+    def _deletes(self) -> bool:
+        """Whether there are any delta logs to heed."""
+        return bool(self._fragment.deltas or self._fragment.across)
+
     @cached_property
-    def _index(self) -> DeleteIndex:
-        fragment = self._fragment
-        limit = self._options.max_page_bytes
-        return delete_index(
-            fragment.deltas, fragment.reported, fragment.scan.storage, limit, self._shared.until, self._findings
-        )
+    def _indexes(self) -> list[DeleteIndex]:
+        """The segment's own deletes, and those that reach across segments."""
+        fragment, shared = self._fragment, self._shared
+        place = (shared.opened, shared.until, self._options.max_page_bytes, fragment.scan.storage)
+        logs = [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
+        return [one.index(fragment.reported, self._findings) for one in logs]
 
     def _valid(self, field: Field, array: pa.Array) -> pa.Array:
         """A column that decides over rows, decoded.
 
         Raises:
-            Unreadable: When it is not of its field's type, or holds nulls.
+            UnreadableError: When it is not of its field's type, or holds nulls.
         """
         decoded = self._decode(field, array)
         if decoded.null_count:
-            raise Unreadable(self._damage(f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE))
+            raise UnreadableError(self._damage(f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE))
         return decoded
 
     def _decode(self, field: Field, array: pa.Array) -> pa.Array:
@@ -352,11 +369,11 @@ class _Join:
             kinds_agree = pa.types.is_integer(array.type) and pa.types.is_integer(field.storage)
             if not kinds_agree:
                 detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {array.type}"
-                raise Unreadable(self._damage(detail, Kind.TYPE_MISMATCH))
+                raise UnreadableError(self._damage(detail, Kind.TYPE_MISMATCH))
         try:
             return decode(field, array)
         except SchemaError as error:
-            raise Unreadable(self._damage(f"from row {self._position} on: {error}", Kind.BAD_VALUE)) from None
+            raise UnreadableError(self._damage(f"from row {self._position} on: {error}", Kind.BAD_VALUE)) from None
 
     def _damage(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> Damage:
         return Damage(self._fragment.path, 0, 0, kind, f"binlog batch {self._fragment.batch.index}: {detail}")

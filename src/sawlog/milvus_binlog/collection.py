@@ -167,17 +167,10 @@ class Collection:
                     break
         return found
 
-    def deletes_for(self, segment: Segment, *, across: bool) -> list[LogFile]:
-        """The delta logs whose deletes concern a segment: its own, and those of L0 segments of its partition.
-
-        Args:
-            segment: The segment.
-            across: Whether L0 segments are included.
-        """
-        own = list(segment.deltas)
-        if across:
-            own += [log for one in self.level_zero() if one.partition in (segment.partition, -1) for log in one.deltas]
-        return own
+    def deltas_across(self, segment: Segment) -> list[LogFile]:
+        """The delta logs of L0 segments that concern a segment: those of its partition, and of all partitions."""
+        partitions = (segment.partition, layout.ALL_PARTITIONS)
+        return [log for one in self.level_zero() if one.partition in partitions for log in one.deltas]
 
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
+from sawlog.kernels.gather import gather_slices
+from sawlog.milvus_binlog import delete_kernels as kernels
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.decode import offsets_of
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
 from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
+_SMALLEST_TABLE = 64
 _PK_TYPES = {DataType.Int64: pa.int64(), DataType.VarChar: pa.string()}
 
 
@@ -69,7 +75,7 @@ def _payload(
         for batch in _pairs(payload, bad):
             yield Deletes(batch[0], batch[1], offset)
             row += len(batch[0])
-    except Unreadable as error:
+    except UnreadableError as error:
         findings.damage(error.damage)
         return
     length = extent.offset + extent.length - offset
@@ -132,50 +138,48 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
 
 
 def _texts(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """JSON cells all at once where they are all of one kind; otherwise one by one."""
-    fast = _json_cells(cells)
-    if fast is not None:
-        yield _valid(*fast, row, bad)
-        return
+    """Cells as Milvus writes them all at once; from the first that looks otherwise, one by one."""
+    usual = _usual_cells(cells)
+    at = 0
+    if usual is not None:
+        yield usual
+        at = len(usual[0])
     found: dict[DataType, tuple[list[Any], list[int]]] = {}
-    for at, cell in enumerate(cells.cast(pa.binary()).to_pylist()):
+    for cell in cells.slice(at).cast(pa.binary()).to_pylist():
         try:
             key, time, kind = parse_cell(cell if cell is not None else b"null")
         except ValueError as error:
             bad.append((row + at, str(error)))
-            continue
-        keys, times = found.setdefault(kind, ([], []))
-        keys.append(key)
-        times.append(time)
+        else:
+            keys, times = found.setdefault(kind, ([], []))
+            keys.append(key)
+            times.append(time)
+        at += 1
     for kind, (keys, times) in found.items():
         yield pa.array(keys, _PK_TYPES[kind]), pa.array(times, pa.int64())
 
 
-def _json_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
-    """Keys and times of JSON cells by Arrow's own JSON reader; `None` when not every cell is one that it can read."""
-    import pyarrow.compute as pc
-    import pyarrow.json as pj
-
-    if not len(cells) or cells.null_count or cells[0].as_py()[:1] not in ("{", b"{"):
+def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Keys and times of the first cells, those in the very form that Milvus writes; `None` where there are none."""
+    rows = len(cells)
+    offsets, data = offsets_of(cells)
+    times = np.empty(rows, np.int64)
+    numbers = np.empty(rows, np.int64)
+    count = kernels.number_cells(data, offsets, numbers, times)
+    if count:
+        return fixed_array(pa.int64(), numbers[:count]), fixed_array(pa.int64(), times[:count])
+    lengths = np.empty(rows, np.int64)
+    count = kernels.text_cells(data, offsets, numbers, lengths, times)
+    if not count:
         return None
+    keys = np.empty(int(lengths[:count].sum()), np.uint8)
+    ends = np.zeros(count + 1, np.int32)
+    gather_slices(data, numbers[:count], lengths[:count], keys, ends)
+    binary = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(keys)])
     try:
-        _, _, kind = parse_cell(cells[0].as_py())
-    except ValueError:
+        return binary.cast(pa.string()), fixed_array(pa.int64(), times[:count])
+    except pa.ArrowInvalid:  # not UTF-8; one by one, it is found where
         return None
-    joined = pa.ListArray.from_arrays(pa.array([0, len(cells)], pa.int32()), cells.cast(pa.binary()))
-    text = pc.binary_join(joined, b"\n")[0].as_buffer()
-    schema = pa.schema([("pk", _PK_TYPES[kind]), ("ts", pa.int64()), ("pkType", pa.int64())])
-    parse = pj.ParseOptions(explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error")
-    read = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
-    try:
-        table = pj.read_json(pa.BufferReader(text), read_options=read, parse_options=parse)
-    except pa.ArrowInvalid:
-        return None
-    kinds = table.column("pkType")
-    if table.num_rows != len(cells) or kinds.null_count or pc.any(pc.not_equal(kinds, int(kind))).as_py():
-        return None
-    columns = [table.column(name).combine_chunks() for name in ("pk", "ts")]
-    return None if any(column.null_count for column in columns) else (columns[0], columns[1])
 
 
 def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType]:
@@ -224,31 +228,11 @@ class DeleteIndex:
     """
 
     def __init__(self, deletes: Iterable[Deletes], until: int | None) -> None:
-        import pyarrow.compute as pc
-
-        self.count = 0
-        keys: list[pa.Array] = []
-        times: list[pa.Array] = []
-        for some in deletes:
-            known, when = some.keys, some.times
-            if until is not None:
-                early = pc.less_equal(when, until)
-                known, when = known.filter(early), when.filter(early)
-            keys.append(known)
-            times.append(when)
-            self.count += len(known)
-        self._texts: tuple[pa.Array, NDArray[np.int64]] | None = None
-        self._table: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-        numbers = [i for i, key in enumerate(keys) if pa.types.is_int64(key.type) and len(key)]
-        texts = [i for i, key in enumerate(keys) if pa.types.is_string(key.type) and len(key)]
-        if numbers:
-            self._table = _hash_table([keys[i] for i in numbers], [times[i] for i in numbers])
-        if texts:
-            table = pa.table(
-                {"key": pa.chunked_array([keys[i] for i in texts]), "time": pa.chunked_array([times[i] for i in texts])}
-            )
-            latest = table.group_by("key").aggregate([("time", "max")])
-            self._texts = (latest["key"].combine_chunks(), latest["time_max"].to_numpy())
+        some = [(one.keys, one.times) if until is None else _until(one, until) for one in deletes]
+        numbers = [pair for pair in some if pa.types.is_int64(pair[0].type) and len(pair[0])]
+        texts = [pair for pair in some if pa.types.is_string(pair[0].type) and len(pair[0])]
+        self._numbers = _Numbers(numbers) if numbers else None
+        self._texts = _Texts(texts) if texts else None
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Which rows are not deleted, 1 or 0 each; `None` when all of them survive.
@@ -257,87 +241,101 @@ class DeleteIndex:
             keys: Their primary keys.
             times: When they were inserted.
         """
-        import numpy as np
-        import pyarrow.compute as pc
-
-        if pa.types.is_int64(keys.type):
-            if self._table is None:
-                return None
-            from sawlog.milvus_binlog import kernels
-
-            keep = np.empty(len(keys), np.uint8)
-            kept = kernels.surviving(keys.to_numpy(), times, *self._table, keep)
-            return None if kept == len(keys) else keep
-        if self._texts is None:
+        table = self._numbers if pa.types.is_int64(keys.type) else self._texts
+        if table is None:
             return None
-        found = pc.index_in(keys, value_set=self._texts[0]).fill_null(-1).to_numpy()
-        keep = ((found < 0) | (self._texts[1][found] <= times)).astype(np.uint8)
-        return None if keep.all() else keep
+        keep = np.empty(len(keys), np.uint8)
+        return None if table.surviving(keys, times, keep) == len(keys) else keep
 
 
-def _hash_table(keys: Sequence[pa.Array], times: Sequence[pa.Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    import numpy as np
+def _until(deletes: Deletes, until: int) -> tuple[pa.Array, pa.Array]:
+    import pyarrow.compute as pc
 
-    from sawlog.milvus_binlog import kernels
-
-    all_keys = np.concatenate([key.to_numpy() for key in keys])
-    all_times = np.concatenate([time.to_numpy() for time in times])
-    room = 1 << max(4, (2 * len(all_keys)).bit_length())
-    table = np.zeros(room, np.int64), np.full(room, -1, np.int64)
-    kernels.build_deletes(all_keys, all_times, *table)
-    return table
+    early = pc.less_equal(deletes.times, until)
+    return deletes.keys.filter(early), deletes.times.filter(early)
 
 
-@lru_cache(maxsize=4)
-def _cached_index(files: tuple[File, ...], storage: _Shared, max_page_bytes: int, until: int | None) -> DeleteIndex:
-    quiet = Findings("skip")
-    deletes = (some for file in files for some in read_deletes(file, storage.storage, max_page_bytes, quiet))
-    return DeleteIndex(deletes, until)
+class _Table:
+    """What hash tables of both types of keys have in common."""
+
+    def __init__(self, count: int) -> None:
+        room = max(_SMALLEST_TABLE, 1 << (2 * count).bit_length())
+        self._salt = np.uint64(secrets.randbits(64))
+        self._slots = np.zeros(room, np.int64)
+        self._stamps = np.full(room, -1, np.int64)
+        self._marks = np.zeros(room // 64, np.uint64)
 
 
-class _Shared:
-    """A storage as part of a cache key: all storages count as equal, for paths name files whole."""
+class _Numbers(_Table):
+    """The latest delete of every int64 key."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> None:
+        keys, times = (np.concatenate([one.to_numpy() for one in column]) for column in zip(*pairs, strict=True))
+        super().__init__(len(keys))
+        kernels.index_numbers(keys, times, self._salt, self._slots, self._stamps, self._marks)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shared) and self.storage == other.storage
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        table = (self._salt, self._slots, self._stamps, self._marks)
+        suspects = np.empty(len(keys), np.int64)
+        return int(kernels.surviving_numbers(keys.to_numpy(), times, *table, suspects, keep))
 
-    def __hash__(self) -> int:
-        return 0
+
+class _Texts(_Table):
+    """The latest delete of every varchar key."""
+
+    def __init__(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> None:
+        keys = pa.concat_arrays([key for key, _ in pairs])
+        times = np.concatenate([time.to_numpy() for _, time in pairs])
+        super().__init__(len(keys))
+        self._offsets, self._data = offsets_of(keys)
+        kernels.index_texts(self._data, self._offsets, times, self._salt, self._slots, self._stamps, self._marks)
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        offsets, data = offsets_of(keys)
+        table = (self._salt, self._data, self._offsets, self._slots, self._stamps, self._marks)
+        return int(kernels.surviving_texts(data, offsets, times, *table, keep))
 
 
-def delete_index(
-    files: tuple[File, ...],
-    reported: Iterable[File],
-    storage: Storage,
-    max_page_bytes: int,
-    until: int | None,
-    findings: Findings,
-) -> DeleteIndex:
-    """The index over some delta logs. The batches of a segment share one.
+@dataclass(frozen=True, slots=True)
+class DeltaLogs:
+    """Some delta logs whose deletes are looked up together.
 
-    Args:
+    Attributes:
         files: The delta logs.
-        reported: Those that the caller has to report on; others in the same segment did or will report the rest.
-        storage: Where they are.
-        max_page_bytes: See the read options.
+        opened: Stands for the dataset that they were found by. What another one reads is read anew.
         until: Later deletes have not happened.
-        findings: Told of damage.
+        max_page_bytes: See the read options.
+        storage: Where they are.
     """
-    if findings.on_damage == "fail":
-        return _strict_index(files, _Shared(storage), max_page_bytes, until)
-    for file in reported:
+
+    files: tuple[File, ...]
+    opened: str
+    until: int | None = field(compare=False)
+    max_page_bytes: int = field(compare=False)
+    storage: Storage = field(compare=False)
+
+    def index(self, reported: Iterable[File], findings: Findings) -> DeleteIndex:
+        """The index over all of them, which the batches of a segment, or of a partition, share.
+
+        Args:
+            reported: Those of them that the caller has to report on; others did or will report the rest.
+            findings: Told of damage.
+        """
+        if findings.on_damage == "fail":
+            return _cached(self, strict=True)
         rows = findings.rows
-        for _ in read_deletes(file, storage, max_page_bytes, findings):
-            pass
+        for file in self.files:
+            if file in reported:
+                for _ in read_deletes(file, self.storage, self.max_page_bytes, findings):
+                    pass
         findings.rows = rows
-    return _cached_index(files, _Shared(storage), max_page_bytes, until)
+        return _cached(self, strict=False)
 
 
-@lru_cache(maxsize=4)
-def _strict_index(files: tuple[File, ...], storage: _Shared, max_page_bytes: int, until: int | None) -> DeleteIndex:
-    strict = Findings("fail")
-    deletes = (some for file in files for some in read_deletes(file, storage.storage, max_page_bytes, strict))
-    return DeleteIndex(deletes, until)
+@lru_cache(maxsize=2)
+def _cached(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
+    findings = Findings("fail" if strict else "skip")
+    read = (read_deletes(file, logs.storage, logs.max_page_bytes, findings) for file in logs.files)
+    return DeleteIndex((some for deletes in read for some in deletes), logs.until)

@@ -20,7 +20,7 @@ from sawlog.milvus_binlog.delta import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor, Event
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
 from sawlog.milvus_binlog.stats import check_stats
 from sawlog.storage import File, Source
 
@@ -99,7 +99,7 @@ def _check_payload(source: Source, path: str, extent: Extent, start: int, limit:
         for index in range(len(payload.schema)):
             for array in payload.column_batches(index, BATCH_ROWS):
                 array.validate(full=True)
-    except Unreadable as error:
+    except UnreadableError as error:
         findings.damage(Damage(path, start, length, error.damage.kind, error.damage.detail))
         return
     except pa.ArrowInvalid as error:
@@ -165,7 +165,7 @@ class EventsFragment(Fragment):
         extent = Extent(event.payload, event.payload_length)
         try:
             payload = Payload(source, self.file.path, extent, self.scan.options.max_page_bytes)
-        except Unreadable as error:
+        except UnreadableError as error:
             findings.damage(error.damage)
             return row
         findings.account.record += event.length

@@ -15,7 +15,7 @@ from sawlog.milvus_binlog.collection import Collection
 from sawlog.milvus_binlog.fields import bare_field, settle
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payload_stream import Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import Extent, Payload, UnreadableError
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File, Storage
 
@@ -53,7 +53,7 @@ def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int) -
     for tried, log in enumerate(logs):
         try:
             fields = file_fields(log.file, storage, max_page_bytes, log.field)
-        except Unreadable:
+        except UnreadableError:
             continue
         groups |= {one.id: one for one in fields}
         vague = any(one.type is DataType.Array and not one.element for one in fields)
@@ -66,7 +66,7 @@ def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> l
     """The fields that one file holds: one in an enveloped file, those of a column group in bare Parquet.
 
     Raises:
-        Unreadable: When the file is damaged.
+        UnreadableError: When the file is damaged.
     """
     with closing(storage.open(file.path)) as source:
         if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
@@ -80,7 +80,7 @@ def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> l
         quiet = Findings("skip", drained=True)
         found = _envelope.read_envelope(source, file.path, quiet)
         if found is None or not found.events:
-            raise Unreadable(quiet.damages[0])
+            raise UnreadableError(quiet.damages[0])
         descriptor = found.descriptor
         known = descriptor.payload_type in DataType.__members__.values()
         kind = DataType(descriptor.payload_type) if known else DataType.None_
@@ -112,6 +112,6 @@ def time_range(file: File, storage: Storage, max_page_bytes: int) -> tuple[int, 
                     if statistics is None or not statistics.has_min_max:
                         return 0, 0
                     first, last = min(first, statistics.min), max(last, statistics.max)
-        except Unreadable:
+        except UnreadableError:
             return 0, 0
     return (first, last) if last and not quiet.kinds else (0, 0)

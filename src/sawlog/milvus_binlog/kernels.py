@@ -1,4 +1,4 @@
-"""Array cells in protobuf, the hash table of deleted keys, and the hash of Milvus' bloom filters."""
+"""Array cells in protobuf, dictionary pages of Parquet, and the hash of Milvus' Bloom filters."""
 
 from __future__ import annotations
 
@@ -170,57 +170,7 @@ def array_cells(
     return count, size, OK
 
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
-
-
-@inlined
-def _slot(key: Any, mask: Any) -> Any:
-    mixed = np.uint64(key) * _MIX
-    return (mixed ^ mixed >> _SHIFT) & mask
-
-
-@kernel
-def build_deletes(keys: Any, stamps: Any, table_keys: Any, table_stamps: Any) -> None:
-    """Fill a hash table with the latest delete of every key.
-
-    Args:
-        keys: int64.
-        stamps: int64, none of them negative.
-        table_keys: int64; its length is a power of two above the number of keys.
-        table_stamps: int64 of the same length, -1 everywhere.
-    """
-    mask = np.uint64(len(table_keys) - 1)
-    for i in range(len(keys)):
-        slot = _slot(keys[i], mask)
-        while table_stamps[slot] >= 0 and table_keys[slot] != keys[i]:
-            slot = slot + _ONE & mask
-        table_keys[slot] = keys[i]
-        table_stamps[slot] = max(table_stamps[slot], stamps[i])
-
-
-@kernel
-def surviving(keys: Any, stamps: Any, table_keys: Any, table_stamps: Any, keep: Any) -> Any:
-    """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
-
-    Args:
-        keys: int64, primary keys.
-        stamps: int64, when the rows were inserted.
-        table_keys: As filled by `build_deletes`.
-        table_stamps: As filled by `build_deletes`.
-        keep: uint8; receives 1 for every row that survives, 0 for the others.
-    """
-    mask = np.uint64(len(table_keys) - 1)
-    kept = 0
-    for i in range(len(keys)):
-        slot = _slot(keys[i], mask)
-        while table_stamps[slot] >= 0 and table_keys[slot] != keys[i]:
-            slot = slot + _ONE & mask
-        alive = table_stamps[slot] <= stamps[i]
-        keep[i] = alive
-        kept += alive
-    return kept
-
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
@@ -404,3 +354,21 @@ def make_cells(
                 pos += length
     offsets[rows] = pos
     return pos
+
+
+@kernel
+def longest_value(data: Any) -> Any:
+    """Length of the longest of the byte arrays in `data`, each behind its length; -1 when they do not fit into it."""
+    pos = _ZERO
+    end = np.uint64(len(data))
+    longest = _ZERO
+    while pos < end:
+        if end - pos < _FOUR:
+            return np.int64(-1)
+        length = load_u32(data, pos)
+        pos += _FOUR
+        if end - pos < length:
+            return np.int64(-1)
+        longest = max(longest, length)
+        pos += length
+    return np.int64(longest)

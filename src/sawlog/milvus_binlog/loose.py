@@ -29,7 +29,7 @@ from sawlog.milvus_binlog.infer import file_fields
 from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType, Kind
 from sawlog.milvus_binlog.metadata import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, Unreadable, batch_rows
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
 from sawlog.milvus_binlog.stats import STATS_SCHEMA, check_stats, stats_batch
 from sawlog.milvus_binlog.types import SYSTEM, Field
 from sawlog.storage import File, Source, Storage
@@ -77,7 +77,7 @@ def subject_of(file: File, storage: Storage, options: ReadOptions) -> Subject:
             if shape == "parquet":
                 return _parquet_subject(source, file, storage, options, kind)
             return _v1_subject(source, file, storage, options)
-        except Unreadable as error:
+        except UnreadableError as error:
             raise FormatError(str(error)) from None
 
 
@@ -198,10 +198,10 @@ class LooseDataset(Dataset):
         log = paths.parse(file)
         return (log.collection, log.partition, log.segment) if log is not None else (0, -1, -1)
 
-    def verify(self, task_bytes: int | None = None, advance: Any = None) -> Iterator[Any]:
+    def verify(self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False) -> Iterator[Any]:
         """See `Dataset.verify`."""
         checked = type(self)(self.format, self.files, replace(self.scan, view="damage", columns=None, filters=()))
-        yield from Dataset.verify(checked if self.scan.view != "damage" else self, task_bytes, advance)
+        yield from Dataset.verify(checked if self.scan.view != "damage" else self, task_bytes, advance, every=every)
 
     def info(self) -> dict[str, Any]:
         """What the headers of the first file say."""
@@ -222,7 +222,7 @@ class LooseDataset(Dataset):
             return {}
         try:
             payload = Payload(source, file.path, Extent(0, source.size), self._options.max_page_bytes)
-        except Unreadable as error:
+        except UnreadableError as error:
             return {"payload": str(error)}
         stored = {
             key.decode(): value.decode("utf-8", "replace")
@@ -236,7 +236,7 @@ class LooseDataset(Dataset):
             extent = Extent(event.payload, event.payload_length)
             try:
                 return _payload_facts(Payload(source, file.path, extent, self._options.max_page_bytes))
-            except Unreadable as error:
+            except UnreadableError as error:
                 return {"payload": str(error)}
         return {}
 
@@ -293,7 +293,7 @@ class LooseFragment(Fragment):
     def _guarded(self, batches: Iterator[pa.RecordBatch], findings: Findings) -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
-        except Unreadable as error:
+        except UnreadableError as error:
             findings.damage(error.damage)
 
     def _event(self, source: Source, event: Event, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from sawlog.storage import Source
 
-HEADER_ROOM = (1 << 10, 64 << 10)
-"""Bytes within which a page header usually ends, and within which it has to, statistics included."""
+HEADER_ROOM = 64 << 10
+"""Bytes within which a page header has to end, statistics included."""
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _VARINTS = (4, 5, 6)
 _DICTIONARY_PAGE = 2
+_CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
+"""Arrow's names of Parquet's codecs. What "LZ4" stands for has changed over the years."""
 _MAX_DEPTH = 8
 
 
 class PageError(ValueError):
-    """A page header that is broken, or claims more than is allowed."""
+    """A page header that is broken."""
+
+
+class PageSizeError(PageError):
+    """A page header that claims more than is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its type and its size before and after decompression."""
+    """One page: its type, where its data begins in the file, and its size before and after decompression."""
 
     type: int
+    start: int
     compressed: int
     uncompressed: int
 
@@ -51,24 +59,17 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
             raise PageError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
             )
-        yield Page(fields.get(1, -1), compressed, uncompressed)
+        yield Page(fields.get(1, -1), at, compressed, uncompressed)
         at += compressed
 
 
 def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], int]:
     """The integers of a page header by field number, and its size."""
-    usual, most = HEADER_ROOM
-    try:
-        header = _Thrift(bytes(source.window(at, min(usual, left))))
-        return header.integers(), header.at
-    except PageError:
-        if left <= usual:
-            raise
-    header = _Thrift(bytes(source.window(at, min(most, left))))
+    header = _Thrift(source.window(at, min(HEADER_ROOM, left)).data)
     return header.integers(), header.at
 
 
-def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int) -> int:
+def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int) -> Page | None:
     """Check where a column chunk lies and how large its pages claim to be.
 
     Args:
@@ -79,32 +80,58 @@ def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkM
         max_page: Bytes that a decompressed page may have.
 
     Returns:
-        Decompressed bytes of the dictionary page; 0 without one.
+        The dictionary page; `None` without one.
 
     Raises:
-        PageError: For a chunk outside of the file, a broken page header, or a page that is too large.
+        PageError: For a chunk outside of the file, or a broken page header.
+        PageSizeError: For a page that is too large.
     """
     if not chunk.num_values:
-        return 0  # without values there are no pages, and offsets mean nothing
+        return None  # without values there are no pages, and offsets mean nothing
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
     length = chunk.total_compressed_size
     if start < 0 or length < 0 or length > size - start:
         raise PageError(f"a column chunk of {length} bytes at byte {start} of a payload of {size} bytes")
-    dictionary = 0
+    dictionary = None
     for page in pages(source, base + start, length):
         if page.uncompressed > max_page:
-            raise PageError(f"a page claims {page.uncompressed} bytes; max_page_bytes is {max_page}")
+            raise PageSizeError(f"a page claims {page.uncompressed} bytes; max_page_bytes is {max_page}")
         if page.dictionary:
-            dictionary = page.uncompressed
+            dictionary = page
     return dictionary
+
+
+def longest_value(source: Source, dictionary: Page, compression: str) -> int:
+    """Length of the longest value of a dictionary of byte arrays, found without expanding any row.
+
+    Raises:
+        PageError: When the page cannot be decompressed, or its values do not fit into it.
+    """
+    import numpy as np
+
+    from sawlog.milvus_binlog import kernels
+
+    data: Any = source.window(dictionary.start, dictionary.compressed)
+    if compression != "UNCOMPRESSED":
+        name = _CODECS.get(compression)
+        if name is None:
+            return dictionary.uncompressed
+        try:
+            data = pa.Codec(name).decompress(pa.py_buffer(data), dictionary.uncompressed)
+        except (pa.ArrowException, OSError) as error:
+            raise PageError(f"a dictionary page that cannot be decompressed: {error}") from None
+    longest = int(kernels.longest_value(np.frombuffer(data, np.uint8)))
+    if longest < 0:
+        raise PageError("a dictionary page whose values do not fit into it")
+    return longest
 
 
 class _Thrift:
     """The compact protocol, as far as page headers go."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self._data = data
         self.at = 0
 

@@ -265,14 +265,14 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
     Raises:
         FormatError: When it cannot be read.
     """
-    from sawlog.milvus_binlog.payload_stream import Extent, Payload, Unreadable
+    from sawlog.milvus_binlog.payload_stream import Extent, Payload, UnreadableError
 
     try:
         payload = Payload(_Memory(data), "payload", Extent(0, len(data)), _MAX_PAGE)
         if not payload.schema:
             raise FormatError("the payload has no column")
         return payload.whole_column(0, _MAX_VALUES), payload.schema.field(0)
-    except Unreadable as error:
+    except UnreadableError as error:
         raise FormatError(str(error)) from None
 
 

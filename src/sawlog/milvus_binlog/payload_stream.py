@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.damage import Damage
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.pages import PageError, check_chunk
+from sawlog.milvus_binlog.pages import PageError, PageSizeError, check_chunk, longest_value
 from sawlog.storage import Source, is_remote
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Extent:
     length: int
 
 
-class Unreadable(Exception):  # noqa: N818 - it carries a damage, and is turned into it where a ledger is at hand
+class UnreadableError(Exception):
     """A payload that cannot be read on; carries the damage."""
 
     def __init__(self, damage: Damage) -> None:
@@ -51,7 +51,7 @@ class Payload:
         max_page_bytes: Larger pages are damage.
 
     Raises:
-        Unreadable: When it is no Parquet, or claims more memory than it may.
+        UnreadableError: When it is no Parquet, or claims more memory than it may.
     """
 
     def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int) -> None:
@@ -87,7 +87,7 @@ class Payload:
         """The values of a top-level column, in arrays of at most `batch_rows`.
 
         Raises:
-            Unreadable: When a page cannot be decoded.
+            UnreadableError: When a page cannot be decoded.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
         name = self.schema.names[index]
@@ -108,7 +108,7 @@ class Payload:
             most: Bytes that they may take.
 
         Raises:
-            Unreadable: When a page cannot be decoded, or there are more bytes.
+            UnreadableError: When a page cannot be decoded, or there are more bytes.
         """
         arrays = []
         size = 0
@@ -123,7 +123,7 @@ class Payload:
         """How many values of a column can be decoded at once without bursting; checks its pages, once.
 
         Raises:
-            Unreadable: For pages that are broken or too large.
+            UnreadableError: For pages that are broken or too large.
         """
         if index not in self._limits:
             longest = self._check(index)
@@ -148,26 +148,14 @@ class Payload:
                     dictionary = check_chunk(
                         self._source, self._extent.offset, self._extent.length, chunk, self._max_page
                     )
-                except PageError as error:
+                    texts = chunk.physical_type == "BYTE_ARRAY"
+                    if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
+                        longest = max(longest, longest_value(self._source, dictionary, chunk.compression))
+                except PageSizeError as error:
                     raise self.unreadable(str(error), Kind.PAYLOAD_TOO_LARGE) from None
-                if chunk.physical_type == "BYTE_ARRAY" and dictionary * BATCH_ROWS > DICTIONARY_BUDGET:
-                    longest = max(longest, self._longest(group, index, dictionary))
+                except PageError as error:
+                    raise self.unreadable(str(error)) from None
         return longest
-
-    def _longest(self, group: int, index: int, dictionary: int) -> int:
-        """Length of the longest value of a row group's dictionary, found without expanding any row."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
-        name = self.schema.names[index]
-        if pa.types.is_nested(self.schema.types[index]):
-            return dictionary
-        with self._errors():
-            file = pq.ParquetFile(self._open(), read_dictionary=[name], pre_buffer=False)
-            batch = next(file.iter_batches(batch_size=1, row_groups=[group], columns=[name], use_threads=False), None)
-        if batch is None or not pa.types.is_dictionary(batch.column(0).type):
-            return 0
-        return int(pc.max(pc.binary_length(batch.column(0).dictionary)).as_py() or 0)
 
     def _open(self) -> Any:
         extent = self._extent
@@ -175,16 +163,16 @@ class Payload:
             return pa.PythonFile(_Ranges(self._source, extent), mode="r")
         return pa.BufferReader(pa.py_buffer(self._source.window(extent.offset, extent.length)))
 
-    def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> Unreadable:
+    def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """What to raise when the payload cannot be read on."""
-        return Unreadable(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
+        return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
     def _errors(self) -> _Errors:
         return _Errors(self)
 
 
 class _Errors:
-    """Turns what pyarrow raises for broken bytes into `Unreadable`."""
+    """Turns what pyarrow raises for broken bytes into `UnreadableError`."""
 
     def __init__(self, payload: Payload) -> None:
         self._payload = payload
@@ -233,7 +221,7 @@ def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
     """How many rows of some columns make a batch of about `BATCH_BYTES`.
 
     Raises:
-        Unreadable: For pages that are broken or too large.
+        UnreadableError: For pages that are broken or too large.
     """
     columns = list(columns)
     size = sum(payload.row_bytes(index) for payload, index in columns)
@@ -254,7 +242,7 @@ class ColumnStream:
         """The next `count` values, or fewer at the end; `None` when there are no more.
 
         Raises:
-            Unreadable: When a page cannot be decoded.
+            UnreadableError: When a page cannot be decoded.
         """
         while self._have < count:
             array = next(self._arrays, None)

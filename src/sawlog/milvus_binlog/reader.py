@@ -231,11 +231,13 @@ class MilvusDataset(Dataset):
             collection.partition_name(segment.partition),
         )
 
-    def verify(self, task_bytes: int | None = None, advance: Any = None) -> Iterator[FileReport]:
+    def verify(
+        self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False
+    ) -> Iterator[FileReport]:
         """Every file of every collection, or of the chosen one; then the segments that lack files."""
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._checks(self._own_logs()):
-            findings = fragment.inspect()
+            findings = fragment.inspect(every=every)
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
             if fragment.path in sizes or findings.kinds:
@@ -303,18 +305,20 @@ class MilvusDataset(Dataset):
         self._warn()
         shared = self._shared(raw=raw)
         reported: set[str] = set()
-        across = self._options.deletes == "all"
+        every = self._options.deletes == "all"
         segments = self._every_segment() if raw else self._alive()
         if raw and (self._options.segments or self.collection.states_known):
             segments = self._alive()
         for segment in segments:
             if not self._wants(segment):
                 continue
-            deltas = [] if raw else [log.file for log in self.collection.deletes_for(segment, across=across)]
+            own = () if raw else tuple(log.file for log in segment.deltas)
+            across = self.collection.deltas_across(segment) if every and not raw else []
+            level_zero = tuple(log.file for log in across)
             for batch in segment.batches():
                 if self._prunes(segment, batch):
                     continue
-                fresh = tuple(file for file in deltas if file.path not in reported)
+                fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
                 yield BatchFragment(
                     self.scan,
@@ -325,7 +329,8 @@ class MilvusDataset(Dataset):
                     batch,
                     (segment.collection, segment.partition, segment.id),
                     tuple(segment.missing_logs()),
-                    tuple(deltas),
+                    own,
+                    level_zero,
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
                 )

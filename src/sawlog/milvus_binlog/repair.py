@@ -10,7 +10,7 @@ from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, Unreadable
+from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage
 
 
@@ -74,7 +74,7 @@ def _intact(
         for index in range(len(payload.schema)):
             for _ in payload.column_batches(index, BATCH_ROWS):
                 pass
-    except Unreadable as error:
+    except UnreadableError as error:
         begin = extent.offset if start is None else start
         length = extent.offset + extent.length - begin
         findings.damage(Damage(file.path, begin, length, error.damage.kind, error.damage.detail))

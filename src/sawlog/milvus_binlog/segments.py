@@ -17,7 +17,7 @@ from sawlog.milvus_binlog.collection import Batch, Segment
 from sawlog.milvus_binlog.delta import read_deletes
 from sawlog.milvus_binlog.infer import time_range
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
-from sawlog.milvus_binlog.payload_stream import Unreadable
+from sawlog.milvus_binlog.payload_stream import UnreadableError
 from sawlog.milvus_binlog.types import Field
 
 SEGMENTS_SCHEMA = pa.schema(
@@ -135,11 +135,11 @@ class SegmentFragment(Fragment):
             for id, log in batch.files.items():
                 try:
                     counts[id] = columns.rows(log.file)
-                except Unreadable:
+                except UnreadableError:
                     continue  # the file's own check tells
             try:
                 missing = columns.missing()
-            except Unreadable:
+            except UnreadableError:
                 missing = []
         for one in missing:
             findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))

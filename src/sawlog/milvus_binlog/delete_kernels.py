@@ -1,0 +1,339 @@
+"""Deletes: reading the JSON of delta logs, looking keys up, and taking deleted rows out of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u64
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_THREE = np.uint64(3)
+_SIX = np.uint64(6)
+_TEN = np.uint64(10)
+_EIGHT = np.uint64(8)
+_LOW6 = np.uint64(63)
+_FAIL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_MOST = np.uint64(0x7FFFFFFFFFFFFFFF)
+_LAST_TENTH = np.uint64(0x7FFFFFFFFFFFFFFF // 10)
+_QUOTE = np.uint8(ord('"'))
+_BACKSLASH = np.uint8(ord("\\"))
+_MINUS = np.uint8(ord("-"))
+_NOUGHT = np.uint8(ord("0"))
+_NINE = np.uint8(ord("9"))
+_SPACE = np.uint8(ord(" "))
+
+_KEY = np.frombuffer(b'{"pk":', np.uint8).copy()
+_TIME = np.frombuffer(b',"ts":', np.uint8).copy()
+_NUMBER = np.frombuffer(b',"pkType":5}', np.uint8).copy()
+_TEXT = np.frombuffer(b',"pkType":21}', np.uint8).copy()
+"""What stands around key and time in the cells that Milvus writes."""
+
+
+@inlined
+def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
+    """The position behind `text` in `data[pos:end]`; `_FAIL` when something else stands there."""
+    if pos == _FAIL or end - pos < np.uint64(len(text)):
+        return _FAIL
+    for i in range(len(text)):
+        if data[pos + np.uint64(i)] != text[i]:
+            return _FAIL
+    return pos + np.uint64(len(text))
+
+
+@inlined
+def _decimal(data: Any, pos: Any, end: Any) -> Any:
+    """Decimal digits up to 2**63 - 1, and the position behind them; that is `_FAIL` for anything else."""
+    value = _ZERO
+    start = pos
+    while pos < end:
+        if data[pos] < _NOUGHT or data[pos] > _NINE:
+            break
+        digit = np.uint64(data[pos] - _NOUGHT)
+        if value > _LAST_TENTH or (pos > start and value == _ZERO):
+            return value, _FAIL
+        value = value * _TEN + digit
+        if value > _MOST:
+            return value, _FAIL
+        pos += _ONE
+    return value, (_FAIL if pos == start else pos)
+
+
+@kernel
+def number_cells(data: Any, offsets: Any, keys: Any, stamps: Any) -> Any:
+    """Read deletes of int64 keys, the cells `{"pk":1,"ts":2,"pkType":5}`.
+
+    Args:
+        data: The bytes of all cells.
+        offsets: int64; cell i is `data[offsets[i] : offsets[i + 1]]`. Checked by the caller to ascend within `data`.
+        keys: int64; receives the keys.
+        stamps: int64; receives when they were deleted.
+
+    Returns:
+        How many cells were read, up to the first of another form.
+    """
+    for row in range(len(keys)):
+        end = np.uint64(offsets[row + 1])
+        pos = _expect(data, np.uint64(offsets[row]), end, _KEY)
+        if pos in (_FAIL, end):
+            return row
+        negative = data[pos] == _MINUS
+        key, pos = _decimal(data, pos + _ONE if negative else pos, end)
+        pos = _expect(data, pos, end, _TIME)
+        if pos == _FAIL:
+            return row
+        stamp, pos = _decimal(data, pos, end)
+        if _expect(data, pos, end, _NUMBER) != end:
+            return row
+        keys[row] = -np.int64(key) if negative else np.int64(key)
+        stamps[row] = np.int64(stamp)
+    return len(keys)
+
+
+@kernel
+def text_cells(data: Any, offsets: Any, starts: Any, lengths: Any, stamps: Any) -> Any:
+    """Read deletes of varchar keys, the cells `{"pk":"a","ts":2,"pkType":21}`, as long as no key is escaped.
+
+    Args:
+        data: The bytes of all cells.
+        offsets: int64; cell i is `data[offsets[i] : offsets[i + 1]]`. Checked by the caller to ascend within `data`.
+        starts: int64; receives where the keys begin.
+        lengths: int64; receives how long they are.
+        stamps: int64; receives when they were deleted.
+
+    Returns:
+        How many cells were read, up to the first of another form.
+    """
+    for row in range(len(starts)):
+        end = np.uint64(offsets[row + 1])
+        pos = _expect(data, np.uint64(offsets[row]), end, _KEY)
+        if pos in (_FAIL, end) or data[pos] != _QUOTE:
+            return row
+        start = pos + _ONE
+        pos = start
+        while pos < end and data[pos] != _QUOTE:
+            if data[pos] == _BACKSLASH or data[pos] < _SPACE:
+                return row
+            pos += _ONE
+        if pos == end:
+            return row
+        starts[row] = start
+        lengths[row] = pos - start
+        pos = _expect(data, pos + _ONE, end, _TIME)
+        if pos == _FAIL:
+            return row
+        stamp, pos = _decimal(data, pos, end)
+        if _expect(data, pos, end, _TEXT) != end:
+            return row
+        stamps[row] = np.int64(stamp)
+    return len(starts)
+
+
+_FIRST_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_SECOND_MIX = np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT = np.uint64(32)
+
+
+@inlined
+def _mixed(value: Any) -> Any:
+    value = (value ^ value >> _SHIFT) * _FIRST_MIX
+    value = (value ^ value >> _SHIFT) * _SECOND_MIX
+    return value ^ value >> _SHIFT
+
+
+@inlined
+def _text_hash(data: Any, start: Any, length: Any, salt: Any) -> Any:
+    value = salt ^ length
+    pos = start
+    end = start + length
+    while end - pos >= _EIGHT:
+        value = _mixed(value ^ load_u64(data, pos))
+        pos += _EIGHT
+    last = _ZERO
+    while pos < end:
+        last = last << _EIGHT | np.uint64(data[pos])
+        pos += _ONE
+    return _mixed(value ^ last)
+
+
+@inlined
+def _equal(one: Any, start: Any, other: Any, begin: Any, length: Any) -> Any:
+    same = True
+    for i in range(length):
+        same &= one[start + np.uint64(i)] == other[begin + np.uint64(i)]
+    return same
+
+
+@inlined
+def _number_slot(key: Any, hashed: Any, table_keys: Any, table_stamps: Any) -> Any:
+    """Where a key stands in the table, or would stand."""
+    mask = np.uint64(len(table_stamps) - 1)
+    slot = hashed & mask
+    while table_stamps[slot] >= 0 and table_keys[slot] != key:
+        slot = slot + _ONE & mask
+    return slot
+
+
+@inlined
+def _text_slot(
+    data: Any, start: Any, length: Any, hashed: Any, key_data: Any, key_offsets: Any, table: Any, table_stamps: Any
+) -> Any:
+    """Where a key stands in the table, or would stand."""
+    mask = np.uint64(len(table_stamps) - 1)
+    slot = hashed & mask
+    while table_stamps[slot] >= 0:
+        key = table[slot]
+        begin = np.uint64(key_offsets[key])
+        same = np.uint64(key_offsets[key + 1]) - begin == length
+        if same and _equal(data, start, key_data, begin, length):
+            return slot
+        slot = slot + _ONE & mask
+    return slot
+
+
+@kernel
+def index_numbers(keys: Any, stamps: Any, salt: Any, table_keys: Any, table_stamps: Any, marks: Any) -> None:
+    """Fill a hash table with the latest delete of every int64 key.
+
+    Args:
+        keys: int64.
+        stamps: int64, none of them negative.
+        salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
+        table_keys: int64; its length is a power of two, at least 64 and above the number of keys.
+        table_stamps: int64 of the same length, -1 everywhere.
+        marks: uint64, zeros, a 64th as long as the table; receives a bit for each slot that a key hashes to.
+    """
+    mask = np.uint64(len(table_stamps) - 1)
+    for i in range(len(keys)):
+        hashed = _mixed(np.uint64(keys[i]) ^ salt)
+        home = hashed & mask
+        marks[home >> _SIX] |= _ONE << (home & _LOW6)
+        slot = _number_slot(keys[i], hashed, table_keys, table_stamps)
+        table_keys[slot] = keys[i]
+        table_stamps[slot] = max(table_stamps[slot], stamps[i])
+
+
+@kernel
+def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, table_stamps: Any, marks: Any) -> None:
+    """Fill a hash table with the latest delete of every varchar key.
+
+    Args:
+        data: The bytes of all keys.
+        offsets: int64; key i is `data[offsets[i] : offsets[i + 1]]`. Checked by the caller to ascend within `data`.
+        stamps: int64, none of them negative.
+        salt: As for `index_numbers`.
+        table: int64; receives which key stands in each slot. As long as `table_keys` of `index_numbers` is.
+        table_stamps: As for `index_numbers`.
+        marks: As for `index_numbers`.
+    """
+    mask = np.uint64(len(table_stamps) - 1)
+    for i in range(len(stamps)):
+        start = np.uint64(offsets[i])
+        length = np.uint64(offsets[i + 1]) - start
+        hashed = _text_hash(data, start, length, salt)
+        home = hashed & mask
+        marks[home >> _SIX] |= _ONE << (home & _LOW6)
+        slot = _text_slot(data, start, length, hashed, data, offsets, table, table_stamps)
+        if table_stamps[slot] < 0:
+            table[slot] = i
+        table_stamps[slot] = max(table_stamps[slot], stamps[i])
+
+
+@kernel
+def surviving_numbers(
+    keys: Any, stamps: Any, salt: Any, table_keys: Any, table_stamps: Any, marks: Any, suspects: Any, keep: Any
+) -> Any:
+    """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
+
+    Most rows are not deleted, which the small table of bits tells without a branch; only the others are looked up.
+
+    Args:
+        keys: int64, primary keys.
+        stamps: int64, when the rows were inserted.
+        salt: As for `index_numbers`.
+        table_keys: As filled by it.
+        table_stamps: As filled by it.
+        marks: As filled by it.
+        suspects: int64, scratch space for as many rows.
+        keep: uint8; receives 1 for every row that survives, 0 for the others.
+    """
+    mask = np.uint64(len(table_stamps) - 1)
+    found: Any = 0
+    for i in range(len(keys)):
+        keep[i] = 1
+        home = _mixed(np.uint64(keys[i]) ^ salt) & mask
+        suspects[found] = i
+        found += np.int64(marks[home >> _SIX] >> (home & _LOW6) & _ONE)
+    kept = len(keys)
+    for at in range(found):
+        row = suspects[at]
+        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), table_keys, table_stamps)
+        if table_stamps[slot] > stamps[row]:
+            keep[row] = 0
+            kept -= 1
+    return kept
+
+
+@kernel
+def surviving_texts(
+    data: Any,
+    offsets: Any,
+    stamps: Any,
+    salt: Any,
+    key_data: Any,
+    key_offsets: Any,
+    table: Any,
+    table_stamps: Any,
+    marks: Any,
+    keep: Any,
+) -> Any:
+    """Mark the rows that no later delete hits, and count them, as `surviving_numbers` does.
+
+    Args:
+        data: The bytes of the rows' primary keys.
+        offsets: int64; where each begins and the last ends. Checked by the caller to ascend within `data`.
+        stamps: int64, when the rows were inserted.
+        salt: As for `index_texts`.
+        key_data: The bytes of the deleted keys.
+        key_offsets: int64; where each begins and the last ends.
+        table: As filled by `index_texts`.
+        table_stamps: As filled by it.
+        marks: As filled by it.
+        keep: uint8; receives 1 for every row that survives, 0 for the others.
+    """
+    mask = np.uint64(len(table_stamps) - 1)
+    kept = len(stamps)
+    for i in range(len(stamps)):
+        keep[i] = 1
+        start = np.uint64(offsets[i])
+        length = np.uint64(offsets[i + 1]) - start
+        hashed = _text_hash(data, start, length, salt)
+        home = hashed & mask
+        if marks[home >> _SIX] >> (home & _LOW6) & _ONE:
+            slot = _text_slot(data, start, length, hashed, key_data, key_offsets, table, table_stamps)
+            if table_stamps[slot] > stamps[i]:
+                keep[i] = 0
+                kept -= 1
+    return kept
+
+
+@kernel
+def close_up(data: Any, keep: Any, width: Any) -> None:
+    """Move the kept slots of `data` to its front, in order.
+
+    Args:
+        data: uint8, `len(keep)` slots.
+        keep: uint8, 1 for every slot to keep.
+        width: uint64, bytes per slot.
+    """
+    at = _ZERO
+    pos = _ZERO
+    for i in range(len(keep)):
+        if keep[i]:
+            if at != pos:
+                copy_bytes(data, at, data, pos, width)
+            at += width
+        pos += width

@@ -1,0 +1,117 @@
+"""Kernels of deletes, dictionaries and cells against plain Python. Run again where every memory access is checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sawlog.milvus_binlog import delete_kernels, kernels
+from sawlog.milvus_binlog.delta import DeleteIndex, Deletes, _texts, parse_cell
+from sawlog.milvus_binlog.layout import DataType
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+TIMES = st.integers(0, (1 << 63) - 1)
+ODD = [
+    '{"pk":1,"ts":2,"pkType":5} ',
+    '{"pk":01,"ts":2,"pkType":5}',
+    '{"pk":1,"ts":-2,"pkType":5}',
+    "1,2",
+    "",
+    "{",
+    "null",
+]
+ODD += [
+    '{"ts":2,"pk":1,"pkType":5}',
+    '{"pk":9223372036854775808,"ts":2,"pkType":5}',
+    '{"pk":"\\u00e9","ts":2,"pkType":21}',
+]
+ODD += [
+    '{"pk":"a","ts":2,"pkType":5}',
+    '{"pk":1,"ts":2,"pkType":21}',
+    '{"pk":-,"ts":2,"pkType":5}',
+    '{"pk":"a',
+    '{"pk":"a"',
+]
+
+
+def cell(key: int | str, time: int) -> str:
+    kind = DataType.Int64 if isinstance(key, int) else DataType.VarChar
+    return json.dumps({"pk": key, "ts": time, "pkType": int(kind)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def read(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
+    bad: list[tuple[int, str]] = []
+    pairs = [pair for some in _texts(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)]
+    return [(key.as_py(), time.as_py()) for key, time in pairs], [row for row, _ in bad]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.builds(cell, st.one_of(INT64, st.text(max_size=6)), TIMES), st.sampled_from(ODD))))
+def test_cells_are_read_as_json_is(cells: list[str]) -> None:
+    wanted, wrong = [], []
+    for row, text in enumerate(cells):
+        try:
+            wanted.append(parse_cell(text)[:2])
+        except ValueError:
+            wrong.append(row)
+    found, bad = read(cells)
+    assert bad == wrong
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+@pytest.mark.parametrize("keys", [[5, -5, 0, (1 << 63) - 1, 1 - (1 << 63)], ["", "a", "héllo", "x" * 40]])
+def test_usual_cells_take_no_detour(keys: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.milvus_binlog.delta.parse_cell", None)
+    assert read([cell(key, 7) for key in keys]) == ([(key, 7) for key in keys], [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 5)), max_size=60),
+    st.lists(st.tuples(st.integers(-25, 25), st.integers(0, 5)), max_size=60),
+    st.booleans(),
+)
+def test_rows_survive_what_is_no_younger(
+    deletes: list[tuple[int, int]], rows: list[tuple[int, int]], text: bool
+) -> None:
+    def keys(pairs: list[tuple[int, int]]) -> pa.Array:
+        numbers = [key << 40 for key, _ in pairs]
+        return pa.array([f"key {number}" for number in numbers], pa.string()) if text else pa.array(numbers, pa.int64())
+
+    half = len(deletes) // 2
+    pieces = [
+        Deletes(keys(some), pa.array([t for _, t in some], pa.int64()), 0) for some in (deletes[:half], deletes[half:])
+    ]
+    index = DeleteIndex(pieces, None)
+    times = np.array([time for _, time in rows], np.int64)
+    keep = index.surviving(keys(rows), times)
+    latest: dict[int, int] = {}
+    for key, time in deletes:
+        latest[key] = max(latest.get(key, 0), time)
+    wanted = [time >= latest.get(key, 0) for key, time in rows]
+    assert (keep is None and all(wanted)) or (keep is not None and keep.tolist() == wanted)
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 9))
+def test_slots_close_up(keep: list[bool], width: int) -> None:
+    slots = np.arange(len(keep) * width).astype(np.uint8)
+    wanted = slots.reshape(-1, width)[np.array(keep, bool)].tobytes()
+    delete_kernels.close_up(slots, np.array(keep, np.uint8), np.uint64(width))
+    assert slots.tobytes()[: len(wanted)] == wanted
+
+
+@given(st.lists(st.binary(max_size=20)), st.binary(max_size=6))
+def test_the_longest_value_of_a_dictionary(values: list[bytes], tail: bytes) -> None:
+    page = b"".join(len(value).to_bytes(4, "little") + value for value in values)
+    longest = max(map(len, values), default=0)
+    assert kernels.longest_value(np.frombuffer(page, np.uint8)) == longest
+    cut = page + b"\xff\xff\xff\x7f" + tail
+    assert kernels.longest_value(np.frombuffer(cut, np.uint8)) == -1
