@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sawlog.filodb_record.builder import RecordBuilder, RecordContainer
+from sawlog.filodb_record.builder import RecordBuilder
 from sawlog.filodb_record.columns import Column
+from sawlog.filodb_record.container import RecordContainer
 from sawlog.filodb_record.histogram import Buckets, Histogram
 from sawlog.filodb_record.maps import MapEncoder
 from sawlog.filodb_record.schema import RecordSchema

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout, maps
+from sawlog.filodb_record.append import Append, OpenRecord, Space
 from sawlog.filodb_record.columns import Column
+from sawlog.filodb_record.container import RecordContainer, check_container_size
 from sawlog.filodb_record.hashing import combine, h32, java_order
 from sawlog.filodb_record.histogram import Histogram
 from sawlog.filodb_record.schema import Buffer, RecordSchema
@@ -23,95 +24,10 @@ from sawlog.filodb_record.schemas import Schema
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")
 _DOUBLE = struct.Struct("<d")
-_VERSION_WORD = layout.VERSION << layout.VERSION_SHIFT
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-class RecordContainer:
-    """Bytes that begin with a container header; what follows the container's end is not looked at.
-
-    Raises:
-        FormatError: When they hold no complete container of version 1.
-    """
-
-    def __init__(self, data: Buffer) -> None:
-        self.array = data
-        if len(data) < layout.CONTAINER_HEADER_SIZE:
-            raise FormatError(f"container: {len(data)} bytes; its header alone has {layout.CONTAINER_HEADER_SIZE}")
-        if self.version != layout.VERSION:
-            raise FormatError(f"container: version {self.version}; only version {layout.VERSION} is known")
-        if not layout.EMPTY_CONTAINER <= self.num_bytes <= len(data) - layout.LENGTH_SIZE:
-            raise FormatError(f"container: length {self.num_bytes}; {len(data)} bytes are there")
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes after the length field: the rest of the header, and the records with their padding."""
-        return int(_INT.unpack_from(self.array, 0)[0])
-
-    @property
-    def version(self) -> int:
-        """Version of the container."""
-        return self.array[layout.VERSION_OFFSET + layout.LENGTH_SIZE - 1]
-
-    @property
-    def timestamp(self) -> int:
-        """When the container was begun, in milliseconds since the epoch."""
-        return int(_LONG.unpack_from(self.array, layout.TIMESTAMP_OFFSET)[0])
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds no records."""
-        return self.num_bytes <= layout.EMPTY_CONTAINER
-
-    def trimmed_bytes(self) -> bytes:
-        """The container without what follows its end."""
-        return bytes(self.array[: self.num_bytes + layout.LENGTH_SIZE])
-
-    def offsets(self) -> Iterator[int]:
-        """Offset of each record.
-
-        Raises:
-            FormatError: When a record runs over the end.
-        """
-        end = self.num_bytes + layout.LENGTH_SIZE
-        at = layout.CONTAINER_HEADER_SIZE
-        while at < end:
-            length = _INT.unpack_from(self.array, at)[0] if end - at >= layout.LENGTH_SIZE else -1
-            if not 0 <= length <= end - at - layout.LENGTH_SIZE:
-                raise FormatError(
-                    f"container: the record at byte {at} has length {length}; the container ends at {end}"
-                )
-            yield at
-            at += layout.align(length + layout.LENGTH_SIZE)
-
-    def __iter__(self) -> Iterator[memoryview]:
-        """The records: views, not copies, each without padding."""
-        view = memoryview(self.array)
-        for at in self.offsets():
-            yield view[at : at + layout.LENGTH_SIZE + _INT.unpack_from(self.array, at)[0]]
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.offsets())
-
-
-@dataclass
-class _Open:
-    """A record that is being built.
-
-    Attributes:
-        slots: Per column: the bytes of its slot, or the pieces of its payload, the length in front not included.
-        incremental: Whether the pieces were added one by one, as map entries are.
-    """
-
-    schema: RecordSchema
-    schema_id: int
-    hash: int = layout.HASH_INIT
-    slots: list[bytes | list[bytes]] = field(default_factory=list)
-    incremental: list[bool] = field(default_factory=list)
-    entries: list[bytes] | None = None
 
 
 class RecordBuilder:
@@ -136,13 +52,10 @@ class RecordBuilder:
     ) -> None:
         check_container_size(container_size)
         self.container_size = container_size
-        self.containers: list[bytearray] = []
-        self._reuse = reuse_one_container
-        self._clock = clock
-        self._end = 0
-        self._open: _Open | None = None
+        self._space = Space(container_size, reuse_one_container, clock)
+        self._open: OpenRecord | None = None
         if reuse_one_container:
-            self._new_container()
+            self._space.new_container()
 
     # Records.
 
@@ -163,7 +76,7 @@ class RecordBuilder:
             raise SchemaError(f"{schema}: a schema ID is given where there are partition columns, and only there")
         if schema_id is not None and not 0 <= schema_id <= 0xFFFF:
             raise SchemaError(f"schema ID {schema_id}: expected 0 to 65535")
-        self._open = _Open(schema, schema_id or 0)
+        self._open = OpenRecord(schema, schema_id or 0)
 
     def add_int(self, value: int) -> None:
         """Add an `int` column."""
@@ -305,7 +218,7 @@ class RecordBuilder:
         missing = record.schema.columns[len(record.slots) :]
         if missing:
             raise SchemaError(f"columns are missing: {', '.join(column.name for column in missing)}")
-        offset = _Append(self, record, write_hash=write_hash).write()
+        offset = Append(self._space, record, write_hash=write_hash).write()
         self._open = None
         return offset
 
@@ -314,6 +227,11 @@ class RecordBuilder:
         self._open = None
 
     # Containers.
+
+    @property
+    def containers(self) -> list[bytearray]:
+        """The bytes of all containers, whole."""
+        return self._space.containers
 
     @property
     def current_container(self) -> RecordContainer | None:
@@ -328,7 +246,7 @@ class RecordBuilder:
     @property
     def container_remaining(self) -> int:
         """Bytes free in the current container."""
-        return self.container_size - self._end if self.containers else 0
+        return self.container_size - self._space.end if self.containers else 0
 
     def optimal_container_bytes(self, reset: bool = False) -> list[bytes]:
         """All containers: full ones whole, with what is left of their arrays; the last one trimmed, unless empty.
@@ -364,31 +282,16 @@ class RecordBuilder:
         """Begin the current container anew, with a new timestamp; its old bytes stay behind its end."""
         self._open = None
         if self.containers:
-            self._begin(self.containers[-1])
-
-    def _new_container(self) -> bytearray:
-        if self._reuse and self.containers:
-            array = self.containers[-1]
-        else:
-            array = bytearray(self.container_size)
-            self.containers.append(array)
-        self._begin(array)
-        return array
-
-    def _begin(self, array: bytearray) -> None:
-        _INT.pack_into(array, 0, layout.EMPTY_CONTAINER)
-        _INT.pack_into(array, layout.VERSION_OFFSET, _VERSION_WORD)
-        _LONG.pack_into(array, layout.TIMESTAMP_OFFSET, self._clock())
-        self._end = layout.CONTAINER_HEADER_SIZE
+            self._space.begin()
 
     # Columns.
 
-    def _record(self) -> _Open:
+    def _record(self) -> OpenRecord:
         if self._open is None:
             raise SchemaError("no record was started: call start_new_record")
         return self._open
 
-    def _expect(self, *kinds: str) -> tuple[_Open, Column]:
+    def _expect(self, *kinds: str) -> tuple[OpenRecord, Column]:
         """The record and its next column, which must be of one of these types."""
         record = self._record()
         if record.entries is not None:
@@ -421,13 +324,13 @@ class RecordBuilder:
         record.slots.append([data])
         record.incremental.append(False)
 
-    def _in_map(self) -> _Open:
+    def _in_map(self) -> OpenRecord:
         record = self._record()
         if record.entries is None:
             raise SchemaError("no map was started: call start_map")
         return record
 
-    def _add_entry(self, record: _Open, entry: bytes) -> None:
+    def _add_entry(self, record: OpenRecord, entry: bytes) -> None:
         entries = record.entries if record.entries is not None else []
         size = sum(map(len, entries)) + len(entry)
         if size > layout.MAX_PAYLOAD:
@@ -443,114 +346,6 @@ class RecordBuilder:
             record.hash = combine(record.hash, h32(len(data).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + data))
         record.slots.append(entries)
         record.incremental.append(incremental)
-
-
-class _Append:
-    """Writes one record as FiloDB does, piece by piece: when a container is full, the pieces so far stay in it.
-
-    They stay behind its end, where no reader looks; a builder that did without would not have FiloDB's bytes.
-    """
-
-    def __init__(self, builder: RecordBuilder, record: _Open, *, write_hash: bool) -> None:
-        self._builder = builder
-        self._record = record
-        self._hash = record.hash if write_hash else 0
-        self._size = 0
-
-    def write(self) -> int:
-        """Write the record; its offset in the last container."""
-        self._rehearse()
-        builder, record = self._builder, self._record
-        schema = record.schema
-        self._make_room(schema.variable_area_start)
-        if schema.has_partition:
-            self._put(layout.SCHEMA_ID_OFFSET, record.schema_id.to_bytes(layout.SCHEMA_ID_SIZE, "little"))
-        self._grow(schema.variable_area_start)
-        for offset, slot, incremental in zip(schema.field_offsets, record.slots, record.incremental, strict=True):
-            if isinstance(slot, bytes):
-                self._put(offset, slot)
-            elif incremental:
-                self._entries(offset, slot)
-            else:
-                self._payload(offset, b"".join(slot))
-        if schema.hash_offset is not None:
-            self._put(schema.hash_offset, _INT.pack(self._hash))
-        start = builder._end
-        builder._end = layout.align(start + self._size)
-        _INT.pack_into(builder.containers[-1], 0, builder._end - layout.LENGTH_SIZE)
-        return start
-
-    def _needs(self) -> Iterator[int]:
-        """Bytes that are appended at a time."""
-        yield self._record.schema.variable_area_start
-        for slot, incremental in zip(self._record.slots, self._record.incremental, strict=True):
-            if not isinstance(slot, bytes):
-                yield layout.PAYLOAD_LENGTH_SIZE + (0 if incremental else sum(map(len, slot)))
-                if incremental:
-                    yield from map(len, slot)
-
-    def _rehearse(self) -> None:
-        """Find out whether the record fits, before anything is written."""
-        builder = self._builder
-        end, size = (builder._end, 0) if builder.containers else (layout.CONTAINER_HEADER_SIZE, 0)
-        room = builder.container_size - layout.CONTAINER_HEADER_SIZE
-        for need in self._needs():
-            if end + size + need > builder.container_size:
-                if size + need >= room:
-                    raise SchemaError(
-                        f"a record of {sum(self._needs())} bytes is too long for containers of"
-                        f" {builder.container_size}: give a larger container_size"
-                    )
-                end = layout.CONTAINER_HEADER_SIZE
-            size += need
-
-    def _make_room(self, need: int) -> None:
-        """Move on to a new container if this one has no room, and take the record's bytes so far along."""
-        builder = self._builder
-        if not builder.containers:
-            builder._new_container()
-        elif builder._end + self._size + need > builder.container_size:
-            so_far = bytes(builder.containers[-1][builder._end : builder._end + self._size])
-            builder._new_container()
-            self._put(0, so_far)
-
-    def _put(self, offset: int, data: bytes) -> None:
-        at = self._builder._end + offset
-        self._builder.containers[-1][at : at + len(data)] = data
-
-    def _grow(self, size: int) -> None:
-        self._size = size
-        self._put(0, _INT.pack(size - layout.LENGTH_SIZE))
-
-    def _payload(self, slot: int, data: bytes) -> None:
-        self._make_room(layout.PAYLOAD_LENGTH_SIZE + len(data))
-        start = self._size
-        self._put(start, len(data).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + data)
-        self._put(slot, _INT.pack(start))
-        self._grow(start + layout.PAYLOAD_LENGTH_SIZE + len(data))
-
-    def _entries(self, slot: int, entries: list[bytes]) -> None:
-        self._payload(slot, b"")
-        start = self._size
-        for entry in entries:
-            self._make_room(len(entry))
-            self._put(self._size, entry)
-            self._grow(self._size + len(entry))
-            length = self._size - start
-            self._put(start - layout.PAYLOAD_LENGTH_SIZE, length.to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little"))
-
-
-def check_container_size(size: int) -> None:
-    """Check the size of containers to be written.
-
-    Raises:
-        OptionError: When it is no multiple of 4, or not between 2048 and 2**31 - 1.
-    """
-    if size % layout.ALIGNMENT or not layout.MIN_CONTAINER_SIZE <= size <= layout.MAX_CONTAINER_SIZE:
-        raise OptionError(
-            f"container_size={size}: expected a multiple of {layout.ALIGNMENT},"
-            f" at least {layout.MIN_CONTAINER_SIZE} and less than 2 GiB"
-        )
 
 
 def _as_bytes(value: str | Buffer) -> bytes:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.builder import RecordContainer
+from sawlog.filodb_record.container import RecordContainer
 from sawlog.filodb_record.schema import RecordSchema
 from sawlog.filodb_record.schemas import Schema, Schemas
 

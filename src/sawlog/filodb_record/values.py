@@ -110,7 +110,7 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Where each value starts and the last one ends, and the bytes."""
     import numpy as np
 
-    from sawlog.filodb_record.encode import binary_parts
+    from sawlog.filodb_record.arrays import binary_parts
 
     ends, data = binary_parts(values)
     first = int(ends[0])
@@ -160,7 +160,7 @@ class ValueEncoder:
         """
         import numpy as np
 
-        from sawlog.filodb_record.encode import Layer
+        from sawlog.filodb_record.layer import Layer
 
         lists = pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)
         counts = np.asarray(rows.value_lengths().fill_null(0), np.int64) if lists else np.ones(len(rows), np.int64)
@@ -211,7 +211,7 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
     """
     import numpy as np
 
-    from sawlog.filodb_record.encode import Layer
+    from sawlog.filodb_record.layer import Layer
 
     options = WriteOptions(schema=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
     batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
@@ -248,7 +248,7 @@ def _label_hashes(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     import numpy as np
 
-    from sawlog.filodb_record.encode import binary_parts, map_parts
+    from sawlog.filodb_record.arrays import binary_parts, map_parts
     from sawlog.filodb_record.kernels.shards import label_hashes
 
     options = partition.options

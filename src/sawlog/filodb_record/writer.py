@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.damage import FileReport, Findings
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.builder import check_container_size
+from sawlog.filodb_record.container import check_container_size
 from sawlog.filodb_record.fields import RECORDS_KEY, SCHEMAS_KEY
 from sawlog.filodb_record.options import Layout, ReadOptions
 from sawlog.filodb_record.reader import whole_file
@@ -138,7 +138,7 @@ class ContainerWriter(Writer):
     """
 
     def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
-        from sawlog.filodb_record.encode import Layer
+        from sawlog.filodb_record.layer import Layer
 
         check_container_size(options.container_size)
         self.storage = storage

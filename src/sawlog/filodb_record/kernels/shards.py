@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.build import _sort_keys
+from sawlog.filodb_record.kernels.payloads import sort_keys
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.xxh32 import xxh32
 
@@ -105,7 +105,7 @@ def label_hashes(
         start = np.uint64(metric_ends[row])
         length = _trimmed(metrics, start, np.uint64(metric_ends[row + 1]) - start, suffixes, suffix_ends)
         shard_hashes[row] = _combine(shard, xxh32(metrics, start, length, _SEED))
-        _sort_keys(keys, key_ends, first, count, order)
+        sort_keys(keys, key_ends, first, count, order)
         total = _INIT
         for i in range(count):
             entry = first + np.int64(order[i])

@@ -1,0 +1,128 @@
+"""Arrow arrays as NumPy buffers, cast to the types that the format has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.filodb_record.kernels.payloads import valid_ends
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_INVALID = "the Arrow array is invalid: offsets outside its data"
+
+
+def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
+    """The values of a fixed-width array; nulls hold anything."""
+    found: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+    return found
+
+
+def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Array:
+    """A column in the type that the format has; nothing may be lost.
+
+    Raises:
+        SchemaError: When a value does not fit; names `name` and the row, counted from `first_row`.
+    """
+    if array.type == kind:
+        return array
+    if pa.types.is_binary(kind) and pa.types.is_string(array.type):
+        return array.view(kind)
+    try:
+        if pa.types.is_binary(kind) and pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type) and array.type.tz is None:
+            return array.cast(pa.timestamp(kind.unit)).cast(kind)
+        if pa.types.is_binary(kind) and not _is_text(array.type):
+            raise SchemaError(f"column {name!r} is {array.type}; expected strings or bytes")
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        row = next((i for i in range(len(array)) if not _fits(array.slice(i, 1), kind)), 0)
+        raise SchemaError(f"column {name!r}, row {first_row + row}: does not fit {kind}: {error}") from error
+
+
+def map_parts(
+    given: pa.Array, name: str, first_row: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
+    """Entries of each row, and ends and data of keys and of values, of a map column.
+
+    Raises:
+        SchemaError: When it is no map of strings, or a value is null.
+    """
+    if not pa.types.is_map(given.type):
+        raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
+    ends = np.frombuffer(given.buffers()[1] or bytes(4), np.int32)[given.offset : given.offset + len(given) + 1]
+    low, high = int(ends[0]), int(ends[-1])
+    parts = []
+    for entries in (given.keys, given.items):
+        # `keys` and `items` of a slice are those of the whole, or of the slice, by the version of Arrow.
+        text = entries.slice(low, high - low) if len(entries) != high - low else entries
+        if not _is_text(text.type) and not pa.types.is_dictionary(text.type):
+            raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
+        parts.append(cast(text, pa.binary(), name, first_row))
+    keys, items = parts
+    ends = ends - np.int32(low)
+    if not valid_ends(ends, np.int64(min(len(keys), len(items)))):
+        raise SchemaError(_INVALID)
+    if items.null_count:
+        entry = items.is_null().index(True).as_py()
+        row = int(np.searchsorted(ends, entry, side="right")) - 1
+        raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
+    return ends, *binary_parts(keys), *binary_parts(items)
+
+
+def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Ends and data of a binary array.
+
+    Raises:
+        SchemaError: When the ends lie outside the data.
+    """
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    found = np.frombuffer(data or b"", np.uint8)
+    if not valid_ends(ends, np.int64(len(found))):
+        raise SchemaError(_INVALID)
+    return ends, found
+
+
+def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Ends and values of an array of lists of doubles.
+
+    Raises:
+        SchemaError: When the ends lie outside the values.
+    """
+    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
+    values = array.values
+    if not valid_ends(ends, np.int64(len(values))):
+        raise SchemaError(_INVALID)
+    return ends, values_of(values, np.float64).copy()
+
+
+def _fits(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests: Iterator[Any] = iter(
+        (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
+        )
+    )
+    return any(test(kind) for test in tests)

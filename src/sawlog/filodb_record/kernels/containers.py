@@ -1,0 +1,262 @@
+"""Laying records out, in containers and as payloads of others. Sections 1 and 4 of the format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import SLACK, copy_short
+from sawlog.filodb_record.kernels.payloads import NO_ROOM, ROW, TOO_LONG, USED, WRONG
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
+from sawlog.kernels.xxh32 import xxh32
+
+# Fields of the state of the container writer, an int64 array.
+RECORD = 0
+"""The next row."""
+START = 1
+"""Start of the current container in `out`; -1 when there is none."""
+END = 2
+"""Where the next record goes."""
+TIME = 3
+"""Timestamp of the current container."""
+LAYER_STATE_SIZE = 4
+
+# What to put where: rows of (code, offset in the record, place in the arena or the scratch, second place).
+PUT_8 = 1
+PUT_4 = 2
+PUT_PAYLOAD = 3
+PUT_FIELDS = 4
+
+# What a call ended with.
+DONE = 0
+FLUSH = 1
+"""`out` must be emptied of complete containers."""
+RECORD_TOO_LONG = 2
+BAD_RECORD = 3
+
+# Fields of a layout, a row of int64.
+VARIABLE_START = 0
+SCHEMA_ID = 1
+"""-1 for records without."""
+HASH_OFFSET = 2
+LAYOUT_FIELDS = 3
+
+_HEADER = layout.CONTAINER_HEADER_SIZE
+_VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
+_ALIGN = layout.ALIGNMENT
+_ZERO = np.uint64(0)
+_FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
+_SLACK = np.uint64(SLACK)
+_PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
+_SEED = np.uint64(layout.HASH_SEED)
+
+
+@inlined
+def _size_of(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
+    """Bytes of a record."""
+    total = start_of_payloads
+    for i in range(len(ops)):
+        if ops[i, 0] == PUT_PAYLOAD:
+            total += np.int64(load_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR)) + layout.PAYLOAD_LENGTH_SIZE
+    return total
+
+
+@inlined
+def _put(
+    row: Any,
+    begin: Any,
+    total: Any,
+    start_of_payloads: Any,
+    ops: Any,
+    arena: Any,
+    payloads: Any,
+    scratch: Any,
+    out: Any,
+) -> None:
+    """Write a record of `total` bytes at `begin`, but for its schema ID and hash."""
+    store_u32(out, begin, np.uint64(total - layout.LENGTH_SIZE))
+    pointer = np.uint64(start_of_payloads)
+    for i in range(len(ops)):
+        code = ops[i, 0]
+        slot = begin + np.uint64(ops[i, 1])
+        place = np.uint64(ops[i, 2])
+        if code == PUT_8:
+            store_u64(out, slot, load_u64(arena, place + row * _EIGHT))
+        elif code == PUT_4:
+            store_u32(out, slot, load_u32(arena, place + row * _FOUR))
+        elif code == PUT_PAYLOAD:
+            source = load_u64(scratch, place + row * _EIGHT) - _PREFIX
+            length = np.uint64(load_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR)) + _PREFIX
+            store_u32(out, slot, pointer)
+            if np.uint64(len(out)) - (begin + pointer + length) >= _SLACK:
+                copy_short(out, begin + pointer, payloads, source, length, np.uint64(len(payloads)))
+            else:
+                copy_bytes(out, begin + pointer, payloads, source, length)
+            pointer += length
+
+
+@kernel
+def encode_records(
+    wanted: Any,
+    start_of_payloads: Any,
+    ops: Any,
+    arena: Any,
+    payloads: Any,
+    scratch: Any,
+    longest: Any,
+    hashed: Any,
+    positions: Any,
+    lengths: Any,
+    hashes: Any,
+    out: Any,
+    state: Any,
+) -> Any:
+    """Lay records out as payloads of others; they have neither schema ID nor hash.
+
+    Args:
+        wanted: uint8 per row.
+        start_of_payloads: int64, bytes in front of a record's payloads.
+        ops: int64[columns, PUT_FIELDS].
+        arena: uint8, values of fixed-width columns.
+        payloads: uint8, their payloads, each behind its length.
+        scratch: uint8, positions (u64) and lengths (u32) of payloads.
+        longest: int64, bytes that a record can have.
+        hashed: Whether hashes are wanted.
+        positions: uint64 per row.
+        lengths: uint32 per row.
+        hashes: uint32 per row.
+        out: uint8.
+        state: int64[ENCODER_STATE_SIZE].
+
+    Returns:
+        0, or what is wrong with the record at ROW.
+    """
+    used = np.uint64(state[USED])
+    for row in range(state[ROW], len(positions)):
+        positions[row] = _ZERO
+        lengths[row] = 0
+        if wanted[row] == 0:
+            continue
+        state[ROW] = row
+        state[USED] = used
+        r = np.uint64(row)
+        total = _size_of(r, start_of_payloads, ops, scratch)
+        if total > longest:
+            state[WRONG] = total
+            return TOO_LONG
+        if np.uint64(len(out)) - used < np.uint64(total) + _PREFIX + _SLACK:
+            return NO_ROOM
+        store_u16(out, used, np.uint64(total))
+        used += _PREFIX
+        _put(r, used, total, start_of_payloads, ops, arena, payloads, scratch, out)
+        positions[row] = used
+        lengths[row] = total
+        if hashed:
+            hashes[row] = xxh32(out, used, np.uint64(total), _SEED)
+        used += np.uint64(total)
+    state[ROW] = len(positions)
+    state[USED] = used
+    return 0
+
+
+@inlined
+def _close(out: Any, state: Any, size: Any, whole: Any) -> None:
+    """Complete the current container, in its full size if `whole`."""
+    start = state[START]
+    store_u32(out, np.uint64(start), np.uint64(state[END] - start - layout.LENGTH_SIZE))
+    if whole:
+        for i in range(state[END], start + size):
+            out[i] = 0
+        state[END] = start + size
+    state[START] = -1
+
+
+@kernel
+def close_container(out: Any, state: Any, size: Any, whole: Any) -> None:
+    """Complete the current container, if there is one."""
+    if state[START] >= 0:
+        _close(out, state, size, whole)
+
+
+@kernel
+def lay_records(
+    which: Any,
+    layouts: Any,
+    ops: Any,
+    arena: Any,
+    payloads: Any,
+    scratch: Any,
+    hashes: Any,
+    times: Any,
+    raw: Any,
+    size: Any,
+    whole: Any,
+    state: Any,
+    out: Any,
+) -> Any:
+    """Lay records out in containers.
+
+    Args:
+        which: uint8 per row, number of its layout.
+        layouts: int64[:, LAYOUT_FIELDS].
+        ops: int64[layouts, columns, PUT_FIELDS].
+        arena: uint8, values of fixed-width columns.
+        payloads: uint8, payloads, each behind its length.
+        scratch: uint8, positions (u64) and lengths (u32) of payloads.
+        hashes: uint64 per row, partition hashes.
+        times: int64 per row, timestamp of the container it goes to; another one begins another container.
+        raw: Whether the first payload of each row is its whole record.
+        size: int64, bytes of a container.
+        whole: Whether full containers are written in their full size.
+        state: int64[LAYER_STATE_SIZE], updated.
+        out: uint8, room for at least two containers.
+
+    Returns:
+        DONE, FLUSH, RECORD_TOO_LONG or BAD_RECORD.
+    """
+    for row in range(state[RECORD], len(which)):
+        state[RECORD] = row
+        r = np.uint64(row)
+        number = which[row]
+        start_of_payloads = layouts[number, VARIABLE_START]
+        if raw:
+            total = np.int64(load_u32(scratch, np.uint64(ops[0, 0, 3]) + r * _FOUR))
+            source = load_u64(scratch, np.uint64(ops[0, 0, 2]) + r * _EIGHT)
+            if total < layout.LENGTH_SIZE or load_u32(payloads, source) + _FOUR != np.uint64(total):
+                return BAD_RECORD
+        else:
+            total = _size_of(r, start_of_payloads, ops[number], scratch)
+        if total > size - _HEADER:
+            return RECORD_TOO_LONG
+        if state[START] >= 0 and (state[END] + total > state[START] + size or state[TIME] != times[row]):
+            _close(out, state, size, whole)
+        if state[START] < 0:
+            start = state[END]
+            if len(out) - start < size + SLACK:
+                return FLUSH
+            state[START] = start
+            state[TIME] = times[row]
+            at = np.uint64(start)
+            store_u32(out, at, np.uint64(layout.EMPTY_CONTAINER))
+            store_u32(out, at + np.uint64(layout.VERSION_OFFSET), _VERSION_WORD)
+            store_u64(out, at + np.uint64(layout.TIMESTAMP_OFFSET), np.uint64(times[row]))
+            state[END] = start + _HEADER
+        begin = np.uint64(state[END])
+        if raw:
+            copy_bytes(out, begin, payloads, source, np.uint64(total))
+        else:
+            _put(r, begin, total, start_of_payloads, ops[number], arena, payloads, scratch, out)
+            if layouts[number, SCHEMA_ID] >= 0:
+                store_u16(out, begin + np.uint64(layout.SCHEMA_ID_OFFSET), np.uint64(layouts[number, SCHEMA_ID]))
+                store_u32(out, begin + np.uint64(layouts[number, HASH_OFFSET]), hashes[row])
+        end = state[END] + total
+        aligned = (end + _ALIGN - 1) // _ALIGN * _ALIGN
+        for i in range(end, aligned):
+            out[i] = 0
+        state[END] = aligned
+    state[RECORD] = len(which)
+    return DONE

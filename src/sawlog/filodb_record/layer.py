@@ -1,0 +1,144 @@
+"""Laying encoded rows out in containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.filodb_record.arrays import cast, values_of
+from sawlog.filodb_record.encode import Encoder, refuse_nulls
+from sawlog.filodb_record.fields import TIMESTAMP
+from sawlog.filodb_record.kernels import containers as c
+from sawlog.filodb_record.kernels.gather import SLACK
+from sawlog.filodb_record.writer import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUMN, Target, WriteOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BATCH_ROWS = 16 << 10
+"""Rows that are encoded at a time: many, so that series repeat, and few enough for their payloads to stay in cache."""
+
+
+class Layer:
+    """Lays rows out in containers.
+
+    Args:
+        target: What rows are written as.
+        options: Size and shape of containers.
+        out_bytes: Bytes gathered before they are handed on, besides two containers.
+        sink: Takes complete containers, back to back; what it is given is only lent.
+    """
+
+    def __init__(
+        self, target: Target, options: WriteOptions, out_bytes: int, sink: Callable[[NDArray[np.uint8]], None]
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._sink = sink
+        self._rows = 0
+        self._out = np.zeros(out_bytes + 2 * options.container_size + SLACK, np.uint8)
+        self._state = np.zeros(c.LAYER_STATE_SIZE, np.int64)
+        self._state[c.START] = -1
+        self._encoder = Encoder(target.layouts)
+        self._names = {one.name: number for number, one in enumerate(target.layouts)}
+
+    def add(self, batch: pa.RecordBatch, now: int) -> None:
+        """Add the rows of a batch; containers that begin get the timestamp `now`, unless a column says otherwise.
+
+        Raises:
+            SchemaError: For anything that cannot be represented; names column and row.
+        """
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            self._add(batch.slice(start, BATCH_ROWS), now)
+
+    def hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """The partition hashes of a batch's rows, unsigned; nothing is laid out.
+
+        Raises:
+            SchemaError: As `add`.
+        """
+        return self._encoder.encode(batch, self._which(batch), self._rows).hashes
+
+    def finish(self) -> None:
+        """Complete the last container, trimmed, and hand everything on."""
+        c.close_container(self._out, self._state, np.int64(self._options.container_size), False)
+        self._flush()
+
+    def _add(self, batch: pa.RecordBatch, now: int) -> None:
+        which = self._which(batch)
+        rows = self._encoder.encode(batch, which, self._rows)
+        times = self._times(batch, now)
+        self._state[c.RECORD] = 0
+        status = c.FLUSH
+        while status == c.FLUSH:
+            status = c.lay_records(
+                which,
+                self._encoder.layouts,
+                rows.ops,
+                rows.arena,
+                rows.payloads,
+                rows.scratch,
+                rows.hashes,
+                times,
+                self._target.raw,
+                np.int64(self._options.container_size),
+                self._options.whole,
+                self._state,
+                self._out,
+            )
+            if status == c.FLUSH:
+                self._flush()
+        if status != c.DONE:
+            self._refuse_record(status)
+        self._rows += batch.num_rows
+
+    def _flush(self) -> None:
+        """Hand complete containers on, and move the one that is being filled to the front."""
+        start, end = int(self._state[c.START]), int(self._state[c.END])
+        complete = start if start >= 0 else end
+        if complete:
+            self._sink(self._out[:complete])
+        rest = end - complete
+        self._out[:rest] = self._out[complete:end].copy()
+        self._state[c.START] = 0 if start >= 0 else -1
+        self._state[c.END] = rest
+
+    def _refuse_record(self, status: int) -> NoReturn:
+        row = self._rows + int(self._state[c.RECORD])
+        if status == c.BAD_RECORD:
+            raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: not one whole record")
+        raise SchemaError(
+            f"row {row}: the record is too long for containers of {self._options.container_size} bytes:"
+            " give a larger container_size"
+        )
+
+    def _which(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
+        """Number of each row's layout."""
+        which = np.zeros(batch.num_rows, np.uint8)
+        if not self._target.by_name:
+            return which
+        names = cast(batch.column(SCHEMA_COLUMN), pa.string(), SCHEMA_COLUMN, self._rows).dictionary_encode()
+        refuse_nulls(names, SCHEMA_COLUMN, self._rows)
+        numbers = np.array([self._names.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
+        found = numbers[values_of(names.indices, np.int32)]
+        if (found < 0).any():
+            row = int(np.flatnonzero(found < 0)[0])
+            raise SchemaError(
+                f"column {SCHEMA_COLUMN!r}, row {self._rows + row}: no schema {names[row].as_py()!r};"
+                f" schemas: {', '.join(self._names)}"
+            )
+        which[:] = found
+        return which
+
+    def _times(self, batch: pa.RecordBatch, now: int) -> NDArray[np.int64]:
+        if TIME_COLUMN in batch.schema.names:
+            given = cast(batch.column(TIME_COLUMN), TIMESTAMP, TIME_COLUMN, self._rows)
+            refuse_nulls(given, TIME_COLUMN, self._rows)
+            return values_of(given, np.int64).copy()
+        # A container keeps the time at which it was begun.
+        begun = int(self._state[c.TIME]) if self._state[c.START] >= 0 else now
+        return np.full(batch.num_rows, begun, np.int64)
