@@ -62,7 +62,9 @@ GENERAL = chain.CHAIN_FIELDS + 13
 """1 while rows differ too often in which columns they have."""
 NOTE_ABORTED = chain.CHAIN_FIELDS + 14
 """Whether aborted sets are written down one by one."""
-STATE_SIZE = chain.CHAIN_FIELDS + 15
+LOST_FROM = chain.CHAIN_FIELDS + 15
+"""While LOST: the start of that damage, or of the set that it broke."""
+STATE_SIZE = chain.CHAIN_FIELDS + 16
 
 DROP = 0
 EMIT = 1
@@ -305,9 +307,12 @@ def decode_rows(
         if outcome == DAMAGE:
             onward = np.uint64(state[DAMAGE_END])
             if state[SET_START] >= 0:
+                state[LOST_FROM] = state[SET_START]
                 onward = _break_set(state, state[DAMAGE_START], events)
             else:
                 start = state[DAMAGE_START]
+                if state[LOST] == 0 and start != state[DOOMED]:
+                    state[LOST_FROM] = start
                 length = state[DAMAGE_END] - start
                 note(events, state, state[BAD_KIND], start, length, state[BAD_ONE], state[BAD_TWO])
                 state[LOST] = 1
