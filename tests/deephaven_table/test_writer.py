@@ -34,7 +34,9 @@ def write(path: Path, data: pa.Table, **options: Any) -> dict[str, bytes]:
     except BaseException:
         writer.abort()
         raise
-    return {name: (path / name).read_bytes().removeprefix(HEADER) for name in os.listdir(path)}
+    found = {name: (path / name).read_bytes().removeprefix(HEADER) for name in os.listdir(path)}
+    assert found.pop("table.schema").startswith(b"<?xml")
+    return found
 
 
 def column(
@@ -445,7 +447,7 @@ def test_a_location_is_published_with_what_belongs_to_it(tmp_path: Path) -> None
     assert not path.exists()
     assert staged.size == sum(file.stat().st_size for file in Path(staged.temporary).iterdir())
     writer.publish()
-    assert sorted(os.listdir(path)) == ["A.dat", "_position.json", "table.size"]
+    assert sorted(os.listdir(path)) == ["A.dat", "_position.json", "table.schema", "table.size"]
     assert os.listdir(path.parent) == ["T"]
     with pytest.raises(OptionError, match="exists; a location is written as a whole"):
         LocationWriter(str(path), data.schema, WriteOptions(), Storage())

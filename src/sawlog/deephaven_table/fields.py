@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sawlog.deephaven_log.layout import charset_name
 from sawlog.deephaven_table.layout import COLUMN_NAME, ColumnType
-from sawlog.deephaven_table.types import ColumnSpec, parse_type
+from sawlog.deephaven_table.types import CHARSET_KEY, ColumnSpec, parse_type
 from sawlog.errors import SchemaError
 
 _NATURAL: dict[pa.DataType, ColumnType] = {
@@ -57,16 +58,15 @@ def column_spec(field: pa.Field, types: Mapping[str, str], charset: str) -> Colu
     if not COLUMN_NAME.fullmatch(field.name):
         raise SchemaError(f"column {field.name!r}: names of columns are names of files: expected a Java identifier")
     if field.name in types:
-        spec = parse_type(types[field.name], f"types: column {field.name!r}")
+        spec = parse_type(types[field.name], f"types: column {field.name!r}", charset)
         if not fits(spec, field.type):
             raise SchemaError(f"column {field.name!r} is {field.type}, which cannot be written as {spec.type.value}")
         return spec
     described = ColumnSpec.of_metadata(field.metadata)
-    if described is not None and fits(described, field.type):
-        return described
-    natural = replace(_natural(field), charset=charset)
-    # Another format's metadata may know the charset.
-    return natural if described is None else replace(natural, charset=described.charset)
+    if CHARSET_KEY in (field.metadata or {}):  # of this format or another one
+        charset = charset_name(field.metadata[CHARSET_KEY].decode("utf-8", "replace")) or charset
+    spec = described if described is not None and fits(described, field.type) else _natural(field)
+    return replace(spec, charset=charset)
 
 
 def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:

@@ -69,8 +69,8 @@ class DeephavenTable(Format):
         return DeephavenTableDataset(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LocationWriter:
-        """See `Format.writer`; the path is the directory of a location."""
-        return LocationWriter(path, schema, options, storage)
+        """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""
+        return LocationWriter(path, schema, options, storage, replace=True)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """Refused: the files of a location only make sense together.

@@ -60,7 +60,7 @@ def schema_spec(column: SchemaColumn, where: str) -> ColumnSpec:
         spec = (
             class_spec(column.data_type) if not column.codec else ColumnSpec(ColumnType.BLOB, class_name=column.codec)
         )
-    if spec.type is ColumnType.STRING:
+    if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
         charset = charset_name(column.encoding) or layout.DEFAULT_CHARSET
         spec = replace(spec, symbols=column.symbol_table.lower() != "none", charset=charset)
     return replace(spec, grouping=column.kind == GROUPING)

@@ -33,6 +33,8 @@ COLUMN_NAME: Final = re.compile(r"[^\W\d][\w$]*|[$][\w$]*")
 TABLE_SIZE: Final = "table.size"
 """The checkpoint record: how many rows are committed."""
 TABLE_DEFINITION: Final = "table.tbl"
+TABLE_SCHEMA: Final = "table.schema"
+"""Left by sawlog's writer: a `.schema` file of the location. The product has its schemas elsewhere."""
 TABLE_PARQUET: Final = "table.parquet"
 """A location with this file is a Parquet location."""
 

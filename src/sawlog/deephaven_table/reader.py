@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning
+from sawlog.deephaven_log.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint
@@ -37,7 +38,7 @@ from sawlog.deephaven_table.views import (
     LocationGroups,
     column_grouping,
 )
-from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
+from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
 
 if TYPE_CHECKING:
@@ -104,12 +105,12 @@ class DeephavenTableDataset(Dataset):
         """What is known of every column, in the order of the schema file, then of the option, then by name."""
         given = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
         partitioning = self.partition_column
-        defined = {
-            column.name: schema_spec(column, self._options.schema or "")
-            for column in self._table.columns
-            if column.name != partitioning
-        }
         stored = {name: None for location in self.locations for name in location.columns}
+        defined = {
+            column.name: schema_spec(column, self._options.schema or layout.TABLE_SCHEMA)
+            for column in self._table.columns
+            if column.name != partitioning and (self._options.schema is not None or column.name in stored)
+        }
         for name in given:
             if name not in stored and name not in defined:
                 raise OptionError(f"types: there is no column {name!r}; columns: {', '.join({**defined, **stored})}")
@@ -172,9 +173,20 @@ class DeephavenTableDataset(Dataset):
 
     @cached_property
     def _table(self) -> TableSchema:
-        if self._options.schema is None:
-            return TableSchema()
-        return parse_schema(self._options.schema, self._storage.read(self._options.schema))
+        if self._options.schema is not None:
+            return parse_schema(self._options.schema, self._storage.read(self._options.schema))
+        return next((left for one in self.locations if (left := self._left_schema(one)) is not None), TableSchema())
+
+    def _left_schema(self, location: Location) -> TableSchema | None:
+        """What the `.schema` file says that sawlog's writer has left in a location."""
+        file = location.other(layout.TABLE_SCHEMA)
+        if file is None or file.size > MAX_SCHEMA:
+            return None
+        try:
+            return parse_schema(file.path, self._storage.read(file.path))
+        except SawlogError as error:
+            warnings.warn(f"{error}; it is not used", DamageWarning, stacklevel=6)
+            return None
 
     def _choose(self, locations: Sequence[Location]) -> list[Location]:
         wanted = {"namespace": self._options.namespace, "table": self._options.table}
@@ -198,6 +210,11 @@ class DeephavenTableDataset(Dataset):
             wanted = [name for name in names if name not in found and name in location.columns]
             if not wanted:
                 continue
+            left = self._left_schema(location) if self._options.schema is None else None
+            for column in left.columns if left is not None else ():
+                if column.name in wanted:
+                    found[column.name] = schema_spec(column, location.directory)
+                    wanted.remove(column.name)
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
                 told = definition_specs(self._storage.read(definition.path), wanted)

@@ -26,7 +26,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 def is_member(file: File) -> bool:
     """Whether a file is called like one of a location."""
-    return file.name in (layout.TABLE_SIZE, layout.TABLE_DEFINITION) or layout.split_name(file.name) is not None
+    known = (layout.TABLE_SIZE, layout.TABLE_DEFINITION, layout.TABLE_SCHEMA)
+    return file.name in known or layout.split_name(file.name) is not None
 
 
 def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:

@@ -105,7 +105,7 @@ class ColumnSpec:
     Attributes:
         type: Its type.
         symbols: Whether a String has a symbol table.
-        charset: Stored name of the charset of a String.
+        charset: Stored name of the charset of a String or StringSet.
         arguments: Arguments of an object's codec; None for types without.
         class_name: Class of objects that are handed over as they are.
         grouping: Whether the schema makes it a grouping column.
@@ -170,8 +170,9 @@ class ColumnSpec:
     def field(self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.Field:
         """The column as an Arrow field, its metadata included."""
         metadata: dict[bytes, bytes] = {TYPE_KEY: self.type.value.encode()}
-        if self.type is ColumnType.STRING:
+        if self.type in (ColumnType.STRING, ColumnType.STRING_SET):
             metadata[CHARSET_KEY] = self.charset.encode()
+        if self.type is ColumnType.STRING:
             metadata[SYMBOLS_KEY] = (SYMBOL_TABLE if self.symbols else NO_SYMBOL_TABLE).encode()
         if self.type in _CODECS and self.arguments:
             metadata[CODEC_KEY] = self.arguments.encode()
@@ -200,11 +201,12 @@ def codec_arguments(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def parse_type(text: str, where: str) -> ColumnSpec:
+def parse_type(text: str, where: str, charset: str = layout.DEFAULT_CHARSET) -> ColumnSpec:
     """A type as an option spells it.
 
     `double`, `String` (with a symbol table), `String(None)` and `String(None,UTF-8)` (without), `BigDecimal(10,2)`,
-    `LocalDate(Compact)`, `double[]`; names of Java classes, with their package, will do.
+    `LocalDate(Compact)`, `double[]`; names of Java classes, with their package, will do. A String or StringSet that
+    names no charset has the given one.
 
     Raises:
         OptionError: For an unknown type, or arguments it cannot have.
@@ -216,10 +218,10 @@ def parse_type(text: str, where: str) -> ColumnSpec:
         raise OptionError(f"{where}: unknown type {text!r}; known types: {known}")
     arguments = codec_arguments(match[2])
     if kind is ColumnType.STRING:
-        return _string(arguments, where)
+        return _string(arguments, where, charset)
     if arguments and kind not in _CODECS:
         raise OptionError(f"{where}: {kind.value} takes no arguments, found {match[2]!r}")
-    return _checked(ColumnSpec(kind, arguments=",".join(arguments) or None), where)
+    return _checked(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), where)
 
 
 def codec_spec(class_name: str, arguments: str, where: str) -> ColumnSpec | None:
@@ -243,14 +245,14 @@ def class_spec(class_name: str) -> ColumnSpec:
     return ColumnSpec(kind)
 
 
-def _string(arguments: list[str], where: str) -> ColumnSpec:
-    spec = ColumnSpec(ColumnType.STRING)
+def _string(arguments: list[str], where: str, charset: str) -> ColumnSpec:
+    spec = ColumnSpec(ColumnType.STRING, charset=charset)
     for argument in arguments:
-        charset = charset_name(argument)
+        named = charset_name(argument)
         if argument.lower() in ("none", "columnlocation"):
             spec = replace(spec, symbols=argument.lower() != "none")
-        elif charset is not None:
-            spec = replace(spec, charset=charset)
+        elif named is not None:
+            spec = replace(spec, charset=named)
         else:
             raise OptionError(f"{where}: String takes None or ColumnLocation, and a charset; found {argument!r}")
     return spec

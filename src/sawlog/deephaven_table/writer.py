@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from dataclasses import replace as altered
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_log.layout import charset_name
@@ -12,6 +13,8 @@ from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
 from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.fields import column_spec
 from sawlog.deephaven_table.groups import GroupTracker
+from sawlog.deephaven_table.options import Types
+from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import is_member, place
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.errors import OptionError, SchemaError
@@ -41,7 +44,7 @@ class WriteOptions:
     byteorder: Literal["little", "big"] = "little"
     compact_header: bool = False
     charset: str = layout.DEFAULT_CHARSET
-    types: dict[str, str] = field(default_factory=dict)
+    types: Types | dict[str, str] = field(default_factory=dict)
     group: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -91,6 +94,11 @@ class LocationWriter(Writer):
         self._marker = marker
         self._generation = options.generation
         self._implied = _implied(schema, self._path)
+        self._partitioning = [
+            one.name
+            for one in schema
+            if (one.metadata or {}).get(PARTITION_KEY) == b"column" and one.name in self._implied
+        ]
         stored = [one for one in schema if one.name not in self._implied]
         if not stored or len(set(schema.names)) < len(schema.names):
             raise SchemaError("the columns of a location must have different names, and there must be one at least")
@@ -138,6 +146,7 @@ class LocationWriter(Writer):
                 column.finish(layout.JAVA_NULL if groups is None else groups.metadata(self._rows))
             for name, data in self._extra.items():
                 _put(directory, name, data)
+            _put(directory, layout.TABLE_SCHEMA, self._schema_file())
             _put(directory, layout.TABLE_SIZE, self._rows.to_bytes(layout.ROW_COUNT_SIZE, "big"))
             self._staged = [directory.finish(self.storage, exclusive=not self._replace)]
         return self._staged
@@ -157,6 +166,13 @@ class LocationWriter(Writer):
             for name, spec in self.specs.items():
                 columns.append(ColumnWriter(directory.work, name, spec, self._generation))
         return self._open
+
+    def _schema_file(self) -> bytes:
+        location = place(self._path, "auto")
+        columns = {
+            name: altered(spec, grouping=spec.grouping or name in self._groups) for name, spec in self.specs.items()
+        }
+        return schema_file(columns, location.namespace, location.table, next(iter(self._partitioning), None))
 
     def _check_target(self) -> None:
         """Keep out of an existing location, or of a directory that is none."""

@@ -1,0 +1,68 @@
+"""The `.schema` file that the writer leaves in a location: the files of columns do not tell what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from sawlog.deephaven_table.layout import ColumnType
+from sawlog.deephaven_table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
+
+_CODECS = "io.deephaven.util.codec"
+_CLASSES = {
+    ColumnType.STRING: "java.lang.String",
+    ColumnType.UTF8_STRING: "java.lang.String",
+    ColumnType.BLOB: "java.lang.Object",
+    ColumnType.BIG_DECIMAL: "java.math.BigDecimal",
+    ColumnType.BIG_INTEGER: "java.math.BigInteger",
+    ColumnType.LOCAL_DATE: "java.time.LocalDate",
+    ColumnType.LOCAL_TIME: "java.time.LocalTime",
+    ColumnType.ZONED_DATE_TIME: "java.time.ZonedDateTime",
+    ColumnType.BYTE_ARRAY: "byte[]",
+}
+"""Java classes of the types that have a codec or are no primitives; of maps it is java.util.Map."""
+_SIMPLE = "simple"
+
+
+def schema_file(
+    columns: Mapping[str, ColumnSpec], namespace: str | None, table: str | None, partitioning: str | None = None
+) -> bytes:
+    """A `.schema` file, in the vendor's words.
+
+    Args:
+        columns: The columns, in order.
+        namespace: Namespace of the table.
+        table: Its name.
+        partitioning: The partitioning column, which is stored nowhere.
+    """
+    attributes = {"name": table or "", "namespace": namespace or "", "storageType": "NestedPartitionedOnDisk"}
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<Table{_attributes(attributes)}>"]
+    if partitioning is not None:
+        given = {"name": partitioning, "dataType": _CLASSES[ColumnType.STRING], "columnType": "Partitioning"}
+        lines.append(f"  <Column{_attributes(given)} />")
+    lines += [f"  <Column{_attributes({'name': name, **_column(spec)})} />" for name, spec in columns.items()]
+    return "\n".join([*lines, "</Table>", ""]).encode()
+
+
+def _column(spec: ColumnSpec) -> dict[str, str]:
+    is_map = spec.type.value.endswith("Map")
+    codec = is_map or (spec.type in _CLASSES and spec.type not in (ColumnType.STRING, ColumnType.BLOB))
+    found = {"dataType": "java.util.Map" if is_map else _CLASSES.get(spec.type, spec.type.value)}
+    if spec.type is ColumnType.BLOB and spec.class_name:
+        found["dataType"] = spec.class_name
+    if spec.grouping:
+        found["columnType"] = GROUPING
+    if spec.type is ColumnType.STRING:
+        found["symbolTable"] = SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE
+    if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
+        found["encoding"] = spec.charset.replace("-", "_")
+    if codec:
+        arguments = codec_arguments(spec.arguments)
+        simple = "Simple" if _SIMPLE in arguments else ""
+        found["objectCodec"] = f"{_CODECS}.{simple}{spec.type.value}Codec"
+        found["objectCodecArguments"] = ",".join(one for one in arguments if one != _SIMPLE)
+    return found
+
+
+def _attributes(values: Mapping[str, str]) -> str:
+    return "".join(f' {name}="{escape(value)}"' for name, value in values.items() if value)
