@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import random
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,29 @@ def test_empty_file(place: tuple[Storage, str]) -> None:
 )
 def test_paths_have_one_spelling(given: str, expected: str) -> None:
     assert normalize(given) == expected
+
+
+def test_nothing_is_fetched_behind_the_end_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setattr(module, "REMOTE_RANGE", 100_000)
+    content = random.Random(2).randbytes(1_000_000)
+    storage = Storage()
+    put(storage, "memory://ends/file", content)
+    asked: list[int] = []
+    fetch = MemoryFileSystem.cat_file
+
+    def cat_file(self: Any, path: str, start: int, end: int, **options: Any) -> bytes:
+        asked.append(end)
+        return fetch(self, path, start=start, end=end, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+    with closing(storage.open("memory://ends/file", 330_000)) as source:
+        for offset in range(0, 330_000, 30_000):
+            assert bytes(source.window(offset, 30_000)) == content[offset : offset + 30_000]
+        assert max(asked) == 330_000
+        assert bytes(source.window(320_000, 20_000)) == content[320_000:340_000]
+        assert max(asked) == 340_000
 
 
 def test_secrets_stay_out_of_messages() -> None:

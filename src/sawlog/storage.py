@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sawlog.errors import SawlogError
+from sawlog.names import hidden, natural_order
 from sawlog.staging import STAGED_SUFFIX, staged_end, staged_name, sync_directory, sync_file
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _RELEASE = 32 << 20
 
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
-_HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,18 @@ class Storage:
                 ]
         return sorted(files, key=lambda file: file.path)
 
+    def directories_in(self, directory: PathLike) -> list[str]:
+        """Names of the directories that lie directly in a directory, hidden ones included; none where it is missing."""
+        name = normalize(directory)
+        if is_remote(name):
+            fs, inner = self._fresh(name)
+            found = fs.ls(inner, detail=True) if fs.isdir(inner) else []
+            return sorted(posixpath.basename(one["name"].rstrip("/")) for one in found if one["type"] == "directory")
+        if not os.path.isdir(name):
+            return []
+        with os.scandir(name) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
     def is_directory(self, path: PathLike) -> bool:
         """Whether the path is a directory (on object stores: a prefix)."""
         name = normalize(path)
@@ -153,10 +165,10 @@ class Storage:
             return bool(fs.exists(inner))
         return os.path.exists(name)
 
-    def open(self, path: PathLike) -> Source:
-        """Open one file for reading."""
+    def open(self, path: PathLike, end: int | None = None) -> Source:
+        """Open one file for reading; of a remote one, nothing behind `end` is read unless a window reaches there."""
         name = normalize(path)
-        return _RemoteSource(*self._remote(name), name) if is_remote(name) else _LocalSource(name)
+        return _RemoteSource(*self._remote(name), name, end) if is_remote(name) else _LocalSource(name)
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default."""
@@ -214,7 +226,7 @@ class Storage:
                     published.append(one)
         except BaseException:
             for one in published:
-                self._take_back(one)
+                self.take_back(one)
             raise
 
     def discard(self, staged: Iterable[Staged]) -> None:
@@ -252,6 +264,12 @@ class Storage:
             return
         Path(name).unlink(missing_ok=True)
 
+    def remove_directory(self, path: PathLike) -> None:
+        """Delete a directory and all that is in it. Nobody sees a part of it: it is renamed first."""
+        aside = staged_name(normalize(path).rstrip("/"), "")
+        self._rename(normalize(path).rstrip("/"), aside, directory=True)
+        self.remove(aside)
+
     def upload(self, directory: str, url: str) -> None:
         """Copy the files of a local directory to a remote one."""
         fs, inner = self._remote(url)
@@ -275,7 +293,8 @@ class Storage:
             raise
         self.remove(aside)
 
-    def _take_back(self, one: Staged) -> None:
+    def take_back(self, one: Staged) -> None:
+        """Make what was published disappear again."""
         if one.directory:
             self._rename(one.final, one.temporary, directory=True)
             self.remove(one.temporary)
@@ -314,7 +333,7 @@ class Storage:
             return sorted(_walk(path), key=_natural)
         if os.path.exists(path):
             return [File(path, os.path.getsize(path))]
-        matches = [match for match in glob.glob(path, recursive=True) if not _hidden(os.path.basename(match))]
+        matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
         if not matches:
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
@@ -328,7 +347,7 @@ class Storage:
             entries = fs.find(match, withdirs=False, detail=True)
             for name, info in entries.items():
                 explicit = name == match
-                if explicit or not any(_hidden(part) for part in posixpath.relpath(name, match).split("/")):
+                if explicit or not any(hidden(part) for part in posixpath.relpath(name, match).split("/")):
                     files.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
@@ -433,11 +452,12 @@ class _LocalSource:
 class _RemoteSource:
     """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead."""
 
-    def __init__(self, fs: Any, path: str, url: str) -> None:
+    def __init__(self, fs: Any, path: str, url: str, end: int | None = None) -> None:
         self._fs = fs
         self._path = path
         self._url = url
         self.size = int(fs.info(path)["size"])
+        self._end = self.size if end is None else min(end, self.size)
         self._pool = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[bytes]] | None = None
         self._start = 0
@@ -453,7 +473,7 @@ class _RemoteSource:
         parts = [self._bytes[offset - self._start :]]
         have = self._start + len(self._bytes)
         while have < end:
-            part = self._range(have)
+            part = self._range(have, end)
             parts.append(part)
             have += len(part)
         self._start, self._bytes = offset, b"".join(parts) if len(parts) > 1 else parts[0]
@@ -462,15 +482,19 @@ class _RemoteSource:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _range(self, offset: int) -> bytes:
+    def _range(self, offset: int, end: int) -> bytes:
         """The range at `offset`; the one behind it is requested before this one is handed out."""
-        part = self._ahead[1].result() if self._ahead is not None and self._ahead[0] == offset else self._fetch(offset)
+        if self._ahead is not None and self._ahead[0] == offset:
+            part = self._ahead[1].result()
+        else:
+            part = self._fetch(offset, max(end, self._end))
         following = offset + len(part)
-        self._ahead = (following, self._pool.submit(self._fetch, following)) if following < self.size else None
+        ahead = following < self._end
+        self._ahead = (following, self._pool.submit(self._fetch, following, self._end)) if ahead else None
         return part
 
-    def _fetch(self, offset: int) -> bytes:
-        end = min(offset + REMOTE_RANGE, self.size)
+    def _fetch(self, offset: int, end: int) -> bytes:
+        end = min(offset + REMOTE_RANGE, end)
         part = bytes(self._fs.cat_file(self._path, start=offset, end=end))
         while offset + len(part) < end:
             more = bytes(self._fs.cat_file(self._path, start=offset + len(part), end=end))
@@ -499,17 +523,12 @@ def is_remote(path: str) -> bool:
 
 def _walk(root: str) -> Iterator[File]:
     for directory, names, files in os.walk(root):
-        names[:] = [name for name in names if not _hidden(name)]
+        names[:] = [name for name in names if not hidden(name)]
         for name in files:
             path = os.path.join(directory, name)
-            if not _hidden(name) and os.path.isfile(path):
+            if not hidden(name) and os.path.isfile(path):
                 yield File(path, os.path.getsize(path), explicit=False)
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(_HIDDEN)
-
-
 def _natural(file: File) -> list[tuple[int, int, str]]:
-    """Sort key that orders digits by value: `9` before `10`."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", file.path) if part]
+    return natural_order(file.path)

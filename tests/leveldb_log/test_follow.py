@@ -148,8 +148,14 @@ def test_damage_is_told_of_once_the_log_goes_on_behind_it(tmp_path: Path) -> Non
         stream.advance()
 
 
-def test_damage_cannot_be_followed(tmp_path: Path) -> None:
+def test_damage_is_followed_like_rows(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
-    path.write_bytes(write(b"a"))
-    with pytest.raises(sawlog.OptionError, match="damage"):
-        sawlog.open(path, view="damage").follow({})
+    data = bytearray(write(b"a", b"b" * 9000, b"c" * 60_000, b"d"))
+    data[5000] ^= 1
+    positions: dict[str, int] = {}
+    found = []
+    for end in (9000, 50_000, len(data)):
+        path.write_bytes(data[:end])
+        fragments, positions = sawlog.open(path, view="damage").follow(positions)
+        found += [row for fragment in fragments for batch in fragment.to_batches() for row in batch.to_pylist()]
+    assert found == sawlog.read(path, view="damage").to_pylist() != []

@@ -366,6 +366,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Found]]:
     """Reads a log in small windows from a store that fails beyond some byte."""
     monkeypatch.setattr("sawlog.storage.REMOTE_RANGE", 4 * B)
     monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", 4 * B)
+    monkeypatch.setattr("sawlog.leveldb_log.walk.REST_BYTES", 4 * B)
     intact = MemoryFileSystem.cat_file
 
     def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> Found:

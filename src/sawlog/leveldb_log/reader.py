@@ -162,7 +162,7 @@ class LogRange(Fragment):
         from sawlog.leveldb_log.walk import Walk
 
         storage = self.scan.storage
-        with closing(storage.open(self.path)) as source:
+        with closing(storage.open(self.path, self.end)) as source:
             if source.size < self.file.size:
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             try:
@@ -227,8 +227,6 @@ class LevelDBLogDataset(Dataset):
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
         """
-        if self.scan.view == "damage":
-            return super().frontier(file, position)
         (rest,) = self._cut(file, position, file.size, True, None)
         return rest.find_end()
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 8 << 20
 """Bytes of the file that the kernel sees at a time; a multiple of the block size."""
+REST_BYTES = 1 << 20
+"""The same behind the end of a range."""
 BATCH_BYTES = 4 << 20
 """Payload per batch, unless one record is larger."""
 BATCH_ROWS = 64 << 10
@@ -118,8 +120,10 @@ class Walk:
 
     def _window_length(self) -> int:
         """Up to a block boundary, so that no fragment is cut."""
-        position = int(self._state[k.POSITION])
-        return min(layout.block_end(position + WINDOW_BYTES), self._fragment.file.size) - position
+        position, end = int(self._state[k.POSITION]), self._fragment.end
+        # Behind the range stands no more than the rest of one record.
+        most = min(position + WINDOW_BYTES, end) if position < end else position + REST_BYTES
+        return min(layout.block_end(most), self._fragment.file.size) - position
 
     def _read(self, window: NDArray[np.uint8]) -> int:
         return int(
