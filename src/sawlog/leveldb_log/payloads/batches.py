@@ -127,7 +127,8 @@ class BatchBuilder:
             row = codes.is_null().index(True).as_py()
             known = ", ".join(layout.NAMES)
             raise SchemaError(f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known}")
-        return codes.to_numpy().astype(np.int8)  # type: ignore[no-any-return]
+        numbers: NDArray[np.int8] = codes.to_numpy().astype(np.int8)
+        return numbers
 
     def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
         """An integer column of the batch, if it has it."""
