@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import fixed_array
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.plain import bitmap, plain_array, words
@@ -92,5 +93,5 @@ def symbol_sets(masks: NDArray[np.uint64], symbols: pa.Array, target: pa.DataTyp
     rows, members = np.nonzero(bits)
     ends = np.zeros(len(masks) + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=len(masks)), out=ends[1:])
-    values = symbols.take(pa.Array.from_buffers(pa.int64(), len(members), [None, pa.py_buffer(members)]))
+    values = symbols.take(fixed_array(pa.int64(), np.ascontiguousarray(members, np.int64)))
     return pa.Array.from_buffers(target, len(masks), [bitmap(valid), pa.py_buffer(ends)], children=[values]), bad

@@ -69,6 +69,7 @@ class ColumnReader:
         self._storage = storage
         self._findings = findings
         self._sentinels = sentinels
+        self._slots = bool(self._spec.slot_width)
         self._width = row_width(spec, column) or self._spec.width
         self._capacity = 0
         self._source: Source | None = None
@@ -169,7 +170,7 @@ class ColumnReader:
             return self._decode_variable(first, count)
         data = self._window(first, count)
         spec = self._spec
-        if spec.slot_width:
+        if self._slots:
             array, bad = decode_slots(spec, data, self._type)
             self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
             return array

@@ -22,7 +22,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
 
-BATCH_ROWS = 64 << 10
+BATCH_ROWS = 128 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
 
 
@@ -55,6 +55,7 @@ class RowRange(Fragment):
         self._report_lost(findings)
         end = self._committed_end()
         readers = self._readers(schema, findings)
+        columns = [(field, readers.get(field.name)) for field in schema]
         row = self.start
         try:
             while row < end:
@@ -62,8 +63,8 @@ class RowRange(Fragment):
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
                 arrays = [
-                    readers[field.name].read(row, count) if field.name in readers else self._told(field, row, count)
-                    for field in schema
+                    reader.read(row, count) if reader is not None else self._told(field, row, count)
+                    for field, reader in columns
                 ]
                 findings.rows += count
                 row += count

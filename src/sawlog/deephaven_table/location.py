@@ -183,9 +183,9 @@ class Headers:
         if not count:
             return None
         width = layout.OFFSET_SIZE
-        first = self._storage.read(offsets.path, 0, min(_EDGE, count) * width)
-        at = max(0, count - _EDGE) * width
-        data = first + self._storage.read(offsets.path, at, count * width - at)
+        data = self._storage.read(offsets.path, 0, min(_EDGE, count) * width)
+        at = max(len(data), (count - _EDGE) * width)
+        data += self._storage.read(offsets.path, at, count * width - at)
         fits = {}
         for order in ("little", "big"):
             ends = [

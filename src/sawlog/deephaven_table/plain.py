@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,21 @@ from sawlog.deephaven_table.kernels import holds
 from sawlog.deephaven_table.layout import ColumnType
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from sawlog.storage import Bytes
 
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_WORDS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
+_NULLS = {
+    kind: tuple(_WORDS[facts.width].type(pattern) for pattern in (facts.null, facts.also_null) if pattern is not None)
+    for kind, facts in layout.FIXED.items()
+}
+"""The patterns that stand for null, as numbers that kernels take."""
 
 
 def words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
@@ -31,10 +39,9 @@ def words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
         width: 1, 2, 4 or 8.
         little: Byte order of the data.
     """
-    dtype = np.dtype(_WORDS[width])
-    if data.ctypes.data % width:
-        data = data.copy()
-    values: NDArray[Any] = data.view(dtype)
+    values: NDArray[Any] = data.view(_WORDS[width])
+    if not values.flags.aligned:
+        values = values.copy()
     if little != np.little_endian and width > 1:
         values = values.byteswap()
     values.flags.writeable = False
@@ -55,21 +62,25 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
         target: Arrow type; a char may become a string.
         sentinels: Whether the patterns that stand for null become null.
     """
-    facts = layout.FIXED[kind]
     if kind is ColumnType.BOOLEAN:
-        return _booleans(values, facts)
+        return _booleans(values, layout.FIXED[kind])
     nulls = None
-    patterns = [facts.null] if facts.also_null is None else [facts.null, facts.also_null]
-    if sentinels and any(holds(values, values.dtype.type(pattern)) for pattern in patterns):
-        valid = values != patterns[0]
-        for pattern in patterns[1:]:
-            valid &= values != pattern
-        nulls = bitmap(valid)
+    for pattern in _NULLS[kind] if sentinels else ():
+        if holds(values, pattern):
+            nulls = _validity(values, _NULLS[kind])
+            break
     if pa.types.is_string(target):
         return characters(values, nulls)
     if nulls is None:
         return fixed_array(target, values)
     return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(values)])
+
+
+def _validity(values: NDArray[Any], patterns: tuple[Any, ...]) -> pa.Buffer | None:
+    valid = values != patterns[0]
+    for pattern in patterns[1:]:
+        valid &= values != pattern
+    return bitmap(valid)
 
 
 def _booleans(values: NDArray[Any], facts: layout.Fixed) -> pa.Array:

@@ -129,7 +129,18 @@ class DeephavenTableDataset(Dataset):
                 f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=",
                 stacklevel=8,
             )
+        self._tell_byte_order()
         return {name: self._of_files(name, found[name], name in defined) for name in names if name in found}
+
+    def _tell_byte_order(self) -> None:
+        """Say so where nothing tells the byte order of headerless files. The first location speaks for all."""
+        first = self.locations[0]
+        if first.columns and self._headers_of(first).assumes_order:
+            warnings.warn(
+                f"{first.directory}: nothing tells the byte order of these headerless files, taken for little endian;"
+                " byteorder= says otherwise",
+                stacklevel=9,
+            )
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Dataset.plan`. Ranges of rows, fewer where a filter names groups."""
@@ -236,12 +247,6 @@ class DeephavenTableDataset(Dataset):
                     continue
                 if spec is not None:
                     found[name] = spec
-            if rows and headers.assumes_order and not self._links:
-                warnings.warn(
-                    f"{location.directory}: nothing tells the byte order of these headerless files, taken for little"
-                    " endian; byteorder= says otherwise",
-                    stacklevel=9,
-                )
         return found
 
     def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
