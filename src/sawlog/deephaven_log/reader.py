@@ -188,7 +188,7 @@ class DeephavenLogDataset(Dataset):
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
         log = self._known[file.path]
-        if self.scan.view == "damage" or (log.header is not None and log.header.version == 0):
+        if log.header is not None and log.header.version == 0:
             return super().frontier(file, position)
         if log.header is None:
             return position

@@ -123,7 +123,7 @@ class FiloDBRecordDataset(Dataset):
 
     def frontier(self, file: File, position: int) -> int:
         """See `FollowedDataset.frontier`. Positions stand at the end of complete containers."""
-        if self.scan.view not in ("rows", "containers"):
+        if self.scan.view not in ("rows", "containers", "damage"):
             return super().frontier(file, position)
         from sawlog.filodb_record.kernels.frames import NO_TAIL
 

@@ -108,7 +108,9 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not request.storage.find(request.paths):
                 return None
             dataset = request.open()
-            scan = replace(projected(request, dataset, self._schema), schema=dataset.view_schema())
+            scan = projected(request, dataset, self._schema)
+            if scan.view != "damage":
+                scan = replace(scan, schema=dataset.view_schema())
             self._follower = Follower(
                 request.paths,
                 request.storage,
