@@ -259,3 +259,110 @@ def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
 
 def test_empty_tables(tmp_path: Path) -> None:
     assert write(gauges([]), tmp_path / "a.container") == b""
+
+
+NESTED = """
+[schemas.result]
+columns = ["timestamp:ts", "series:br"]
+partitioned = false
+
+[schemas.result.nested.series]
+columns = ["name:string", "labels:map", "n:int", "inner:br"]
+predefined-keys = ["job"]
+
+[schemas.result.nested.series.nested.inner]
+columns = ["h:hist:counter=true", "x:double"]
+"""
+
+
+def nested_rows() -> tuple[Schemas, pa.Table, list[bytes]]:
+    """Records with records in them, as a table, and as FiloDB's builder makes them."""
+    schemas = Schemas.parse(NESTED)
+    outer = schemas["result"]
+    series = outer.ingestion.br_schemas[1]
+    inner = series.br_schemas[3]
+    buckets = Buckets.geometric(1.0, 2.0, 4)
+    rows, containers = [], []
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    for n in range(50):
+        histogram = Histogram(buckets, (n, n, n + 1, n + 2))
+        scratch, middle = RecordBuilder(), RecordBuilder()
+        scratch.add_from_reader((histogram, n / 2), inner)
+        deepest = bytes(next(iter(scratch.all_containers[0])))
+        middle.add_from_reader((f"s{n % 3}", {"job": "j" * n, "k": "v"}, n, deepest), series)
+        target.add_from_reader((n, bytes(next(iter(middle.all_containers[0])))), outer)
+        tops = [2.0**k for k in range(4)]
+        blob = histogram.encode()
+        h = {"tops": tops, "values": [float(v) for v in histogram.values], "buckets": blob[:1] + buckets.definition}
+        one = {"name": f"s{n % 3}", "labels": [("job", "j" * n), ("k", "v")], "n": n, "inner": {"h": h, "x": n / 2}}
+        rows.append({"timestamp": n, "series": one})
+    containers = target.optimal_container_bytes()
+    kind = pa.struct(
+        [
+            ("name", pa.string()),
+            ("labels", LABELS),
+            ("n", pa.int64()),
+            ("inner", pa.struct([("h", pa.struct(HISTOGRAM_FIELDS)), ("x", pa.float64())])),
+        ]
+    )
+    schema = pa.schema([("timestamp", pa.timestamp("ms", "UTC")), ("series", kind)])
+    return schemas, pa.Table.from_pylist(rows, schema), containers
+
+
+HISTOGRAM_FIELDS = [("tops", pa.list_(pa.float64())), ("values", pa.list_(pa.float64())), ("buckets", pa.binary())]
+
+
+def test_nested_records(tmp_path: Path) -> None:
+    schemas, table, containers = nested_rows()
+    made = write(table, tmp_path / "a.container", schemas=schemas, schema="result")
+    assert made == b"".join(containers)
+    again = sawlog.read(tmp_path / "a.container", schemas=schemas, schema="result")
+    assert again["series"].to_pylist() == table["series"].to_pylist()
+    # What was read says how it is written.
+    assert write(again, tmp_path / "b.container") == made
+    write(again.slice(7, 20), tmp_path / "c.container")
+    assert sawlog.read(tmp_path / "c.container", schemas=schemas, schema="result").equals(again.slice(7, 20))
+
+
+def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:
+    schemas, table, _ = nested_rows()
+    rows = table.to_pylist()
+
+    def refused(series: Any, message: str, row: int = 3) -> None:
+        changed = [*rows[:row], {**rows[row], "series": series}, *rows[row + 1 :]]
+        with pytest.raises(SchemaError, match=message):
+            write(
+                pa.Table.from_pylist(changed, table.schema), tmp_path / "a.container", schemas=schemas, schema="result"
+            )
+
+    good = rows[3]["series"]
+    refused(None, "column 'series', row 3: is null")
+    refused({**good, "name": None}, "column 'series.name', row 3: is null")
+    refused({**good, "n": 1 << 40}, "column 'series.n', row 3: does not fit int32")
+    refused({**good, "name": "x" * 70000}, "column 'series.name', row 3: 70000 bytes")
+    refused({**good, "name": "x" * 40000, "labels": [("k", "v" * 40000)]}, r"column 'series', row 3: 80\d\d\d bytes")
+    refused({**good, "inner": {**good["inner"], "x": None}}, "column 'series.inner.x', row 3: is null")
+    with pytest.raises(SchemaError, match=r"row 0: schema 'series' has a column 'series\.labels'; it is missing"):
+        write(table_of(rows, without="labels"), tmp_path / "a.container", schemas=schemas, schema="result")
+    with pytest.raises(SchemaError, match="column 'series': there is no 'extra' in the nested records"):
+        write(table_of(rows, extra=1), tmp_path / "a.container", schemas=schemas, schema="result")
+    unsaid = Schemas.parse(NESTED.partition("[schemas.result.nested.series]")[0])
+    with pytest.raises(SchemaError, match="its schema does not say what is nested in it"):
+        write(table, tmp_path / "a.container", schemas=unsaid, schema="result")
+    with pytest.raises(SchemaError, match=r"nested\.x: there is no column of that name and type br"):
+        Schemas.parse(NESTED.replace("nested.series]", "nested.x]").partition("[schemas.result.nested.series.")[0])
+
+
+def table_of(rows: list[dict], without: str = "", **extra: Any) -> pa.Table:
+    """The rows with other fields in `series`."""
+    series = [{k: v for k, v in {**row["series"], **extra}.items() if k != without} for row in rows]
+    series = [{**one, "labels": one.get("labels") and dict(one["labels"])} for one in series]
+    kinds = {"name": pa.string(), "labels": LABELS, "n": pa.int64(), "extra": pa.int64()}
+    inner = pa.struct([("h", pa.struct(HISTOGRAM_FIELDS)), ("x", pa.float64())])
+    kind = pa.struct([(name, kinds.get(name, inner)) for name in series[0] if name != without])
+    return pa.table(
+        {
+            "timestamp": pa.array([row["timestamp"] for row in rows], pa.timestamp("ms", "UTC")),
+            "series": pa.array(series, kind),
+        }
+    )

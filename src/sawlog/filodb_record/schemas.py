@@ -10,7 +10,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ class Schema:
 
     def definition(self) -> dict[str, Any]:
         """Plain data, as `Schemas.parse` takes it."""
-        found: dict[str, Any] = {"columns": [str(column) for column in self.data_columns]}
+        found: dict[str, Any] = _definition(self.data_columns)
         if self.partition is None:
             found["partitioned"] = False
         if self.value_column:
@@ -178,7 +178,8 @@ class Schemas(Mapping[str, Schema]):
 
         Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
         `value-column`, `downsample-schema`), at the top or under `filodb`. Without `partition-schema` the built-in one
-        holds. `partitioned = false` in a schema makes its records have no partition columns.
+        holds. `partitioned = false` in a schema makes its records have no partition columns; `nested` in a schema
+        defines, by name, what is in its `br` columns (`columns`, `predefined-keys`, `nested`).
 
         Raises:
             SchemaError: When it is not understood.
@@ -295,11 +296,44 @@ def _partition_schema(given: Any, where: str) -> PartitionSchema:
     )
 
 
+def _definition(columns: Sequence[Column]) -> dict[str, Any]:
+    """Columns as plain data, and what is nested in them."""
+    found: dict[str, Any] = {"columns": [str(column) for column in columns]}
+    nested = {column.name: column.schema for column in columns if column.schema and not column.schema.has_partition}
+    if nested:
+        found["nested"] = {
+            name: {**_definition(schema.columns), "predefined-keys": list(schema.predefined_keys)}
+            for name, schema in nested.items()
+        }
+    return found
+
+
+def _columns(given: Any, where: str) -> tuple[Column, ...]:
+    """Columns of a definition, with what is nested in them."""
+    columns = parse_columns(_texts(given, "columns", where))
+    nested = given.get("nested", {})
+    names = [column.name for column in columns if column.type == "br"]
+    for name in nested if isinstance(nested, dict) else [nested]:
+        if name not in names:
+            raise SchemaError(f"{where}: nested.{name}: there is no column of that name and type br")
+    return tuple(
+        replace(column, schema=_nested(nested[column.name], f"{where}: nested.{column.name}"))
+        if column.name in nested
+        else column
+        for column in columns
+    )
+
+
+def _nested(given: Any, where: str) -> RecordSchema:
+    columns = _columns(given, where)
+    keys = _texts(given, "predefined-keys", where) if "predefined-keys" in given else ()
+    return RecordSchema(columns, None, keys)
+
+
 def _schema(name: str, given: Any, partition: PartitionSchema, where: str) -> Schema:
-    columns = _texts(given, "columns", f"{where}: schemas.{name}")
     return Schema(
         name,
-        parse_columns(columns),
+        _columns(given, f"{where}: schemas.{name}"),
         partition if given.get("partitioned", True) else None,
         given.get("value-column"),
         given.get("downsample-schema"),
