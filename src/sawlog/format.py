@@ -52,6 +52,8 @@ class Match(IntEnum):
     NO = 0
     NAME = 1
     CONTENT = 2
+    TREE = 3
+    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
 
 
 @dataclass(frozen=True)
@@ -360,6 +362,16 @@ class Format(FollowedFormat, ABC):
             storage: Where the directory is.
         """
         return self.writer(f"{directory.rstrip('/')}/part-{task:05d}-{job}{self.suffix}", schema, options, storage)
+
+    def replaced(self, files: Sequence[File], root: str) -> list[str]:
+        """What is deleted when new files replace those below a directory: files, or the directories they make up.
+
+        Args:
+            files: What `select` has chosen.
+            root: The directory that was written; it stays.
+        """
+        del root
+        return [file.path for file in files]
 
     @abstractmethod
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:

@@ -13,6 +13,7 @@ from sawlog.deephaven_table.tree import is_member
 from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.storage import normalize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,12 @@ class DeephavenTable(Format):
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LocationWriter:
         """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""
         return LocationWriter(path, schema, options, storage, replace=True)
+
+    def replaced(self, files: Sequence[File], root: str) -> list[str]:
+        """See `Format.replaced`: whole locations, but for one that is the directory itself."""
+        owners = dict.fromkeys(posixpath.dirname(file.path) for file in files)
+        inside = [one for one in owners if one.startswith(normalize(root).rstrip("/") + "/")]
+        return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """Refused: the files of a location only make sense together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
 import uuid
@@ -64,11 +65,17 @@ class SawlogWriter(DataSourceArrowWriter):
     ) -> None:
         self._format = format
         self._options = options
-        self._storage = storage
-        self._directory = directory
         self._schema = schema
-        self._overwrite = overwrite
         self._job = uuid.uuid4().hex
+        self.storage = storage
+        self.directory = directory
+        self.overwrite = overwrite
+
+    def named(self, job: str) -> SawlogWriter:
+        """The same writer for a job of that name."""
+        other = copy.copy(self)
+        other._job = job
+        return other
 
     def check(self) -> None:
         """Refuse, before any task runs, columns that the format cannot represent.
@@ -86,7 +93,7 @@ class SawlogWriter(DataSourceArrowWriter):
         try:
             for batch in iterator:
                 if batch.num_rows:
-                    writer = writer or self._open(self._directory, task, self._storage)
+                    writer = writer or self._open(self.directory, task, self.storage)
                     writer.write(cast_batch(batch, self._schema))
             return Written(writer.finish() if writer else [])
         except BaseException:
@@ -100,42 +107,51 @@ class SawlogWriter(DataSourceArrowWriter):
         Raises:
             SawlogError: When an old file cannot be deleted; the new ones are in place.
         """
-        old = self._existing()
+        old = self.existing()
         staged = [one for message in messages if message is not None for one in message.staged]
-        if not staged and (self._overwrite or not old):
+        if not staged and (self.overwrite or not old):
             # Without rows, one empty file keeps the directory readable.
-            staged = self._open(self._directory, 0, self._storage).finish()
-        self._storage.publish(staged)
-        self._sweep()
-        if self._overwrite:
-            self._delete(old)
+            staged = self._open(self.directory, 0, self.storage).finish()
+        self.storage.publish(staged)
+        self.sweep()
+        if self.overwrite:
+            self.delete(old)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
         """Delete whatever the job has staged, by the tasks that failed too. What the directory held stays."""
-        self._storage.discard(one for message in messages if message is not None for one in message.staged)
-        self._sweep()
+        self.storage.discard(one for message in messages if message is not None for one in message.staged)
+        self.sweep()
         time.sleep(LINGER)
-        self._sweep()
+        self.sweep()
 
     def _open(self, directory: str, task: int, storage: Storage) -> Writer:
         return self._format.task_writer(directory, self._job, task, self._schema, self._options, storage)
 
-    def _existing(self) -> list[File]:
+    def existing(self) -> list[File]:
         """Files of the format that the directory holds."""
-        if not self._storage.exists(self._directory):
+        if not self.storage.exists(self.directory):
             return []
-        return self._format.select(self._storage.find(self._directory), "rows")
+        return self._format.select(self.storage.find(self.directory), "rows")
 
-    def _sweep(self) -> None:
-        for path in self._storage.staged(self._directory, self._job):
-            self._storage.remove(path)
+    def sweep(self) -> None:
+        """Delete what tasks of the job have staged and nobody has published."""
+        for path in self.storage.staged(self.directory, self._job):
+            self.storage.remove(path)
 
-    def _delete(self, files: Sequence[File]) -> None:
-        for file in files:
+    def delete(self, files: Sequence[File]) -> None:
+        """Delete files that new ones replace.
+
+        Raises:
+            SawlogError: When one of them cannot be deleted.
+        """
+        for path in self._format.replaced(files, self.directory):
             try:
-                self._storage.remove(file.path)
+                if self.storage.is_directory(path):
+                    self.storage.remove_directory(path)
+                else:
+                    self.storage.remove(path)
             except OSError as error:
                 raise SawlogError(
-                    f"{self._directory}: the new files are in place, but {file.path}, which they replace,"
+                    f"{self.directory}: the new files are in place, but {path}, which they replace,"
                     f" cannot be deleted: {error}"
                 ) from error
