@@ -344,9 +344,41 @@ def test_several_tables_need_a_choice(tmp_path: Path):
 def test_unknown_header_records(tmp_path: Path):
     cols = [Col("N", "Int")]
     path = put(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
-    assert sawlog.read(path).num_rows == 1
+    table = sawlog.read(path)
+    assert table.num_rows == 1
+    assert sawlog.open(path).info()["unknown header records"] == "type 77 (3 bytes)"
     with pytest.raises(FormatError, match="type 77"):
         sawlog.read(path, strict=True)
+    sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
+    assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
+    other = put(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
+    assert b"sawlog.header_records" not in (sawlog.read([path, other]).schema.metadata or {})
+
+
+@pytest.mark.parametrize("stored", [b"{", b"[1]", b'[[77, "xy"]]', b'[[1, ""]]', b'[[4294967296, ""]]', b'[["a", ""]]'])
+def test_header_records_that_cannot_be_written(tmp_path: Path, stored: bytes):
+    table = pa.table({"N": [1]}).replace_schema_metadata({b"sawlog.header_records": stored})
+    with pytest.raises(SchemaError, match="header_records"):
+        sawlog.write(table, tmp_path / "t.bin", format="deephaven_log")
+
+
+def test_what_a_schema_file_says_of_blobs(tmp_path: Path):
+    cols = [Col("Amt", "Blob"), Col("Raw", "Blob")]
+    path = put(tmp_path / "t.bin", header(cols), row(cols, {"Amt": b"\0\1", "Raw": b"\xac\xed"}))
+    xml = tmp_path / "t.schema"
+    xml.write_text(
+        '<Table namespace="N" name="T"><Column name="Amt" dataType="java.math.BigDecimal"'
+        ' objectCodec="com.x.BigDecimalCodec" objectCodecArguments="20,5"/></Table>'
+    )
+    schema = sawlog.read(path, schema=str(xml)).schema
+    assert schema.types == [pa.binary(), pa.binary()]
+    assert schema.field("Raw").metadata == {b"sawlog.type": b"Blob"}
+    assert schema.field("Amt").metadata == {
+        b"sawlog.type": b"Blob",
+        b"sawlog.java_class": b"java.math.BigDecimal",
+        b"sawlog.codec": b"com.x.BigDecimalCodec",
+        b"sawlog.codec_arguments": b"20,5",
+    }
 
 
 def test_a_wrong_digest_of_the_header(tmp_path: Path):

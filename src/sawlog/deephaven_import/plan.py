@@ -140,18 +140,8 @@ class Planner:
         if end <= start:
             return None
         log = replace_size(log, end)
-        options = self._scan.options
-        layout = scan(
-            log.file,
-            header,
-            storage,
-            start=start,
-            task_bytes=self._location_bytes,
-            verify=options.verify_checksums and self._scan.on_damage == "skip",
-            strict=options.strict,
-            max_entry=options.max_entry_bytes,
-        )
-        live_from = layout.live_from if options.deletes == "apply" else -1
+        layout = scan(log.file, header, self._scan, start=start, task_bytes=self._location_bytes)
+        live_from = layout.live_from if self._scan.options.deletes == "apply" else -1
         return _News(log, start, tuple(cut for cut in layout.cuts if start < cut < end), live_from)
 
     def _committed(self, log: Log, header: Header, start: int, *, last: bool) -> int:

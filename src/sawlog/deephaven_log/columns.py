@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.layout import ColumnType
+from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.deephaven_log.header import Header, LogColumn
+    from sawlog.deephaven_log.schema_xml import SchemaColumn
 
 TYPE_KEY = b"sawlog.type"
 """The format's name of the column's type."""
@@ -32,8 +33,14 @@ UNIT_KEY = b"sawlog.unit"
 """Unit of times stored in a Long column."""
 PARTITION_KEY = b"sawlog.partition"
 """`column`: the value comes from the name of the file, not out of it."""
+CLASS_KEY = b"sawlog.java_class"
+"""Of a Blob that a `.schema` file defines: the Java class of its values, their codec, and its arguments."""
+CODEC_KEY = b"sawlog.codec"
+CODEC_ARGUMENTS_KEY = b"sawlog.codec_arguments"
 APPLICATION_VERSION_KEY = b"sawlog.application_version"
 """Of the schema, where all files agree on it."""
+HEADER_RECORDS_KEY = b"sawlog.header_records"
+"""Likewise, where all agree on them: header records of unknown types, as a JSON list of `[type, hexadecimal]`."""
 
 PLAIN: dict[ColumnType, pa.DataType] = {
     ColumnType.BOOLEAN: pa.bool_(),
@@ -75,12 +82,14 @@ class Rendering:
         char: Whether a Char is a string of one character or the number of its UTF-16 code unit.
         widen: Whether columns whose types differ between files may take the wider type.
         order: Names that come first, in this order.
+        defined: What a schema file says of columns, by name.
     """
 
     units: Mapping[str, str]
     char: Literal["number", "string"] = "number"
     widen: bool = False
     order: tuple[str, ...] = ()
+    defined: Mapping[str, SchemaColumn] = field(default_factory=dict)
 
 
 def arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
@@ -128,11 +137,37 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
         constant = same_constant[name] and seen[name] == len(files)
         values = _unite_tables(list(tables.get(name, ())))
         fields.append(_field(column, values, rendering, constant=constant))
-    versions = {header.application_version for _, header in files}
-    metadata = None
+    return pa.schema(fields, _shared_facts([header for _, header in files]))
+
+
+def _shared_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
+    """What the headers say of their tables, where they all say the same, as metadata of the schema."""
+    metadata = {}
+    versions = {header.application_version for header in headers}
+    records = {header.unknown for header in headers}
     if len(versions) == 1 and None not in versions:
-        metadata = {APPLICATION_VERSION_KEY: str(versions.pop()).encode()}
-    return pa.schema(fields, metadata)
+        metadata[APPLICATION_VERSION_KEY] = str(versions.pop()).encode()
+    if len(records) == 1 and () not in records:
+        stored = [(kind, payload.hex()) for kind, payload in records.pop()]
+        metadata[HEADER_RECORDS_KEY] = json.dumps(stored).encode()
+    return metadata or None
+
+
+def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
+    """The header records of unknown types that a schema's metadata holds: type and payload.
+
+    Raises:
+        SchemaError: When the metadata is not what this module writes.
+    """
+    stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
+    try:
+        records = tuple((int(kind), bytes.fromhex(payload)) for kind, payload in json.loads(stored))
+    except (ValueError, TypeError) as error:
+        name = HEADER_RECORDS_KEY.decode()
+        raise SchemaError(f"schema metadata {name}: expected a JSON list of [type, hexadecimal]: {error}") from error
+    if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
+        raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")
+    return records
 
 
 def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -167,6 +202,10 @@ def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, co
         metadata[CONSTANT_KEY] = column.constant.hex().encode()
     if pa.types.is_timestamp(kind):
         metadata[UNIT_KEY] = kind.unit.encode()
+    if column.type is ColumnType.BLOB and column.name in rendering.defined:
+        defined = rendering.defined[column.name]
+        facts = {CLASS_KEY: defined.data_type, CODEC_KEY: defined.codec, CODEC_ARGUMENTS_KEY: defined.codec_arguments}
+        metadata |= {key: value.encode() for key, value in facts.items() if value}
     return pa.field(column.name, kind, metadata=metadata)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,6 +96,7 @@ class Encoder:
             raise OptionError(f"charset={charset!r}: expected one of {', '.join(layout.CHARSETS)}")
         stored = (schema.metadata or {}).get(columns.APPLICATION_VERSION_KEY)
         self._version = application_version if application_version is not None or stored is None else int(stored)
+        self._further = columns.header_records(schema)
         if len(set(schema.names)) < len(schema.names):
             raise SchemaError("columns of a log must have different names")
         for name in constants:
@@ -113,26 +115,11 @@ class Encoder:
 
     def header(self, batch: pa.RecordBatch | None) -> bytes:
         """The header. What neither schema nor options tell (tables of Enums, constants) comes from the first batch."""
-        for place, column in enumerate(self.columns):
-            if batch is None:
-                if column.name in self._pending:
-                    self.columns[place] = replace(column, constant=layout.null_bytes(column.type))
-                continue
-            if column.name in self._open_enums and column.name in batch.schema.names:
-                values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()
-                if None in values:
-                    raise SchemaError(
-                        f"column {column.name!r}: a null in the dictionary; nulls belong into the indices"
-                    )
-                column = replace(column, values=tuple(values))  # noqa: PLW2901
-                self.columns[place] = column
-            if column.name in self._pending:
-                value = batch.column(column.name)[0] if batch.num_rows else pa.scalar(None)
-                self.columns[place] = replace(column, constant=self._constant(column, value.as_py(), value.type))
+        self.columns = [self._settled(column, batch) for column in self.columns]
         self._stored = [column for column in self.columns if column.constant is None]
         self._presence = -(-len(self._stored) // layout.PRESENCE_BITS)
         self._ready = True
-        return build_header(self.columns, self._version)
+        return build_header(self.columns, self._version, self._further)
 
     def encode(self, batch: pa.RecordBatch, flags: tuple[int, int, int] = SINGLE_FLAGS) -> Iterator[NDArray[np.uint8]]:
         """Entries of a batch's rows, some at a time; each piece is valid until the next is asked for.
@@ -212,6 +199,20 @@ class Encoder:
             yield out[: int(state[k.USED])]
             state[k.USED] = 0
 
+    def _settled(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
+        """A column with what only the first batch tells of it."""
+        if batch is not None and column.name in self._open_enums and column.name in batch.schema.names:
+            values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()
+            if None in values:
+                raise SchemaError(f"column {column.name!r}: a null in the dictionary; nulls belong into the indices")
+            column = replace(column, values=tuple(values))
+        if column.name not in self._pending:
+            return column
+        if batch is None or not batch.num_rows:
+            return replace(column, constant=layout.null_bytes(column.type))
+        value = batch.column(column.name)[0]
+        return replace(column, constant=self._constant(column, value.as_py(), value.type))
+
     def _column(self, field: pa.Field, charset: str, constants: Mapping[str, Any]) -> LogColumn:
         metadata = field.metadata or {}
         charset = metadata.get(columns.CHARSET_KEY, charset.encode()).decode()
@@ -290,7 +291,7 @@ class Encoder:
     @staticmethod
     def _both_nan(one: pa.Scalar, two: pa.Scalar) -> bool:
         first, second = one.as_py(), two.as_py()
-        return isinstance(first, float) and isinstance(second, float) and first != first and second != second  # noqa: PLR0124
+        return isinstance(first, float) and isinstance(second, float) and math.isnan(first) and math.isnan(second)
 
     def _check_implied(self, batch: pa.RecordBatch) -> None:
         for name in self._implied:

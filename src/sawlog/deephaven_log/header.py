@@ -313,8 +313,10 @@ def java_enum_name(data: bytes) -> str | None:
     return None
 
 
-def build_header(columns: Sequence[LogColumn], application_version: int | None = None) -> bytes:
-    """A header of the current version."""
+def build_header(
+    columns: Sequence[LogColumn], application_version: int | None = None, further: Sequence[tuple[int, bytes]] = ()
+) -> bytes:
+    """A header of the current version; `further` records, type and payload each, stand last."""
     definitions = [struct.pack(">i", len(columns))]
     for column in columns:
         meta = _metadata(column)
@@ -325,6 +327,7 @@ def build_header(columns: Sequence[LogColumn], application_version: int | None =
         records.append(_record(HeaderRecord.CONSTANTS, struct.pack(">i", len(constants)) + b"".join(constants)))
     if application_version is not None:
         records.append(_record(HeaderRecord.APPLICATION_VERSION, struct.pack(">i", application_version)))
+    records += [_record(kind, payload) for kind, payload in further]
     body = b"".join(records)
     remaining = len(body) + layout.DIGEST_SIZE
     head = struct.pack(">Iii", layout.MAGIC, layout.CURRENT_VERSION, remaining) + body
@@ -341,7 +344,7 @@ def _metadata(column: LogColumn) -> bytes:
     return b""
 
 
-def _record(kind: HeaderRecord, payload: bytes) -> bytes:
+def _record(kind: int, payload: bytes) -> bytes:
     return struct.pack(">ii", len(payload), kind) + payload
 
 

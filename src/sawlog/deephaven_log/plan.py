@@ -20,6 +20,7 @@ from sawlog.deephaven_log.walk import Walk
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
+    from sawlog.format import Scan
     from sawlog.storage import File, Source, Storage
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
@@ -41,35 +42,28 @@ class Layout:
     live_from: int = -1
 
 
-def scan(
-    file: File,
-    header: Header,
-    storage: Storage,
-    *,
-    start: int,
-    task_bytes: int | None,
-    verify: bool,
-    strict: bool,
-    max_entry: int,
-) -> Layout:
-    """Walk the chain from `start` to the end of the file.
+def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None) -> Layout:
+    """Walk the chain from `start` to the end of the file, over damage if the readers that follow will pass over it.
+
+    Where damage raises, digests are not verified: a plan that leads up to the damage, or behind it, will do.
 
     Args:
         file: The log.
         header: Its header.
-        storage: Where it is.
+        wanted: As for reading.
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
-        verify: Whether digests are verified. Without it, the scan ends where the chain breaks: a reader that follows
-            will meet that damage, or an earlier one.
-        strict: As for reading.
-        max_entry: As for reading.
     """
     from sawlog.deephaven_log.kernels.scan import scan_chain
 
     cuts = []
-    with closing(storage.open(file.path)) as source:
-        walk = _walk(file, source, header, start, verify=verify, strict=strict, max_entry=max_entry)
+    options = wanted.options
+    skip = wanted.on_damage == "skip"
+    verify = skip and options.verify_checksums
+    with closing(wanted.storage.open(file.path)) as source:
+        walk = _walk(
+            file, source, header, start, verify=verify, strict=options.strict, max_entry=options.max_entry_bytes
+        )
         chain = walk.chain
         target = start + task_bytes if task_bytes else file.size
         walk.state[chain.TARGET] = target
@@ -80,7 +74,7 @@ def scan(
                 walk.state[chain.TARGET] = min(cuts[-1] + (task_bytes or file.size), file.size)
             elif status == chain.TABLE:
                 walk.suspect()
-            elif status == chain.FINISHED or (status == chain.DAMAGE and not verify):
+            elif status == chain.FINISHED or (status == chain.DAMAGE and not skip):
                 return Layout(tuple(cuts), int(walk.state[chain.LAST_DELETE]))
 
 
@@ -103,7 +97,8 @@ def find_cut(file: File, header: Header, storage: Storage, target: int, *, stric
                 status = _go_on(walk, found + PROOF_BYTES)
             elif status == chain.FINISHED:
                 return None
-            if status != chain.DAMAGE:
+            # Behind a log inside a value there is the rest of that value, which may look like an unfinished entry.
+            if status != chain.DAMAGE and walk.state[chain.TAIL] < 0:
                 return cut
             position = found + 1
     return None

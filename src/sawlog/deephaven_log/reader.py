@@ -233,6 +233,9 @@ class DeephavenLogDataset(Dataset):
         constants = sorted({column.name for header in headers for column in header.columns if column.constant})
         if constants:
             facts["constant columns"] = ", ".join(constants)
+        unknown = sorted({(kind, len(payload)) for header in headers for kind, payload in header.unknown})
+        if unknown:
+            facts["unknown header records"] = ", ".join(f"type {kind} ({size} bytes)" for kind, size in unknown)
         return facts
 
     @cached_property
@@ -258,7 +261,8 @@ class DeephavenLogDataset(Dataset):
                 raise OptionError(
                     f"timestamp_columns: there is no column {name!r}; columns: {', '.join(sorted(names))}"
                 )
-        return Rendering(units, self._options.char, self._options.widen, self._table.order)
+        defined = {column.name: column for column in self._table.columns}
+        return Rendering(units, self._options.char, self._options.widen, self._table.order, defined)
 
     def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
         self._storage = scan.storage
@@ -347,18 +351,7 @@ class DeephavenLogDataset(Dataset):
 
     def _scan(self, log: Log, start: int, task_bytes: int | None) -> Layout:
         assert log.header is not None
-        options = self._options
-        return scan(
-            log.file,
-            log.header,
-            self.scan.storage,
-            start=start,
-            task_bytes=task_bytes,
-            # Where damage raises, a plan that leads up to it will do.
-            verify=options.verify_checksums and self.scan.on_damage == "skip",
-            strict=options.strict,
-            max_entry=options.max_entry_bytes,
-        )
+        return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes)
 
     def _whole(self, log: Log) -> Fragment:
         if log.header is None:

@@ -239,6 +239,22 @@ def _agrees(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
 
 
 @inlined
+def _chain_to(window: Any, base: Any, pos: Any, goal: Any, state: Any, totals: Any, weights: Any) -> Any:
+    """Where good entries begin that lead from one to the next exactly to `goal`, from `pos` on; `goal` if none do."""
+    while pos < goal:
+        start = pos
+        verdict, total = _inspect(window, base, pos, state, totals, weights)
+        while verdict == _GOOD and pos + total < goal:
+            pos += total
+            verdict, total = _inspect(window, base, pos, state, totals, weights)
+        if verdict == _GOOD and pos + total == goal:
+            return start
+        # What has led nowhere is passed over as a whole, so that nothing is looked at twice.
+        pos = max(pos, start + _ONE)
+    return goal
+
+
+@inlined
 def _only_zeros(window: Any, pos: Any) -> Any:
     """Whether the next bytes, up to `STEP` of them, are zero."""
     stop = min(pos + _STEP, np.uint64(len(window)))
@@ -254,7 +270,7 @@ def _search(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
     """Find the next good entry behind a bad one.
 
     A good entry where the bad one ends by its own account is taken first: then only its content is damaged, and nothing
-    in it may be mistaken for entries.
+    in it may be mistaken for entries; unless entries in it lead exactly there, for then it is its size that is damaged.
 
     Returns:
         DAMAGE, MORE, TABLE or FINISHED (a torn tail), and the position.
@@ -276,11 +292,11 @@ def _search(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
         if reach > limit and not whole and pos > 0:
             state[NEED] = reach - pos
             return MORE, pos
-        if np.uint64(state[BAD_NEXT]) == end:
+        good = np.uint64(state[BAD_NEXT]) == end or base + following == size
+        if good or (in_sight and _inspect(window, base, following, state, totals, weights)[0] == _GOOD):
             searching = False
-        elif in_sight and _inspect(window, base, following, state, totals, weights)[0] == _GOOD:
-            searching = False
-            found = np.uint64(state[BAD_NEXT])
+            inside = np.uint64(state[SEARCH]) - base
+            found = min(base + _chain_to(window, base, inside, following, state, totals, weights), end)
         state[BAD_NEXT] = -1
     if searching:
         if np.uint64(state[SEARCH]) < base:
@@ -351,6 +367,7 @@ def step(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: Any
     limit = np.uint64(len(window))
     if state[BAD_AT] < 0 and state[ZEROS] < 0:
         left = end - at
+        ahead = np.uint64(state[SIZE]) - at
         last = end == np.uint64(state[SIZE])
         if at >= end:
             return FINISHED, pos, _ZERO
@@ -369,10 +386,10 @@ def step(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: Any
             total = _SIZE + length + trailer
             if length == _ZERO:
                 state[ZEROS] = at
-            elif length + trailer < _MIN or length > np.uint64(state[MAX_ENTRY]) or (total > left and not last):
+            elif length + trailer < _MIN or length > np.uint64(state[MAX_ENTRY]) or (total > ahead and not last):
                 signed = np.int64(length) - (np.int64(1 << 32) if length >= _SIGN else np.int64(0))
                 _blame(state, at, _BAD_SIZE, signed, _MIN - trailer, -1)
-            elif total > left:
+            elif total > ahead:
                 _blame(state, at, _TORN_ENTRY, length, left, -1)
             elif total > limit - pos:
                 state[NEED] = total
@@ -391,6 +408,9 @@ def step(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: Any
                         else:
                             intact = False
                             _blame(state, at, _MISMATCH, expected, stored, at + total)
+                if intact and total > left:
+                    intact = False
+                    _blame(state, at, _BAD_SIZE, np.int64(length), _MIN - trailer, -1)
                 if intact:
                     bound = _KNOWN_FLAGS
                     if state[STRICT] != 0:

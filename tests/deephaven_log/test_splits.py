@@ -1,0 +1,101 @@
+"""Splits of damaged logs: whatever is damaged and wherever a log is cut, the same rows come out."""
+
+from __future__ import annotations
+
+import os
+import struct
+import warnings
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning
+
+from .reference import Col, header, row
+from .test_sets import put
+
+COLS = [Col("N", "Int"), Col("S", "EnhancedString"), Col("B", "Blob")]
+HEADER = header(COLS)
+WAYS: list[dict[str, Any]] = [{"split": "scan"}, {"split": "resync", "deletes": "ignore"}]
+
+
+def rows_of(path: str, task_bytes: int | None, **options: Any) -> list[int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"], **options)
+        return [n for f in dataset.fragments(task_bytes) for b in f.to_batches() for n in b.column("N").to_pylist()]
+
+
+def build(entries: list[tuple[int, int]]) -> tuple[bytes, list[int]]:
+    """A log of rows with these flags and sizes of values, and where they begin; some values hold logs themselves."""
+    data = HEADER
+    starts = []
+    for index, (flags, size) in enumerate(entries):
+        inner = b"".join(row(COLS, {"N": -1 - index, "S": "in"}) for _ in range(size % 5 if size % 3 == 0 else 0))
+        starts.append(len(data))
+        data += row(COLS, {"N": index, "S": "x" * size, "B": inner or None}, flags)
+    return data, starts
+
+
+FLAGS = st.sampled_from([0, 0, 1, 1, 2, 2, 3, 3, 3, 3])
+ENTRIES = st.lists(st.tuples(FLAGS, st.integers(0, 40)), min_size=1, max_size=25)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["flip", "size", "cut", "put", "zeros"]), st.floats(0, 1), st.integers(1, 255)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def damage(data: bytes, starts: list[int], changes: list[tuple[str, float, int]]) -> bytes:
+    for what, where, how in changes:
+        at = len(HEADER) + int(where * max(len(data) - len(HEADER) - 1, 0))
+        if what == "flip" and at < len(data):
+            data = data[:at] + bytes([data[at] ^ how]) + data[at + 1 :]
+        elif what == "size":
+            # An entry that claims to end where another one does.
+            begin = starts[int(where * (len(starts) - 1))]
+            end = starts[(starts.index(begin) + 1 + how) % len(starts)]
+            data = data[:begin] + struct.pack(">i", max(end - begin - 4, 5)) + data[begin + 4 :]
+        elif what == "cut":
+            data = data[:at] + data[at + how :]
+        elif what in ("put", "zeros"):
+            data = data[:at] + (bytes(how) if what == "zeros" else bytes([how]) * (how % 40)) + data[at:]
+    return data
+
+
+@settings(max_examples=60)
+@given(ENTRIES, CHANGES, st.lists(st.integers(1, 400), min_size=1, max_size=3))
+@example([(3, 1), (3, 4), (3, 7), (3, 1), (3, 2)], [("size", 0.0, 2)], [30, 60])
+@example([(3, 3), (3, 39), (3, 24)], [("flip", 0.0, 255)], [20])
+def test_rows_of_a_damaged_log_do_not_depend_on_its_splits(entries, changes, sizes):
+    data, starts = build(entries)
+    path = put(damage(data, starts, changes))
+    try:
+        for options in WAYS:
+            whole = rows_of(path, None, **options)
+            for size in sizes:
+                assert rows_of(path, size, **options) == whole
+        assert rows_of(path, sizes[0], verify_checksums=False) == rows_of(path, None, verify_checksums=False)
+    finally:
+        os.unlink(path)
+
+
+def test_an_entry_that_claims_its_followers_loses_nothing_but_itself():
+    data, starts = build([(3, 1), (3, 4), (3, 7), (3, 2), (3, 5)])
+    path = put(data[: starts[1]] + struct.pack(">i", starts[3] - starts[1] - 4) + data[starts[1] + 4 :])
+    try:
+        assert rows_of(path, None) == [0, 2, 3, 4]
+    finally:
+        os.unlink(path)
+
+
+def test_a_log_inside_a_damaged_value_is_not_mistaken_for_rows():
+    data, starts = build([(3, 1), (3, 39), (3, 24), (3, 1)])
+    assert data.count(struct.pack(">i", -2)) == 4
+    path = put(data[: starts[1] + 15] + b"?" + data[starts[1] + 16 :])
+    try:
+        assert rows_of(path, None) == [0, 2, 3]
+    finally:
+        os.unlink(path)
