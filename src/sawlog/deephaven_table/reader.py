@@ -40,12 +40,12 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
+from sawlog.storage import File
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
     from sawlog.filters import Filter
     from sawlog.format import Format
-    from sawlog.storage import File
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -68,7 +68,9 @@ class DeephavenTableDataset(Dataset):
             raise DamageError(_link_damage(*next(iter(self._links.items()))))
         for path, target in self._links.items():
             warnings.warn(str(_link_damage(path, target)), DamageWarning, stacklevel=4)
-        super().__init__(format, every, scan)
+        listed = {file.path for file in every}
+        linked = [File(path, 0) for path in self._links if path not in listed]
+        super().__init__(format, every + linked, scan)
 
     def view_schema(self) -> pa.Schema:
         """The columns of all locations by name, the partitioning column included."""
@@ -200,6 +202,8 @@ class DeephavenTableDataset(Dataset):
             return None
 
     def _choose(self, locations: Sequence[Location]) -> list[Location]:
+        if not locations:
+            raise FormatError("there is no location of column files")
         wanted = {"namespace": self._options.namespace, "table": self._options.table}
         chosen = [
             location
@@ -334,9 +338,9 @@ class DeephavenTableDataset(Dataset):
         return sorted(set(found))
 
     def _every(self, location: Location) -> list[File]:
-        """The files of a location, with those that are links out of the tree."""
+        """The files of a location; with the first, the links that lead out of the tree."""
         links = [file for file in self.files if file.path in self._links]
-        return location.files + [one for one in links if one.path.rpartition("/")[0] == location.directory]
+        return location.files + (links if location is self.locations[0] else [])
 
     def _checks(self) -> Iterator[FileCheck]:
         for location in self.locations:

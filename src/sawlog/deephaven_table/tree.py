@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
@@ -46,6 +47,7 @@ def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> l
     locations = []
     for directory, found in directories.items():
         if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
+            warnings.warn(f"{directory}: a Parquet location, left out: read it with pyarrow", stacklevel=4)
             continue
         chosen = listed[directory]
         if all(file.explicit for file in found):
