@@ -201,7 +201,7 @@ def _find(
     chosen = get_format(format) if format is not None else None
     found = storage.find(path)
     if not found:
-        raise FormatError(f"{where}: the directory holds no files")
+        raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
         chosen = recognize(found, storage, where)
     files = chosen.select(found, view)

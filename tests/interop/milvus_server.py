@@ -17,6 +17,9 @@ ENVIRONMENT = "SAWLOG_MILVUS_PYTHON"
 PACKAGES = ("milvus==2.3.5", "pymilvus==2.3.8", "marshmallow<4", "setuptools<70")
 CACHE = Path(__file__).parents[2] / ".cache" / "milvus-2.3.5"
 
+LOOPBACK = 'ip link set lo up && exec "$0" "$@"'
+"""A new network namespace has a loopback that is down."""
+
 
 def milvus_python() -> str:
     """The Python of an environment with the server and its client; made once."""
@@ -65,7 +68,7 @@ def milvus(base: Path) -> Iterator[Milvus]:
     isolated = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
     with (base / "driver.log").open("w") as log:
         process = subprocess.Popen(
-            [*isolated, milvus_python(), str(driver), str(base)],
+            [*isolated, "sh", "-c", LOOPBACK, milvus_python(), str(driver), str(base)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

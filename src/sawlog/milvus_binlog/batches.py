@@ -98,7 +98,7 @@ class BatchFragment(Fragment):
             try:
                 missing = self.missing or columns.missing()
                 for one in missing:
-                    findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
+                    findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
                 if missing:
                     return
                 yield from _Join(self, columns, schema, findings).batches()

@@ -7,18 +7,20 @@ from dataclasses import dataclass, field
 
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.layout import SegmentLevel, SegmentState
+from sawlog.milvus_binlog.layout import Kind, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.metadata import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import Field
+from sawlog.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A file that ought to be there: the segment lacks it, or the metadata names it."""
+    """Why rows of a segment cannot be delivered: a file that ought to be there, or a storage that is not read."""
 
     directory: str
     detail: str
+    kind: Kind = Kind.MISSING_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment: what lies on disk, and what the metadata knows of it."""
+    """One segment: what lies on disk, and what the metadata knows of it; whether a manifest lies there (V3)."""
 
     root: str
     collection: int
@@ -55,6 +57,7 @@ class Segment:
     inserts: dict[int, list[LogFile]] = field(default_factory=dict)
     deltas: list[LogFile] = field(default_factory=list)
     stats: list[LogFile] = field(default_factory=list)
+    manifest: bool = False
 
     @property
     def directory(self) -> str:
@@ -68,7 +71,14 @@ class Segment:
     @property
     def deletes_only(self) -> bool:
         """Whether it is an L0 segment; by its lack of insert logs where the metadata does not say."""
-        return self.meta.level == SegmentLevel.L0 if self.meta is not None else not self.inserts
+        if self.meta is not None:
+            return self.meta.level == SegmentLevel.L0
+        return not self.inserts and not self.manifest
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether it is kept in Storage V3."""
+        return self.manifest or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
 
     def batches(self) -> list[Batch]:
         """Binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
@@ -95,8 +105,11 @@ class Segment:
         return (log.first, log.last) if log.last else (0, 0)
 
     def missing_logs(self) -> list[Missing]:
-        """Files that the metadata names and that are not there."""
+        """Files that the metadata names and that are not there; all of them, where only a manifest knows them."""
         found = []
+        if self.unsupported:
+            detail = "the segment is kept in Storage V3 (manifests), which is not supported: its rows are not read"
+            found.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail, Kind.UNSUPPORTED))
         for id, logs in self.meta.inserts.items() if self.meta is not None else ():
             there = {log.log for log in self.inserts.get(id, ())}
             gone = [str(log.id) for log in logs if log.id not in there]
@@ -207,8 +220,29 @@ def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> lis
 
 
 def _expected(segment: Segment) -> bool:
-    """Whether metadata names insert logs for a segment that has none on disk."""
-    return segment.meta is not None and any(segment.meta.inserts.values())
+    """Whether a segment that has no insert logs on disk has rows all the same, by its metadata or by a manifest."""
+    return segment.unsupported or (segment.meta is not None and any(segment.meta.inserts.values()))
+
+
+def find_manifests(collection: Collection, storage: Storage, below: str) -> None:
+    """Take in the segments of Storage V3, which have no insert logs: their manifests lie in a hidden directory.
+
+    Args:
+        collection: The collection; segments are added to it, and marked.
+        storage: Where it is.
+        below: What does not lie below this directory was not asked for.
+    """
+    for root in {segment.root for segment in collection.segments.values()}:
+        place = "/".join(part for part in (root, layout.INSERT_LOG, str(collection.id)) if part)
+        for partition in storage.directories_in(place):
+            directory = f"{place}/{partition}"
+            for name in storage.directories_in(directory) if layout.ID.match(partition) else ():
+                path = f"{directory}/{name}/{layout.MANIFEST_DIRECTORY}"
+                known = collection.segments.get(int(name)) if layout.ID.match(name) else None
+                candidate = layout.ID.match(name) and path.startswith(below) and (known is None or not known.inserts)
+                if candidate and storage.is_directory(path):
+                    fresh = Segment(root, collection.id, int(partition), int(name))
+                    collection.segments.setdefault(int(name), known or fresh).manifest = True
 
 
 def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict[int, Collection]:

@@ -21,7 +21,7 @@ from sawlog.milvus_binlog.envelope import Descriptor, Event
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
-from sawlog.milvus_binlog.stats import check_stats
+from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.storage import File, Source
 
 DELETES_SCHEMA = (
@@ -81,6 +81,8 @@ def check_file(fragment: FileFragment, findings: Findings) -> None:
         if kind == layout.DELTA_LOG:
             for _ in read_deletes(fragment.file, fragment.scan.storage, limit, findings):
                 pass
+        elif kind == layout.BM25_STATS:
+            bm25_batch(bytes(source.window(0, source.size)), path, findings)
         elif kind == layout.STATS_LOG or (shape == "stats" and not kind):
             check_stats(bytes(source.window(0, source.size)), path, findings)
         elif shape == "parquet":

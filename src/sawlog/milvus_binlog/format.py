@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
-_READ = (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.INDEX_FILES, layout.DDL_LOG)
+_READ = layout.DIRECTORIES
 
 
 class MilvusBinlog(Format):
@@ -83,8 +83,17 @@ class MilvusBinlog(Format):
         return repair(file, target, options, storage)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """A backup's metadata says nothing that the logs beside it do not say."""
-        return super().recognize([file for file in files if file.name != layout.BACKUP_META], storage)
+        """By the tree: a server keeps its queue, which LevelDB's log would claim, beside the logs of collections."""
+        # A backup's metadata says nothing that the logs beside it do not say.
+        logs = [file for file in files if file.name != layout.BACKUP_META]
+        found = super().recognize(logs, storage)
+        return Match.TREE if found is Match.CONTENT and any(map(_in_tree, logs)) else found
+
+
+def _in_tree(file: File) -> bool:
+    """Whether a file was found, not named, and lies as the insert and delta logs of a collection do."""
+    log = None if file.explicit else paths.parse(file)
+    return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"
 
 
 def _is_log(file: File) -> bool:

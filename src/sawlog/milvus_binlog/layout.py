@@ -120,11 +120,20 @@ STATS_HEAD = re.compile(rb'^\s*\[?\s*\{\s*"(fieldID|max|min|bf|bfType|pkType|max
 V2_MARK = b"group_field_id_list"
 """Key in the footer of Storage V2 files."""
 FIELD_ID_KEY = b"PARQUET:field_id"
-MANIFEST_NAME = re.compile(r"^manifest-\d+\.avro$")
+MANIFEST_DIRECTORY = "_metadata"
+"""Where a segment of Storage V3 keeps its manifests."""
+BM25_HEADER = struct.Struct("<iqq")
+"""Version, rows and tokens, in front of the entries of BM25 statistics."""
+BM25_ENTRY = struct.Struct("<Ii")
+"""A token (its hash), and how many rows have it."""
 
 MAX_TSO = (1 << 63) - 1
 LOGICAL_BITS = 18
 """A TSO is milliseconds since 1970, shifted left by this, and a counter below."""
+
+
+STORAGE_V3 = 3
+"""Storage version, in the metadata of a segment, of manifests."""
 
 
 class SegmentState(IntEnum):
@@ -167,6 +176,7 @@ class Kind(StrEnum):
     MISSING_FILE = "missing_file"
     ROW_COUNT_MISMATCH = "row_count_mismatch"
     TYPE_MISMATCH = "type_mismatch"
+    UNSUPPORTED = "unsupported"
 
 
 def tso(moment: dt.datetime) -> int:

@@ -30,11 +30,11 @@ from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType, Kind
 from sawlog.milvus_binlog.metadata import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
-from sawlog.milvus_binlog.stats import STATS_SCHEMA, check_stats, stats_batch
+from sawlog.milvus_binlog.stats import BM25_SCHEMA, STATS_SCHEMA, bm25_batch, check_stats, stats_batch
 from sawlog.milvus_binlog.types import SYSTEM, Field
 from sawlog.storage import File, Source, Storage
 
-Content = Literal["insert", "delta", "ddl", "index", "columns", "stats"]
+Content = Literal["insert", "delta", "ddl", "index", "columns", "stats", "bm25"]
 
 DDL_SCHEMA = pa.schema(
     [
@@ -69,6 +69,8 @@ def subject_of(file: File, storage: Storage, options: ReadOptions) -> Subject:
     with closing(storage.open(file.path)) as source:
         head = bytes(source.window(0, 4096))
         shape = _envelope.sniff(head)
+        if kind == layout.BM25_STATS:
+            return Subject("bm25")
         if kind == layout.STATS_LOG or shape == "stats":
             return Subject("stats")
         if shape not in ("v1", "parquet"):
@@ -168,7 +170,9 @@ class LooseDataset(Dataset):
             return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
         if view == "segments":
             raise OptionError("view segments is for collections; name the directory above insert_log")
-        known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA}.get(subject.content)
+        known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}.get(
+            subject.content
+        )
         return known if known is not None else pa.schema([one.arrow() for one in subject.fields])
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
@@ -281,6 +285,10 @@ class LooseFragment(Fragment):
             if self.subject.content == "stats":
                 entries = check_stats(bytes(source.window(0, source.size)), self.path, findings)
                 yield self._deliver(stats_batch(entries), schema, 0)
+                return
+            if self.subject.content == "bm25":
+                data = bytes(source.window(0, source.size))
+                yield self._deliver(bm25_batch(data, self.path, findings), schema, 0)
                 return
             if self.subject.content == "columns":
                 extent = Extent(0, source.size)

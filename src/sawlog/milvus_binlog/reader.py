@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import PROVENANCE, Dataset, Format, Fragment, Scan
+from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.batches import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
-from sawlog.milvus_binlog.collection import Batch, Collection, Segment, choose, gather
+from sawlog.milvus_binlog.collection import Batch, Collection, Segment, choose, find_manifests, gather
 from sawlog.milvus_binlog.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.files import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus_binlog.infer import infer_fields, time_range
+from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.metadata import CollectionMeta, load, user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
@@ -56,13 +57,26 @@ class MilvusDataset(Dataset):
             OptionError: When it is not clear which one that is.
         """
         where = self._logs[0].root if self._logs else "milvus_binlog"
-        return choose(self._present, self._options.collection, where)
+        return self._with_manifests(choose(self._present, self._options.collection, where))
+
+    @cached_property
+    def _shown(self) -> list[Collection]:
+        """The chosen collection; all of them where none was chosen."""
+        return list(map(self._with_manifests, self._present.values())) if self._ambiguous else [self.collection]
+
+    def _with_manifests(self, collection: Collection) -> Collection:
+        """The collection with its segments of Storage V3, unless files were named one by one."""
+        if not all(file.explicit for file in self._files):
+            find_manifests(collection, self._scan.storage, paths.common_directory(self._files))
+        return collection
 
     @cached_property
     def _present(self) -> dict[int, Collection]:
         """The collections that have files."""
         return {
-            id: one for id, one in self.collections.items() if any(s.inserts or s.deltas for s in one.segments.values())
+            id: one
+            for id, one in self.collections.items()
+            if any(s.inserts or s.deltas or s.unsupported for s in one.segments.values())
         }
 
     @property
@@ -188,9 +202,9 @@ class MilvusDataset(Dataset):
         if view in ("rows", "inserts"):
             yield from self._batches(raw=view == "inserts")
         elif view == "segments":
-            for collection in self._present.values() if self._ambiguous else [self.collection]:
+            for collection in self._shown:
                 for segment in self._in_partitions(collection, list(collection.segments.values())):
-                    if segment.inserts or segment.deltas:
+                    if segment.inserts or segment.deltas or segment.unsupported:
                         yield self._segment(segment, collection)
         elif view == "deletes":
             for log, deletes_only in self._delta_logs():
@@ -204,6 +218,12 @@ class MilvusDataset(Dataset):
         else:
             yield from self._checks(self._own_logs())
 
+    def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
+        """One task per segment and binlog batch where rows are read; files are packed as elsewhere."""
+        if self.scan.view in ("rows", "inserts"):
+            return [[fragment] for fragment in self.plan(task_bytes)]
+        return super().tasks(task_bytes)
+
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
         chosen = None if self._ambiguous else self.collection.id
@@ -212,9 +232,9 @@ class MilvusDataset(Dataset):
     def _checks(self, logs: Sequence[LogFile]) -> Iterator[Fragment]:
         for log in logs:
             yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
-        for collection in self._present.values() if self._ambiguous else [self.collection]:
+        for collection in self._shown:
             for segment in collection.segments.values():
-                if segment.inserts or segment.meta is not None:
+                if segment.inserts or segment.meta is not None or segment.unsupported:
                     yield self._segment(segment, collection)
 
     def _segment(self, segment: Segment, collection: Collection | None = None) -> SegmentFragment:
@@ -261,13 +281,25 @@ class MilvusDataset(Dataset):
         facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
         facts["L0 segments"] = len(collection.level_zero())
+        facts |= self._remarks()
         return facts
+
+    def _remarks(self) -> dict[str, Any]:
+        """What a user should know about what is not read, or not known."""
+        remarks: dict[str, Any] = {}
+        later = sum(segment.unsupported for segment in self.collection.segments.values())
+        if later:
+            remarks["Storage V3 segments"] = f"{later}, which are not supported: their rows are not read"
+        guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
+        if guessed and self._options.schema is None and self.collection.meta is None:
+            remarks["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
+        return remarks
 
     def _every_segment(self) -> list[Segment]:
         return [
             one
             for one in self._in_partitions(self.collection, list(self.collection.segments.values()))
-            if one.inserts or one.deltas
+            if one.inserts or one.deltas or one.unsupported
         ]
 
     def _alive(self) -> list[Segment]:
@@ -275,7 +307,8 @@ class MilvusDataset(Dataset):
         if not self._options.segments:
             return self._in_partitions(self.collection, self.collection.living(self._until))
         known = self.collection.segments
-        unknown = [id for id in self._options.segments if id not in known or not known[id].inserts]
+        there = {id for id, one in known.items() if one.inserts or one.unsupported}
+        unknown = [id for id in self._options.segments if id not in there]
         if unknown:
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
         return self._in_partitions(self.collection, [known[id] for id in sorted(set(self._options.segments))])

@@ -117,8 +117,8 @@ class SegmentFragment(Fragment):
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         for one in self.segment.missing_logs():
-            findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
-        total: int | None = 0
+            findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
+        total: int | None = None if self.segment.unsupported else 0
         for batch in self.batches:
             count = self._count_batch(batch, findings)
             total = None if count is None or total is None else total + count
@@ -142,7 +142,7 @@ class SegmentFragment(Fragment):
             except UnreadableError:
                 missing = []
         for one in missing:
-            findings.damage(Damage(one.directory, 0, 0, Kind.MISSING_FILE, one.detail))
+            findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
         if len(set(counts.values())) > 1:
             said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
             detail = f"the files of binlog batch {batch.index} have different numbers of rows ({said})"

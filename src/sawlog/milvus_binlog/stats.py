@@ -1,4 +1,4 @@
-"""Stats logs: the least and greatest primary key of a binlog batch, and a Bloom filter over its keys. Section 3.7."""
+"""Stats logs: least and greatest primary key of a binlog batch, and a Bloom filter; BM25 statistics. Section 3.7."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
-from sawlog.milvus_binlog import kernels
+from sawlog.milvus_binlog import kernels, layout
 from sawlog.milvus_binlog.decode import offsets_of
 from sawlog.milvus_binlog.layout import DataType, Kind
 
@@ -163,6 +164,28 @@ def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=STATS_SCHEMA)
+
+
+BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.field("rows", pa.int32(), nullable=False)])
+"""BM25 statistics: in how many rows of a binlog batch each token, by its hash, stands."""
+
+
+def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
+    """The entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is told to a ledger."""
+    header, entry = layout.BM25_HEADER.size, layout.BM25_ENTRY.size
+    count, rest = divmod(len(data) - header, entry)
+    if count < 0 or rest:
+        detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
+        findings.damage(Damage(path, 0, len(data), Kind.BAD_STATS, detail))
+        return pa.RecordBatch.from_pylist([], schema=BM25_SCHEMA)
+    findings.account.header += header
+    findings.account.record += len(data) - header
+    findings.rows += count
+    pairs = np.frombuffer(data, np.dtype([("token", "<u4"), ("rows", "<i4")]), count, header)
+    columns = [np.ascontiguousarray(pairs[one.name]) for one in BM25_SCHEMA]
+    return pa.RecordBatch.from_arrays(
+        [fixed_array(one.type, column) for one, column in zip(BM25_SCHEMA, columns, strict=True)], schema=BM25_SCHEMA
+    )
 
 
 def _text(value: Any) -> str | None:

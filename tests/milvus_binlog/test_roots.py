@@ -1,0 +1,100 @@
+"""What else lies below a root: a server's queue, Storage V3, BM25 statistics; and what is guessed."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError
+
+from .support import NOW, delete, open_as_it_lies, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+
+
+def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:
+    """Beside the binlogs lies the server's queue, which is a RocksDB with logs of its own."""
+    root = tmp_path / "data"
+    write(root, pa.table({"pk": [1, 2, 3]}))
+    queue = root / "rocksmq"
+    queue.mkdir()
+    batches = pa.table({"record": pa.array([b"\1" + bytes(11)] * 3, pa.binary())})
+    sawlog.write(batches, queue / "000004.log", format="leveldb_log")
+    assert sawlog.open(queue).format.name == "leveldb_log"
+    dataset = sawlog.open(root)
+    assert dataset.format.name == "milvus_binlog"
+    assert dataset.count_rows() == 3
+
+
+def manifest_segment(root: Path, segment: int) -> None:
+    """A segment of Storage V3: a manifest, and nothing that has the place of a log."""
+    directory = root / "insert_log" / "1" / "2" / str(segment) / "_metadata"
+    directory.mkdir(parents=True)
+    (directory / "manifest-1.avro").write_bytes(b"Obj\x01" + bytes(64))
+
+
+def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, pa.table({"pk": [1, 2, 3]}))
+    manifest_segment(root, 900)
+    with pytest.raises(DamageError, match=r"insert_log/1/2/900/_metadata.*Storage V3"):
+        open_as_it_lies(root).to_table()
+    with pytest.warns(DamageWarning, match="1 unsupported"):
+        assert open_as_it_lies(root, on_damage="skip").to_table()["100"].to_pylist() == [1, 2, 3]
+    assert open_as_it_lies(root, segments=(100,)).count_rows() == 3
+    with pytest.warns(DamageWarning, match="1 unsupported"):
+        segments = open_as_it_lies(root, view="segments", on_damage="skip").to_table().to_pylist()
+    assert [(one["segment"], one["rows"]) for one in segments] == [(100, 3), (900, None)]
+    report = sawlog.verify(root)
+    assert [file.kinds["unsupported"] for file in report.files if file.damaged] == [1]
+    assert "not supported" in open_as_it_lies(root).info()["Storage V3 segments"]
+    # Who asks for one segment is not told of its neighbours.
+    assert open_as_it_lies(root / "insert_log" / "1" / "2" / "100").count_rows() == 3
+
+
+def test_bm25_statistics_are_read_and_checked(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, pa.table({"pk": [1, 2, 3]}))
+    log = root / "bm25_stats" / "1" / "2" / "100" / "101" / "7"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(struct.pack("<iqq", 0, 3, 9) + struct.pack("<IiIi", 4_000_000_000, 2, 17, 1))
+    assert sawlog.read(log).to_pylist() == [{"token": 4_000_000_000, "rows": 2}, {"token": 17, "rows": 1}]
+    assert open_as_it_lies(root).count_rows() == 3
+    found = {file.path: file for file in sawlog.verify(root).files}
+    assert found[str(log)].rows == 2
+    assert found[str(log)].account.total == log.stat().st_size
+    log.write_bytes(log.read_bytes()[:-3])
+    damages = sawlog.read(root, view="damage").to_pylist()
+    assert [(Path(one["file"]), one["kind"]) for one in damages] == [(log, "bad_stats")]
+
+
+def test_guessed_element_types_are_told(tmp_path: Path) -> None:
+    table = pa.table({"pk": [1], "small": pa.array([[1, -2]], pa.list_(pa.int8()))})
+    write(tmp_path, table)
+    dataset = open_as_it_lies(tmp_path)
+    assert dataset.schema.field("101").type == pa.list_(pa.int32())
+    assert "101" in dataset.info()["array elements"]
+    fields = [{"name": "pk", "type": 5, "is_primary": True}, {"name": "small", "type": 22, "element_type": 2}]
+    told = open_as_it_lies(tmp_path, schema={"name": "c", "fields": fields})
+    assert told.to_table()["small"].to_pylist() == [[1, -2]]
+    assert told.schema.field("small").type == pa.list_(pa.int8())
+    assert "array elements" not in told.info()
+
+
+def test_deletes_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
+    write(tmp_path, pa.table({"pk": [1, 2, 3]}))
+    for gone in (1, 2):
+        (log,) = list(tmp_path.rglob("delta_log/1/2/100/*")) or [None]
+        size = log.stat().st_size if log else 0
+        if log:
+            log.unlink()
+        delete(tmp_path, [gone], [NOW + 1], 100)
+        (log,) = tmp_path.rglob("delta_log/1/2/100/*")
+        assert size in (0, log.stat().st_size)
+        assert gone not in open_as_it_lies(tmp_path).to_table()["100"].to_pylist()
+        assert open_as_it_lies(tmp_path).count_rows() == 2
