@@ -56,7 +56,7 @@ class FileCheck(Fragment):
         if self.counts:
             findings.rows += self.rows.count
         parts = layout.split_name(self.file.name)
-        header = used = 0
+        header = used = unreadable = 0
         if self.escapes:
             self._damage(findings, Kind.UNSAFE_PATH, f"a link to {self.escapes}, outside of what was named: not read")
         elif parts is None:
@@ -67,13 +67,14 @@ class FileCheck(Fragment):
             column = self.location.columns[parts[0]]
             headers = headers_of(self.location, self)
             header, used = self._column_file(column, parts[1], headers, findings)
+            unreadable = findings.account.damage
             beside = {file.path for file in column.files.values()}
             for damages in self._values(column, headers):
                 for damage in damages:
                     if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in beside):
                         findings.damage(damage)
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
-        self._settle(findings, header, used)
+        self._settle(findings, header, used, unreadable)
 
     def _other(self, findings: Findings) -> int:
         """Bytes of a file of no column that is known; others are left aside."""
@@ -151,12 +152,19 @@ class FileCheck(Fragment):
         source.close()
         return last
 
-    def _settle(self, findings: Findings, header: int, used: int) -> None:
-        """Bring the account to the size of the file: what is neither header nor rows nor damage is its end."""
+    def _settle(self, findings: Findings, header: int, used: int, unreadable: int) -> None:
+        """Bring the account to the size of the file: what is neither header nor rows nor damage is its end.
+
+        Args:
+            findings: With the damage of the file.
+            header: Bytes of the header.
+            used: Bytes behind it that belong to committed rows.
+            unreadable: Bytes of the header that are damaged.
+        """
         account = findings.account
-        account.header += header
+        account.header += header - unreadable
         rest = self.file.size - header - used
-        damaged = min(account.damage, self.file.size - header)
+        damaged = min(account.damage - unreadable, self.file.size - header)
         tail = max(0, min(rest, self.file.size - header - damaged))
         account.record += self.file.size - header - damaged - tail
         start = self.file.size - tail

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 16 << 20
 """Bytes of variable width per batch and column, unless one value alone has more."""
+OVERLAP = 2
+"""Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
 
 
 class ColumnReader:
@@ -158,7 +160,7 @@ class ColumnReader:
             self._capacity = 0
             return
         self._binary = self._storage.open(file.path)
-        self._budget = self._binary.size
+        self._budget = OVERLAP * self._binary.size
 
     def _missing(self, suffix: str) -> None:
         assert self._column.data is not None
