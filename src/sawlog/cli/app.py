@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sawlog import __version__
-from sawlog.cli import cat, convert, formats, info, init, repair, verify, warm_up
+from sawlog.cli import cat, convert, formats, info, init, load, merge, repair, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
@@ -21,6 +21,7 @@ Examples:
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
   sawlog run pipeline.toml               sources, SQL and sinks on Spark
+  sawlog import binlogs/ db/             Deephaven's logs to an intraday tree
 """
 
 app = typer.Typer(
@@ -40,6 +41,8 @@ for _name, _verb in (
     ("convert", convert.convert),
     ("init", init.init),
     ("run", running.run),
+    ("import", load.load),
+    ("merge", merge.merge),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
 ):

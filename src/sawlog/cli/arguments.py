@@ -48,6 +48,17 @@ ReadOptions = Annotated[
     list[str] | None,
     typer.Option("-o", "--option", metavar="KEY=VALUE", help="Option for reading the format.", show_default=False),
 ]
+WriteOptions = Annotated[
+    list[str] | None,
+    typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing.", show_default=False),
+]
+SchemaFile = Annotated[
+    str | None, typer.Option("--schema", metavar="FILE", help="Deephaven .schema file.", show_default=False)
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark.", show_default=False),
+]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sawlog.cli.formats import FormatCard, OptionCard
     from sawlog.cli.info import Info
     from sawlog.cli.init import Created
+    from sawlog.cli.load import Imported
+    from sawlog.cli.merge import Merged
     from sawlog.cli.repair import Repaired
     from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
@@ -120,6 +122,28 @@ class ConsoleOutput(Output):
             self._options("  options for reading (-o)", card.read_options)
             self._options("  options for writing (-O)", card.write_options)
             self._line()
+
+    def imported(self, imported: Imported) -> None:
+        """See `Output.imported`."""
+        done = imported.outcome
+        self._line((counted(done.rows, "row"), "bold"), (f" imported into {counted(done.partitions, 'partition')}", ""))
+        for path in done.locations:
+            self._fact("written", path)
+        for path in done.removed:
+            self._fact("deleted", f"{path}, by DELETE_PARTITION")
+
+    def merged(self, merged: Merged) -> None:
+        """See `Output.merged`."""
+        done = merged.outcome
+        state = "merged and proven" if done.written else "merged before, proven again"
+        self._line((counted(done.rows, "row"), "bold"), (f" of {merged.table} {merged.date} {state}", ""))
+        self._fact("checksum", f"{done.checksum:016x}")
+        for path in done.locations:
+            self._fact("written" if done.written else "there", path)
+        if done.grouped:
+            self._fact("grouped", ", ".join(done.grouped))
+        for path in done.merged if done.deleted else ():
+            self._fact("deleted", path)
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""

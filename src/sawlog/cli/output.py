@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sawlog.cli.formats import FormatCard
     from sawlog.cli.info import Info
     from sawlog.cli.init import Created
+    from sawlog.cli.load import Imported
+    from sawlog.cli.merge import Merged
     from sawlog.cli.repair import Repaired
     from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
@@ -73,6 +75,14 @@ class Output(ABC):
     def planned(self, planned: Planned) -> None:
         """What `sawlog run --dry-run` would do."""
 
+    @abstractmethod
+    def imported(self, imported: Imported) -> None:
+        """What `sawlog import` brought in."""
+
+    @abstractmethod
+    def merged(self, merged: Merged) -> None:
+        """What `sawlog merge` wrote and proved."""
+
     def batch(self, report: BatchReport) -> None:
         """A batch of `sawlog run`: one line."""
         self._tell(report.to_dict())
@@ -108,6 +118,14 @@ class JsonOutput(Output):
     def formats(self, cards: list[FormatCard]) -> None:
         """See `Output.formats`."""
         self._print({"formats": [card.to_dict() for card in cards]})
+
+    def imported(self, imported: Imported) -> None:
+        """See `Output.imported`."""
+        self._print(imported.to_dict())
+
+    def merged(self, merged: Merged) -> None:
+        """See `Output.merged`."""
+        self._print(merged.to_dict())
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""

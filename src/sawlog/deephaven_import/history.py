@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
-
-import pyarrow as pa
 
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, PositionRecord, Progress
 from sawlog.deephaven_import.tree import (
@@ -20,9 +18,10 @@ from sawlog.deephaven_import.tree import (
     remove_location,
     sweep,
 )
-from sawlog.deephaven_table.types import parse_type
+from sawlog.deephaven_table.options import ReadOptions
 from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
 from sawlog.errors import FormatError, SawlogError
+from sawlog.format import Scan, get_format
 from sawlog.storage import Storage
 
 NamespaceSet = Literal["System", "User"]
@@ -68,12 +67,10 @@ class MergeRecord:
     Attributes:
         job: The merge that made it.
         rows: Its rows.
-        types: As in a position record.
     """
 
     job: str
     rows: int
-    types: dict[str, str]
 
     def to_json(self) -> bytes:
         """The record as it is stored."""
@@ -197,30 +194,21 @@ def delete_merged(tree: IntradayTable, journal: Journal) -> None:
         left = [one.path for one in of_partition if one not in chosen and one.record is not None and one.record.rows]
         if left:
             raise SawlogError(f"{left[0]}: was imported while its partition was merged; nothing of it is deleted")
-        _empty(tree, partition, [one.record for one in of_partition if one.record is not None])
+        _empty(tree, partition, of_partition)
     for one in chosen:
         if one.record is None:
             remove_location(one.path)
     tree.tidy()
 
 
-def _empty(tree: IntradayTable, partition: Partition, records: Sequence[PositionRecord]) -> None:
+def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
     """Publish an empty location that stands for all that a partition has had."""
+    records = [one.record for one in locations if one.record is not None]
     progress = Progress.of(records)
     path = tree.path(partition, progress.sequence)
-    last = records[-1]
-    record = replace(
-        last,
-        sequence=progress.sequence,
-        rows=0,
-        truncates=True,
-        truncated_in=progress.truncated_in,
-        logs=progress.logs,
-    )
-    with LocationWriter(path, typed_schema(last.types, path), WriteOptions(), Storage()) as writer:
+    record = PositionRecord(partition, progress.sequence, 0, True, progress.truncated_in, progress.logs)
+    format = get_format("deephaven_table")
+    storage = Storage()
+    columns = format.open(format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())).schema
+    with LocationWriter(path, columns, WriteOptions(), storage) as writer:
         writer.add_file(RECORD_NAME, record.to_json())
-
-
-def typed_schema(types: Mapping[str, str], where: str) -> pa.Schema:
-    """Columns of the types that a record names."""
-    return pa.schema([parse_type(kind, where).field(name) for name, kind in types.items()])

@@ -93,7 +93,6 @@ class PositionRecord:
         truncates: Whether the partition begins with it: locations before it are void. Its ranges include theirs.
         truncated_in: Name of the log that holds the DELETE_PARTITION which did that.
         logs: Ranges by name of the log.
-        types: Types of the columns, as the option `types` of `deephaven_table` spells them: files do not tell them.
     """
 
     partition: Partition
@@ -102,7 +101,6 @@ class PositionRecord:
     truncates: bool = False
     truncated_in: str | None = None
     logs: Mapping[str, Taken] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """The record as it is stored: the same for the same record."""
@@ -122,13 +120,12 @@ class PositionRecord:
             if version != RECORD_VERSION:
                 raise FormatError(f"{where}: a record of version {version}; known is {RECORD_VERSION}")
             logs = {str(name): Taken(**taken) for name, taken in document.pop("logs").items()}
-            types = {str(name): kind for name, kind in document.pop("types").items()}
-            record = cls(partition=Partition(**document.pop("partition")), logs=logs, types=types, **document)
+            record = cls(partition=Partition(**document.pop("partition")), logs=logs, **document)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FormatError(f"{where}: not a position record: {error}") from error
         numbers = [record.sequence, record.rows, *(n for taken in logs.values() for n in (taken.start, taken.end))]
         texts = [*asdict(record.partition).values(), *(taken.check for taken in logs.values())]
-        texts += [*types.values(), *([] if record.truncated_in is None else [record.truncated_in])]
+        texts += [] if record.truncated_in is None else [record.truncated_in]
         whole = all(type(n) is int and n >= 0 for n in numbers) and type(record.truncates) is bool
         if not whole or any(type(text) is not str for text in texts):
             raise FormatError(f"{where}: not a position record: texts and numbers (of 0 or more) are mixed up")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sawlog.deephaven_table.fields import column_spec, fits
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.layout import FIXED, ColumnType
-from sawlog.deephaven_table.types import CHARSET_KEY, NO_SYMBOL_TABLE, PARTITION_KEY, SYMBOL_TABLE, ColumnSpec
+from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _NUMBERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG, 
 
 
 def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, where: str) -> pa.Schema:
-    """The columns that every location of a table has; the partitioning one is not stored.
+    """The columns that every location of a table has, and the partitioning one, which its path tells.
 
     Args:
         logged: The columns of the logs.
@@ -38,12 +38,11 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
         SchemaError: When a column is logged as something that its type cannot be made from.
     """
     if not columns:
-        return pa.schema(
-            [_logged_field(field, charset) for field in logged if PARTITION_KEY not in (field.metadata or {})]
-        )
+        return pa.schema([_logged_field(field, charset) for field in logged])
     fields = []
     for column in columns:
         if column.kind.lower() == _PARTITIONING:
+            fields += [field for field in logged if field.name == column.name and _is_partition(field)]
             continue
         spec = schema_spec(column, where)
         field = spec.field(column.name)
@@ -61,13 +60,6 @@ def left_out(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
     """Columns that are logged, and that the schema file does not know."""
     known = {column.name for column in columns}
     return [name for name in logged.names if name not in known] if columns else []
-
-
-def type_text(spec: ColumnSpec) -> str:
-    """A column's type, as the option `types` spells it."""
-    if spec.type is ColumnType.STRING:
-        return f"{spec.type.value}({SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE},{spec.charset})"
-    return f"{spec.type.value}({spec.arguments})" if spec.arguments else spec.type.value
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -116,7 +108,14 @@ def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.A
     return decode_objects(spec, Slices(values, ends - ends[0], np.zeros(len(column), np.bool_)), kind)
 
 
+def _is_partition(field: pa.Field) -> bool:
+    """Whether a column is told by names, not stored."""
+    return PARTITION_KEY in (field.metadata or {})
+
+
 def _logged_field(field: pa.Field, charset: str) -> pa.Field:
+    if _is_partition(field):
+        return field
     stored = (field.metadata or {}).get(CHARSET_KEY)
     spec = column_spec(field, {}, charset if stored is None else stored.decode())
     return spec.field(field.name).with_type(field.type)

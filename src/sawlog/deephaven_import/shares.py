@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import Findings
 from sawlog.deephaven_import.records import RECORD_NAME
-from sawlog.deephaven_import.schema import conform, type_text
+from sawlog.deephaven_import.schema import conform
 from sawlog.deephaven_table.writer import LocationWriter
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ class Filled:
     Attributes:
         staged: Where it is, and where it will be.
         rows: Its rows.
-        remarks: What was left out of it: damage.
+        skipped: What damage left out of it, a sentence each.
     """
 
     staged: Sequence[Staged]
     rows: int
-    remarks: tuple[str, ...]
+    skipped: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,16 @@ class Filler:
         share, path = item
         writer = LocationWriter(path, self.schema, self.options, self.storage)
         rows = 0
-        remarks: list[str] = []
+        skipped: list[str] = []
         try:
             for fragment in share.fragments:
                 findings = Findings(fragment.scan.on_damage)
                 for batch in fragment.to_batches(findings):
                     writer.write(conform(batch, self.schema))
                     rows += batch.num_rows
-                remarks += findings.remarks(fragment.path)
-            types = {name: type_text(spec) for name, spec in writer.specs.items()}
-            writer.add_file(RECORD_NAME, replace(share.record, rows=rows, types=types).to_json())
-            return Filled(writer.finish(), rows, tuple(remarks))
+                skipped += findings.remarks(fragment.path)
+            writer.add_file(RECORD_NAME, replace(share.record, rows=rows).to_json())
+            return Filled(writer.finish(), rows, tuple(skipped))
         except BaseException:
             writer.abort()
             raise

@@ -26,7 +26,7 @@ class Digest:
 
 
 def digest(rows: DataFrame) -> Digest:
-    """Count and hash the rows. Their order does not matter, their number does.
+    """Count and hash the rows. Their order does not matter, nor does that of the columns; their number does.
 
     Spark's hash passes over nulls, so that every row is hashed with the places of its nulls; it takes no maps, so that
     these are hashed as their entries in order.
@@ -34,11 +34,12 @@ def digest(rows: DataFrame) -> Digest:
     from pyspark.sql import functions as f
     from pyspark.sql.types import MapType
 
+    fields = sorted(rows.schema.fields, key=lambda one: str(one.name))
     columns = [
         f.array_sort(f.map_entries(column(one.name))) if isinstance(one.dataType, MapType) else column(one.name)
-        for one in rows.schema.fields
+        for one in fields
     ]
-    nulls = [column(one.name).isNull() for one in rows.schema.fields if one.nullable]
+    nulls = [column(one.name).isNull() for one in fields]
     hashed = rows.select(f.xxhash64(*columns, *nulls).cast("decimal(38,0)").alias("hash"))
     row = hashed.agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
     assert row is not None

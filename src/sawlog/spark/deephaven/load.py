@@ -44,7 +44,8 @@ class Import:
         partitions: Partitions that got new locations.
         locations: The new locations, in order.
         removed: Locations that a DELETE_PARTITION emptied.
-        remarks: What was left for later or left out, a sentence each.
+        remarks: What was left for later, a sentence each.
+        skipped: What was left out because it is damaged, a sentence each.
     """
 
     rows: int = 0
@@ -52,6 +53,7 @@ class Import:
     locations: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
 
 def import_logs(
@@ -85,7 +87,7 @@ def import_logs(
     Raises:
         SawlogError: Such as DamageError, after all that could be imported was; other errors become warnings.
     """
-    parsed = parse_options(ReadOptions, {**options, "partition_column": ""}, where="reading deephaven_log")
+    parsed = parse_options(ReadOptions, options, where="reading deephaven_log")
     scan = Scan(on_damage=check_on_damage(on_damage), options=parsed, storage=Storage(storage_options or {}))
     job = _ImportJob(spark, local_root(root), scan, location_bytes, write_options or {})
     for (namespace, table), files in _tables(source, scan).items():
@@ -247,7 +249,7 @@ class _ImportJob:
             Storage().publish(one.staged)
             self.done.rows += one.rows
             self.done.locations += [staged.final for staged in one.staged]
-            self.done.remarks += one.remarks
+            self.done.skipped += one.skipped
         self.done.partitions += bool(plan.shares)
 
     def _discard(self, filled: Filled) -> None:

@@ -22,13 +22,9 @@ from sawlog.deephaven_import.history import (
     take_back,
 )
 from sawlog.deephaven_import.records import RECORD_NAME
-from sawlog.deephaven_import.schema import type_text
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
-from sawlog.deephaven_log.schema_xml import parse_schema
-from sawlog.deephaven_table.fields import column_spec
-from sawlog.deephaven_table.layout import DEFAULT_CHARSET
-from sawlog.deephaven_table.options import ReadOptions, Types
-from sawlog.deephaven_table.types import GROUPING, PARTITION_KEY
+from sawlog.deephaven_table.options import ReadOptions
+from sawlog.deephaven_table.types import GROUPING, ROLE_KEY
 from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Dataset, Scan, get_format
@@ -124,7 +120,7 @@ def merge(
     history = HistoricalTable(place, namespace_set, namespace, table)
     read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
-    arrangement = Arrangement(tuple(_grouping(schema) if group is None else group), tuple(sort), internal_partitions)
+    arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
     with tree.locked():
         locations = [one for one in recover(tree) if one.partition.column_partition == date]
         history.tidy(date)
@@ -148,12 +144,12 @@ class Arrangement:
     """How the rows of a date are arranged.
 
     Attributes:
-        group: Columns that they are sorted by, and spread by the first of.
+        group: Columns that they are sorted by, and spread by the first of; None: those that the schema says.
         sort: Columns that they are sorted by further.
         internal_partitions: How many locations they are spread over; None: by size.
     """
 
-    group: tuple[str, ...] = ()
+    group: tuple[str, ...] | None = None
     sort: tuple[str, ...] = ()
     internal_partitions: int | None = None
 
@@ -177,15 +173,10 @@ class _MergeJob:
         self._spark = spark
         self._history = history
         self._date = date
-        records = [one.record for one in locations if one.record is not None]
-        recorded = {name: kind for record in records for name, kind in record.types.items()}
         self._merged = [one.path for one in locations if one.record is None or one.record.rows]
-        self._options = replace(options, types=Types({**recorded, **options.types}))
-        self._dataset = self._open(self._merged, self._options)
+        self._options = options
+        self._dataset = self._open(self._merged)
         self._rows = placed_rows(spark, self._dataset)
-        # What a schema file says, and what was inferred, holds for what is read back as well.
-        stored = [one for one in self._dataset.schema if PARTITION_KEY not in (one.metadata or {})]
-        self._types = {one.name: type_text(column_spec(one, {}, DEFAULT_CHARSET)) for one in stored}
 
     def prove(self, found: Sequence[Location]) -> Merge:
         """See to it that history has the rows of the date.
@@ -206,15 +197,14 @@ class _MergeJob:
         Raises:
             SawlogError: When what is published is not what was read; it is taken back.
         """
-        self._check(arrangement)
+        asked = self._grouping() if arrangement.group is None else arrangement.group
+        self._check(*asked, *arrangement.sort)
         wanted = digest(values(self._rows))
-        groups = self._contiguous(arrangement.group)
+        groups = self._contiguous(asked)
         first = max((int(n) + 1 for one in found if (n := one.partition.internal_partition).isdecimal()), default=0)
         schema = pa.schema([_without_dictionary(one) for one in self._dataset.schema])
-        writer = _Writer(
-            self._history, self._date, first, schema, replace(options, group=groups), self._types, self.name
-        )
-        staged = self._run(arrangement, writer)
+        writer = _Writer(self._history, self._date, first, schema, replace(options, group=groups), self.name)
+        staged = self._run(asked, arrangement, writer)
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), ())
         journal.write(tree)
         paths = [self._history.path(internal, self._date) for internal in staged]
@@ -228,7 +218,7 @@ class _MergeJob:
             raise
         remarks = [
             f"column {name!r} got no groups: values of it come under several of the columns before it"
-            for name in arrangement.group
+            for name in asked
             if name not in groups
         ]
         return Merge(wanted.rows, wanted.checksum, self._merged, paths, list(groups), written=True, remarks=remarks)
@@ -240,11 +230,16 @@ class _MergeJob:
         journal.write(tree)
         delete_merged(tree, journal)
 
-    def _check(self, arrangement: Arrangement) -> None:
-        names = self._dataset.schema.names
-        for name in (*arrangement.group, *arrangement.sort):
-            if name not in names:
-                raise OptionError(f"there is no column {name!r}; columns: {', '.join(names)}")
+    def _grouping(self) -> tuple[str, ...]:
+        """The grouping columns, as a schema file says: the given one, or those that lie in the locations."""
+        role = (ROLE_KEY, GROUPING.encode())
+        return tuple(one.name for one in self._dataset.schema if role in (one.metadata or {}).items())
+
+    def _check(self, *names: str) -> None:
+        known = self._dataset.schema.names
+        for name in names:
+            if name not in known:
+                raise OptionError(f"there is no column {name!r}; columns: {', '.join(known)}")
 
     def _contiguous(self, groups: Sequence[str]) -> tuple[str, ...]:
         """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
@@ -258,14 +253,14 @@ class _MergeJob:
                 found.append(name)
         return tuple(found)
 
-    def _run(self, arrangement: Arrangement, writer: _Writer) -> dict[str, Sequence[Staged]]:
+    def _run(self, groups: Sequence[str], arrangement: Arrangement, writer: _Writer) -> dict[str, Sequence[Staged]]:
         """Have every task write one internal partition; what is staged, by internal partition."""
         size = sum(file.size for file in self._dataset.files)
         tasks = arrangement.internal_partitions or max(1, -(-size // MERGED_BYTES))
         place = [column(FRAGMENT), column(ROW)]
-        order = [column(name) for name in (*arrangement.group, *arrangement.sort)] + place
-        if arrangement.group:
-            spread = self._rows.repartition(tasks, column(arrangement.group[0]))
+        order = [column(name) for name in (*groups, *arrangement.sort)] + place
+        if groups:
+            spread = self._rows.repartition(tasks, column(groups[0]))
         else:
             spread = self._rows.repartitionByRange(tasks, *order)
         rows = spread.sortWithinPartitions(*order).mapInArrow(writer, "internal int, staged binary").collect()
@@ -274,17 +269,16 @@ class _MergeJob:
 
     def _compare(self, paths: list[str], wanted: Digest, advice: str) -> None:
         """Read what is at paths, and compare it with the intraday rows."""
-        options = replace(self._options, types=Types(self._types))
-        there = digest(values(placed_rows(self._spark, self._open(paths, options))))
+        there = digest(values(placed_rows(self._spark, self._open(paths))))
         if there != wanted:
             raise SawlogError(
                 f"{self._history.directory}: history has {there} of {self._date}, intraday are {wanted}; {advice}"
             )
 
-    def _open(self, paths: list[str], options: ReadOptions) -> Dataset:
+    def _open(self, paths: list[str]) -> Dataset:
         format = get_format("deephaven_table")
         storage = Storage()
-        return format.open(format.select(storage.find(paths), "rows"), Scan(options=options, storage=storage))
+        return format.open(format.select(storage.find(paths), "rows"), Scan(options=self._options, storage=storage))
 
 
 @dataclass(frozen=True)
@@ -296,7 +290,6 @@ class _Writer:
     first: int
     schema: pa.Schema
     options: WriteOptions
-    types: Mapping[str, str]
     job: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -311,7 +304,7 @@ class _Writer:
                     writer.write(cast_batch(batch, self.schema))
                     rows += batch.num_rows
             if writer is not None:
-                writer.add_file(RECORD_NAME, MergeRecord(self.job, rows, dict(self.types)).to_json())
+                writer.add_file(RECORD_NAME, MergeRecord(self.job, rows).to_json())
                 staged = CPickleSerializer().dumps(writer.finish())
                 yield pa.record_batch({"internal": pa.array([internal], pa.int32()), "staged": [staged]})
         except BaseException:
@@ -323,13 +316,6 @@ class _Writer:
         return LocationWriter(
             self.history.path(internal, self.date), self.schema, self.options, Storage(), marker=f"{self.job}."
         )
-
-
-def _grouping(schema: str | None) -> list[str]:
-    """The grouping columns of a schema file."""
-    if schema is None:
-        return []
-    return [one.name for one in parse_schema(schema, Storage().read(schema)).columns if one.kind == GROUPING]
 
 
 def _without_dictionary(field: pa.Field) -> pa.Field:
