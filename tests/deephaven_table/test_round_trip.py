@@ -1,0 +1,298 @@
+"""What is written is read back: every type, both generations, both byte orders, any batches, any values."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.deephaven_log.schema_xml import parse_schema
+from sawlog.deephaven_table.infer import schema_spec
+from sawlog.deephaven_table.layout import ColumnType
+from sawlog.deephaven_table.schema_file import schema_file
+from sawlog.deephaven_table.types import ColumnSpec, parse_type
+from sawlog.errors import OptionError
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=6).filter(lambda text: text != "\0")
+LATIN = st.text(st.characters(max_codepoint=255), max_size=6).filter(lambda text: text != "\0")
+ASCII = st.text(st.characters(max_codepoint=127), max_size=6).filter(lambda text: text != "\0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Hundreds of small tables need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sawlog.storage.sync_file", lambda path: None)
+        patch.setattr("sawlog.storage.sync_directory", lambda path: None)
+        yield
+
+
+def integers(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(1 << bits - 1) + 1, (1 << bits - 1) - 1)
+
+
+def floats(width: Any) -> st.SearchStrategy[float]:
+    lowest = float(np.finfo(np.float32 if width == 32 else np.float64).min)
+    return st.floats(width=width, allow_nan=False).filter(lambda value: value != lowest)
+
+
+def entries(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.dictionaries(TEXT, values, max_size=3).map(lambda found: list(found.items()))
+
+
+DATES = st.integers(-700_000, 2_900_000)
+NANOS = st.integers(0, 86_400 * 10**9 - 1)
+ZONES = st.sampled_from(["UTC", "America/New_York"])
+
+TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "byte": (pa.int8(), integers(8)),
+    "short": (pa.int16(), integers(16)),
+    "int": (pa.int32(), integers(32)),
+    "long": (pa.int64(), integers(64)),
+    "float": (pa.float32(), floats(32)),
+    "double": (pa.float64(), floats(64)),
+    "char": (pa.uint16(), st.integers(0, 0xFFFD)),
+    "Boolean": (pa.bool_(), st.booleans()),
+    "DateTime": (pa.timestamp("ns", "UTC"), integers(64)),
+    "String(UTF-8)": (pa.dictionary(pa.int32(), pa.string()), TEXT),
+    "String": (pa.dictionary(pa.int32(), pa.string()), LATIN),
+    "String(None)": (pa.string(), LATIN),
+    "String(None,US-ASCII)": (pa.string(), ASCII),
+    "String(None,UTF-8)": (pa.string(), TEXT),
+    "String(None,UTF-16)": (pa.string(), TEXT),
+    "String(None,UTF-16BE)": (pa.string(), TEXT),
+    "String(UTF-16LE)": (pa.dictionary(pa.int32(), pa.string()), TEXT),
+    "StringSet": (pa.list_(pa.string()), st.lists(st.sampled_from([f"s{i}" for i in range(20)]), unique=True)),
+    "Blob": (pa.binary(), st.binary(min_size=1, max_size=9)),
+    "BigDecimal(10,2)": (pa.decimal128(10, 2), st.decimals(-99999999, 99999999, places=2)),
+    "BigDecimal(38,0)": (pa.decimal128(38, 0), st.decimals(-(10**38) + 1, 10**38 - 1, places=0)),
+    "BigDecimal(45,5)": (pa.decimal256(45, 5), st.decimals(-(10**40) + 1, 10**40 - 1, places=5)),
+    "BigInteger(7)": (pa.decimal128(7, 0), st.decimals(-9999999, 9999999, places=0)),
+    "BigDecimal": (pa.string(), st.integers(-(10**40), 10**40).filter(lambda value: value % 10).map(str)),
+    "BigInteger": (pa.string(), st.integers(-(10**40), 10**40).filter(lambda value: value % 10).map(str)),
+    "LocalDate": (pa.date32(), DATES),
+    "LocalDate(Compact)": (pa.date32(), DATES),
+    "LocalTime": (pa.time64("ns"), NANOS),
+    "LocalTime(6)": (pa.time64("ns"), NANOS.map(lambda value: value // 1000 * 1000)),
+    "ZonedDateTime": (
+        ColumnSpec(ColumnType.ZONED_DATE_TIME).arrow_type(),
+        st.fixed_dictionaries({"time": integers(64), "zone": ZONES}),
+    ),
+    "ByteArray": (pa.binary(), st.binary(min_size=1, max_size=9)),
+    "ByteArray(3)": (pa.binary(), st.binary(min_size=3, max_size=3)),
+    "StringDoubleMap": (pa.map_(pa.string(), pa.float64()), entries(floats(64) | st.none())),
+    "StringFloatMap": (pa.map_(pa.string(), pa.float32()), entries(floats(32) | st.none())),
+    "StringLongMap": (pa.map_(pa.string(), pa.int64()), entries(integers(64) | st.none())),
+    "StringIntMap": (pa.map_(pa.string(), pa.int32()), entries(integers(32) | st.none())),
+    "StringBooleanMap": (pa.map_(pa.string(), pa.bool_()), entries(st.booleans() | st.none())),
+    "StringStringMap": (pa.map_(pa.string(), pa.string()), entries(TEXT)),
+    "byte[]": (pa.list_(pa.int8()), st.lists(integers(8) | st.none(), max_size=4)),
+    "short[]": (pa.list_(pa.int16()), st.lists(integers(16) | st.none(), max_size=4)),
+    "int[]": (pa.list_(pa.int32()), st.lists(integers(32) | st.none(), max_size=4)),
+    "long[]": (pa.list_(pa.int64()), st.lists(integers(64) | st.none(), max_size=4)),
+    "float[]": (pa.list_(pa.float32()), st.lists(floats(32) | st.none(), max_size=4)),
+    "double[]": (pa.list_(pa.float64()), st.lists(floats(64) | st.none(), max_size=4)),
+    "char[]": (pa.list_(pa.uint16()), st.lists(st.integers(0, 0xFFFD) | st.none(), max_size=4)),
+    "boolean[]": (pa.list_(pa.bool_()), st.lists(st.booleans(), max_size=4)),
+}  # fmt: skip
+
+
+def array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)
+
+
+def plain(column: pa.ChunkedArray) -> list[Any]:
+    """Values that can be compared: integers for times, bits for floats, sets without an order."""
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        return column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_pylist()
+    if pa.types.is_struct(kind):
+        times = column.combine_chunks().field("time").cast(pa.int64()).to_pylist()
+        zones = column.combine_chunks().field("zone").to_pylist()
+        return [
+            None if one is None else pair
+            for one, pair in zip(column.is_valid(), zip(times, zones, strict=True), strict=True)
+        ]
+    return column.to_pylist()
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[pa.Table, dict[str, str]]:
+    """A table of some columns, and their types."""
+    names = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=6, unique=True))
+    rows = draw(st.integers(1, 12))
+    types = {f"c{index}": name for index, name in enumerate(names)}
+    columns = {}
+    for name, spelled in types.items():
+        kind, values = TYPES[spelled]
+        columns[name] = array(draw(st.lists(values | st.none(), min_size=rows, max_size=rows)), kind)
+    return pa.table(columns), types
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "column_version": st.sampled_from([1, 2]),
+        "byteorder": st.sampled_from(["little", "big"]),
+        "compact_header": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=120)
+@given(tables(), OPTIONS, st.lists(st.integers(0, 12), max_size=3))
+def test_every_table_comes_back(
+    drawn: tuple[pa.Table, dict[str, str]], options: dict[str, Any], cuts: list[int]
+) -> None:
+    table, types = drawn
+    bounds = sorted({0, *(cut for cut in cuts if cut < len(table)), len(table)})
+    parts = [table.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
+    # Nothing in a headerless file tells its byte order.
+    told = {"byteorder": options["byteorder"]} if options["column_version"] == 2 else {}
+    told |= {"column_version": options["column_version"]}
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root) / "t"
+        sawlog.write(pa.concat_tables(parts), path, format="deephaven_table", types=types, **options)
+        found = sawlog.read(path, format="deephaven_table", **told)
+        assert found.schema.names == table.schema.names
+        for name, spelled in types.items():
+            assert found.schema.field(name).type == TYPES[spelled][0], spelled
+            expected, read = plain(table.column(name)), plain(found.column(name))
+            if spelled == "StringSet":
+                expected, read = ([one if one is None else sorted(one) for one in side] for side in (expected, read))
+            assert read == expected, spelled
+        report = sawlog.verify(path, format="deephaven_table", **told)
+        assert not report.damaged
+        # Reading and writing again, with nothing said, makes the same files.
+        sawlog.write(found, Path(root) / "again" / "t", format="deephaven_table", **options)
+        for name in sorted(os.listdir(path)):
+            if not any(spelled == "StringSet" and name.startswith(column) for column, spelled in types.items()):
+                assert (Path(root) / "again" / "t" / name).read_bytes() == (path / name).read_bytes(), name
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["A", "", None, "日", "B" * 300]), st.integers(1, 5)),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda group: group[0],
+    ),
+    st.integers(1, 5),
+    st.sampled_from([pa.string(), pa.dictionary(pa.int32(), pa.string())]),
+)
+def test_groups_come_back(groups: list[tuple[str | None, int]], step: int, kind: pa.DataType) -> None:
+    values = [value for value, count in groups for _ in range(count)]
+    table = pa.table({"Sym": array(values, kind), "N": range(len(values))})
+    pieces = [table.slice(start, step) for start in range(0, len(table), step)]
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root) / "t"
+        sawlog.write(pa.concat_tables(pieces), path, format="deephaven_table", group=["Sym"], charset="UTF-8")
+        found = sawlog.read(path, view="groups").to_pylist()
+        ends = np.cumsum([count for _, count in groups]).tolist()
+        assert [(one["first"], one["end"]) for one in found] == list(itertools.pairwise([0, *ends]))
+        for value, _ in groups:
+            if value is not None:
+                rows = sawlog.read(path, filters=[("Sym", "==", value)]).column("N").to_pylist()
+                assert rows == [i for i, one in enumerate(values) if one == value]
+
+
+def test_every_type_has_a_schema() -> None:
+    specs = {f"c{i}": parse_type(spelled, "x") for i, spelled in enumerate(TYPES)}
+    specs["simple"] = ColumnSpec(ColumnType.BYTE_ARRAY, arguments="3,simple")
+    specs["utf8"] = ColumnSpec(ColumnType.UTF8_STRING)
+    specs["grouped"] = ColumnSpec(ColumnType.INT, grouping=True)
+    specs["odd"] = ColumnSpec(ColumnType.BLOB, class_name='a.B<"&>')
+    data = schema_file(specs, 'N"s', "T&<>'", "Date")
+    table = parse_schema("x.schema", data)
+    assert (table.namespace, table.name, table.partition_column) == ('N"s', "T&<>'", "Date")
+    assert table.order == ("Date", *specs)
+    for column in table.columns[1:]:
+        found = schema_spec(column, "x")
+        expected = specs[column.name]
+        assert (found.type, found.symbols, found.arguments, found.grouping) == (
+            expected.type,
+            expected.symbols,
+            expected.arguments,
+            expected.grouping,
+        ), column
+        if expected.type is ColumnType.STRING:
+            assert found.charset == expected.charset
+    assert schema_spec(table.columns[-1], "x").class_name == 'a.B<"&>'
+
+
+def test_an_empty_table(tmp_path: Path) -> None:
+    table = pa.table(
+        {"A": pa.array([], pa.int32()), "S": pa.array([], pa.string()), "T": pa.array([], pa.list_(pa.int8()))}
+    )
+    for version in (1, 2):
+        path = tmp_path / str(version)
+        sawlog.write(table, path, format="deephaven_table", column_version=version)
+        found = sawlog.read(path, format="deephaven_table", byteorder="little")
+        assert found.num_rows == 0
+        assert found.schema.names == ["A", "S", "T"]
+
+
+def test_replacing(tmp_path: Path) -> None:
+    one, two = pa.table({"A": [1], "B": [2]}), pa.table({"A": [3]})
+    path = tmp_path / "t"
+    sawlog.write(one, path, format="deephaven_table")
+    sawlog.write(two, path, format="deephaven_table")
+    assert sawlog.read(path).to_pylist() == [{"A": 3}]
+    assert os.listdir(tmp_path) == ["t"]
+    (path / "mine.txt").write_text("x")
+    with pytest.raises(OptionError, match=r"mine\.txt, which does not belong to a location"):
+        sawlog.write(one, path, format="deephaven_table")
+    (tmp_path / "other" / "deep").mkdir(parents=True)
+    (tmp_path / "other" / "deep" / "A.dat").write_bytes(b"x")
+    with pytest.raises(OptionError, match=r"A\.dat, which does not belong to a location"):
+        sawlog.write(one, tmp_path / "other", format="deephaven_table")
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(OptionError, match="is a file"):
+        sawlog.write(one, tmp_path / "file", format="deephaven_table")
+    assert sorted(os.listdir(tmp_path)) == ["file", "other", "t"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    sawlog.write(pa.table({"A": [1]}), tmp_path / "t", format="deephaven_table")
+    with pytest.raises(sawlog.SchemaError, match="row 0"):
+        sawlog.write(pa.table({"A": [-(1 << 63)]}), tmp_path / "t", format="deephaven_table")
+    assert sawlog.read(tmp_path / "t").to_pylist() == [{"A": 1}]
+    assert os.listdir(tmp_path) == ["t"]
+
+
+def test_remote_locations(s3: dict[str, Any]) -> None:
+    table = pa.table({"A": [1, 2], "S": ["x", None]})
+    for root, options in (("memory://deephaven", {}), ("s3://logs/deephaven", s3)):
+        path = f"{root}/t"
+        for _ in range(2):
+            sawlog.write(table, path, format="deephaven_table", group=["A"], storage_options=options)
+        assert sawlog.read(path, storage_options=options).to_pylist() == table.to_pylist()
+
+
+def test_a_broken_schema_file_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    sawlog.write(pa.table({"A": [1.5]}), path, format="deephaven_table")
+    (path / "table.schema").write_bytes(b"<!DOCTYPE x><Table/>")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert sawlog.read(path, types={"A": "double"}).to_pylist() == [{"A": 1.5}]
+    assert any(issubclass(one.category, DamageWarning) and "it is not used" in str(one.message) for one in caught)
+
+
+def test_one_column_by_its_file(tmp_path: Path) -> None:
+    sawlog.write(pa.table({"A": [1.5], "B": [2]}), tmp_path / "t", format="deephaven_table")
+    assert sawlog.read(tmp_path / "t" / "A.dat", format="deephaven_table").to_pylist() == [{"A": 1.5}]
