@@ -38,6 +38,14 @@ def explain(error: BaseException) -> str:
     return " ".join(first.split())[:_LONGEST] or type(error).__name__
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What is raised when Spark refuses, and when it is gone."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError, OSError)
+
+
 def is_damage(error: BaseException) -> bool:
     """Whether damage in a source is what stopped Spark."""
     own = _OWN_ERROR.findall(str(error))

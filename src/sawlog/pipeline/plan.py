@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
-from sawlog.pipeline.errors import explain
+from sawlog.pipeline.errors import explain, spark_errors
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Sink, Source, Watermark
 
 if TYPE_CHECKING:
@@ -162,12 +162,10 @@ class Plan:
     @contextmanager
     def _told(self, key: tuple[str, ...]) -> Iterator[None]:
         """Name file, line and key of whatever goes wrong in the block."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
+        expected: tuple[type[Exception], ...] = (SawlogError, *spark_errors())
         try:
             yield
-        except (PySparkException, Py4JError, SawlogError, OSError) as error:
+        except expected as error:
             message = self.pipeline.document.secrets.redact(explain(error))
             raise self.pipeline.document.error(key, message) from error
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from sawlog.stream.offset import AT, FILES
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
+
+
+BEHIND = "behind"
+BYTES = "bytes"
+"""What sawlog's stream source reports as its latest offset: `{"behind": {"bytes": ...}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +75,36 @@ class Listener(StreamingQueryListener):
 
 def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
     """Bytes of files that a micro-batch has read; None where no source tells."""
-    return _sum(_distance(source.startOffset, source.endOffset) for source in sources)
+    return _sum(_between(source.startOffset, source.endOffset) for source in sources)
 
 
 def bytes_behind(sources: Sequence[SourceProgress]) -> int | None:
     """Bytes of files that are there and not read yet; None where no source tells."""
-    return _sum(_distance(source.endOffset, source.latestOffset) for source in sources)
+    return _sum(_behind(source.latestOffset) for source in sources)
 
 
-def _sum(distances: Iterable[int | None]) -> int | None:
-    known = [distance for distance in distances if distance is not None]
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
-def _distance(start: str | None, end: str | None) -> int | None:
-    """Bytes between two offsets of sawlog's source; None for other sources' offsets."""
-    del start, end
-    return None
+def _between(start: str | None, end: str | None) -> int | None:
+    before, after = _places(start) or {}, _places(end)
+    if after is None:
+        return None
+    return sum(at - before.get(name, 0) for name, at in after.items())
+
+
+def _places(offset: str | None) -> dict[str, int] | None:
+    """How far each file was read; None for the offsets of other sources."""
+    try:
+        return {name: int(place[AT]) for name, place in json.loads(offset or "")[FILES].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _behind(latest: str | None) -> int | None:
+    try:
+        return int(json.loads(latest or "")[BEHIND][BYTES])
+    except (ValueError, KeyError, TypeError):
+        return None

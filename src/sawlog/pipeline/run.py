@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError
-from sawlog.pipeline.errors import PipelineError, explain, is_damage
+from sawlog.pipeline.errors import PipelineError, explain, is_damage, spark_errors
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Sink
 
@@ -28,6 +29,7 @@ Report = Callable[[BatchReport], None]
 QUARANTINE = "quarantine"
 _SKIPPED = "skipped"
 _POLL = 0.2
+_GRACE = 0.5
 _PATIENCE = 10.0
 """Seconds that the last reports may take to arrive."""
 _DAMAGE_PREFIX = "_"
@@ -152,11 +154,16 @@ class Run:
                 queries.append(self._start(nowhere, plan.skipped, _DAMAGE_PREFIX + _SKIPPED))
             queries += [self._start(sink, plan.frames[sink.source], sink.name) for sink in pipeline.sinks]
             self._attend(queries, events)
+        except spark_errors() as error:
+            # SIGTERM may have reached Spark itself as well, and a moment earlier.
+            if not self._stop.wait(_GRACE):
+                raise self._failure(("pipeline",), error) from error
         finally:
-            for _, query in queries:
-                query.stop()
-            self._drain(events, len(queries))
-            plan.spark.streams.removeListener(listener)
+            with contextlib.suppress(*(spark_errors() if self._stop.is_set() else ())):
+                for _, query in queries:
+                    query.stop()
+                self._drain(events, len(queries))
+                plan.spark.streams.removeListener(listener)
 
     def _start(self, sink: Sink, frame: DataFrame, name: str) -> tuple[Sink, StreamingQuery]:
         pipeline = self._pipeline
@@ -188,7 +195,7 @@ class Run:
             active = [query.isActive for _, query in queries]
             for sink, query in queries:
                 error = None if query.isActive else query.exception()
-                if error is not None:
+                if error is not None and not self._stop.wait(_GRACE):
                     raise self._failure(sink.key, error)
             if not any(active):
                 return

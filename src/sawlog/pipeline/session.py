@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError
-from sawlog.pipeline.errors import PipelineError, explain
+from sawlog.pipeline.errors import PipelineError, explain, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _STREAMS_SINCE = (4, 2)
 
 
-@contextmanager
+@contextlib.contextmanager
 def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with the pipeline's settings; it is stopped with the block, unless it was there before.
 
@@ -49,6 +51,9 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
     if "PYSPARK_GATEWAY_PORT" not in os.environ and chosen.get("spark.master", "local").startswith("local"):
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
         os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+    # Both say again, in JSON or of pandas, which no pipeline uses, what nobody can act on.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
         found = SparkSession.getActiveSession()
         builder = SparkSession.builder.appName(pipeline.name)
@@ -63,7 +68,8 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
         yield spark
     finally:
         if found is None:
-            spark.stop()
+            with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
+                spark.stop()
 
 
 def _check_version(pipeline: Pipeline, version: str) -> None:

@@ -1,0 +1,272 @@
+"""Pipelines in batches: what the command line runs on a real Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import sawlog
+from sawlog.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+PIPELINE = """\
+[pipeline]
+name = "writes"
+
+[sources.log]
+path = "{path}"
+on_damage = "{on_damage}"
+
+[steps.long]
+sql = "SELECT record, length(record) AS size FROM log WHERE length(record) > 100"
+
+[steps.records]
+sql = "SELECT record FROM long"
+
+[sinks.sizes]
+from = "long"
+format = "parquet"
+mode = "overwrite"
+path = "sizes"
+
+[sinks.copy]
+from = "records"
+format = "leveldb_log"
+mode = "overwrite"
+path = "copy"
+
+[quarantine]
+format = "parquet"
+path = "quarantine"
+mode = "overwrite"
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in this process and session: exit code, stdout, stderr."""
+
+    def call(*args: object) -> tuple[int, str, str]:
+        code = main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def write(directory: Path, text: str, **values: object) -> Path:
+    path = directory / "p.toml"
+    path.write_text(text.format(**values) if values else text)
+    return path
+
+
+def rows(path: Path) -> pa.Table:
+    return ds.dataset(path, format="parquet", exclude_invalid_files=True).to_table()
+
+
+def events(out: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def test_sources_steps_and_sinks(run: Run, database: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, PIPELINE, path=database, on_damage="fail")
+    code, out, err = run("run", path, "--json")
+    assert code == 0, err
+    first, second, end = events(out)
+    records = sawlog.read(database)["record"]
+    long = [record for record in records.to_pylist() if len(record) > 100]
+    found = rows(tmp_path / "sizes")
+    assert sorted(found["record"].to_pylist()) == sorted(long)
+    assert found["size"].to_pylist() == [len(record) for record in found["record"].to_pylist()]
+    assert sorted(sawlog.read(tmp_path / "copy")["record"].to_pylist()) == sorted(long)
+    assert [(e["event"], e["pipeline"], e["sink"], e["rows"], e["damage"]) for e in (first, second)] == [
+        ("batch", "writes", "sizes", len(long), 0),
+        ("batch", "writes", "copy", len(long), 0),
+    ]
+    assert end["rows"] == {"sizes": len(long), "copy": len(long)}
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp_path: Path) -> None:
+    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="fail"))
+    assert (code, out) == (1, "")
+    assert f"p.toml:14: sinks.sizes: {damaged}: " in err
+    assert "expected masked CRC-32C" in err
+    assert "Traceback" not in err
+
+    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="skip"), "--json")
+    assert code == 3, err
+    assert [event["damage"] for event in events(out)] == [2, 2, 2]
+    assert not (tmp_path / "quarantine").exists()
+
+    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine"), "--json")
+    assert code == 0, err
+    *_, end = events(out)
+    assert (end["damage"], end["skipped"]) == (2, 0)
+    damage = sawlog.read(damaged, view="damage").to_pylist()
+    assert rows(tmp_path / "quarantine").to_pylist() == [{"source": "log", **one} for one in damage]
+    expected = [r for r in sawlog.open(damaged, on_damage="skip").to_table()["record"].to_pylist() if len(r) > 100]
+    assert sorted(rows(tmp_path / "sizes")["record"].to_pylist()) == sorted(expected)
+
+
+def test_lines_for_people(run: Run, database: Path, tmp_path: Path) -> None:
+    code, out, _ = run("run", write(tmp_path, PIPELINE, path=database, on_damage="fail"))
+    assert code == 0
+    first, *_, last = out.splitlines()
+    assert first.startswith("event=batch time=20")
+    assert " pipeline=writes sink=sizes batch=0 rows=" in first
+    assert last.startswith("event=end rows.sizes=")
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(run: Run, database: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, PIPELINE, path=database, on_damage="quarantine")
+    code, out, err = run("run", path, "--dry-run")
+    assert code == 0, err
+    assert "source log\n  format     recognised\n" in out
+    assert "step long\n  sql  SELECT record, length(record) AS size FROM log" in out
+    assert "sink copy\n  from    records\n  format  leveldb_log\n" in out
+    assert "quarantine\n" in out
+    code, out, err = run("run", path, "--dry-run", "--json")
+    parts = {(part["kind"], part["name"]): part for part in json.loads(out)["parts"]}
+    assert parts["step", "long"]["schema"] == {"record": "binary not null", "size": "int not null"}
+    assert parts["quarantine", ""]["schema"]["source"] == "string not null"
+    assert [one.name for one in tmp_path.iterdir()] == ["p.toml"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("FROM long", "FROM lang", r"p.toml:12: steps.records.sql: [TABLE_OR_VIEW_NOT_FOUND]"),
+        ("SELECT record FROM", "SELCT record FROM", r"p.toml:12: steps.records.sql: [PARSE_SYNTAX_ERROR]"),
+        ("SELECT record FROM", "SELECT size FROM", r"p.toml:20: sinks.copy: "),
+        ('path = "{path}"', 'path = "nowhere"', "p.toml:5: sources.log.path: "),
+        ('path = "{path}"', 'path = "{path}"\nview = "pages"', "has no view 'pages'"),
+        ('path = "{path}"', 'path = "{path}"\noptions = {{ colour = "red" }}', "unknown option 'colour'"),
+        ('path = "sizes"', 'path = "sizes"\npartition_by = ["day"]', "sinks.sizes: no column 'day' to partition by"),
+    ],
+)
+def test_what_spark_finds_is_named_too(
+    run: Run, database: Path, tmp_path: Path, before: str, after: str, told: str
+) -> None:
+    assert before in PIPELINE
+    path = write(tmp_path, PIPELINE.replace(before, after), path=database, on_damage="fail")
+    code, out, err = run("run", path, "--dry-run")
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_secrets_are_never_printed(run: Run, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE_SECRET", "hunter2")
+    monkeypatch.setenv("STORE_PLACE", str(database))
+    storage = '\n[sources.log.storage]\nsecret = "${env:STORE_SECRET}"\n'
+    text = PIPELINE.replace("{path}", "${env:STORE_PLACE}").replace("{on_damage}", "fail") + storage
+    for arguments in (("--dry-run",), ("--dry-run", "--json"), ()):
+        code, out, err = run("run", write(tmp_path, text), *arguments)
+        assert code == 0, err
+        assert "hunter2" not in out + err
+        assert str(database) not in out + err
+    missing = text.replace("${env:STORE_PLACE}", "/nowhere/${env:STORE_SECRET}")
+    code, out, err = run("run", write(tmp_path, missing))
+    assert code == 2
+    assert "${env:STORE_SECRET}" in err
+    assert "hunter2" not in out + err
+
+
+def test_init_writes_an_example_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run("init")
+    assert code == 0
+    assert "sawlog run pipeline.toml --dry-run" in out
+    code, _, err = run("init")
+    assert (code, err) == (2, "sawlog: pipeline.toml: is there already; name another file\n")
+
+
+def command(*args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+        environment.pop(name, None)
+    return subprocess.run(args, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def test_spark_submit_runs_it_unchanged(database: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, PIPELINE, path=database, on_damage="fail")
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    done = command(*submit, str(ROOT / "examples" / "run.py"), "run", str(path), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    *_, end = events(done.stdout)
+    assert end["rows"]["copy"] == rows(tmp_path / "sizes").num_rows > 0
+
+
+@contextmanager
+def connect_server(place: Path) -> Iterator[str]:
+    """A Spark Connect server on loopback; its URL."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    given = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+    service = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *given, "--class", service]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    with (place / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [*submit, "spark-internal"], env=environment, cwd=place, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline and server.poll() is None:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.2)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def test_spark_connect_runs_it_unchanged(damaged: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine")
+    sawlog_command = [sys.executable, "-m", "sawlog", "run", str(path), "--json"]
+    with connect_server(tmp_path) as url:
+        done = command(*sawlog_command, "--conf", f"spark.remote={url}")
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        *_, end = events(done.stdout)
+        assert end["rows"]["copy"] == rows(tmp_path / "sizes").num_rows > 0
+        assert end["damage"] == rows(tmp_path / "quarantine").num_rows == 2
+        wrong = path.read_text().replace("FROM long", "FROM lang")
+        path.write_text(wrong)
+        done = command(*sawlog_command, "--conf", f"spark.remote={url}", "--dry-run")
+        assert done.returncode == 2
+        assert "p.toml:12: steps.records.sql: [TABLE_OR_VIEW_NOT_FOUND]" in done.stderr
