@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 
 from sawlog.deephaven_table.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
-from sawlog.deephaven_table.java_stream import MAX_BYTES, MAX_DEPTH, JavaArray, JavaMap, JavaObject, read_stream
+from sawlog.deephaven_table.java_stream import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_ELEMENTS,
+    JavaArray,
+    JavaMap,
+    JavaObject,
+    read_stream,
+)
 from sawlog.deephaven_table.layout import ARRAY_UIDS, JAVA_NULL, ColumnType, array_prefix
 from sawlog.errors import FormatError, SchemaError
 
@@ -303,6 +311,15 @@ def test_bombs() -> None:
         read_stream(bytes(MAX_BYTES + 1), "x")
     with pytest.raises(FormatError, match="expected 9223372036854775807 bytes"):
         read_stream(b"\xac\xed\0\5\x7c\x7f" + b"\xff" * 7 + b"abc", "x")
+    many = (
+        b"\xac\xed\0\5\x75\x72\0\x02[L"
+        + bytes(8)
+        + b"\x02\0\0\x78\x70"
+        + (5 << 20).to_bytes(4, "big")
+        + b"\x70" * (5 << 20)
+    )
+    with pytest.raises(FormatError, match=f"more than {MAX_ELEMENTS} elements"):
+        read_stream(many, "x")
     for junk in (b"hello", b"\xac\xed\0\4p", b"\xac\xed"):
         with pytest.raises(FormatError, match="x: expected a Java stream"):
             read_grouping(junk, "x")

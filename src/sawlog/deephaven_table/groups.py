@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.grouping import Group, grouping_bytes, key_type
-from sawlog.deephaven_table.java_stream import MAX_BYTES
+from sawlog.deephaven_table.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven_table.layout import JAVA_NULL, ColumnType
 from sawlog.errors import SchemaError
 
+MAX_GROUPS = MAX_ELEMENTS // 4
 _NONE_YET = object()
 
 
@@ -57,6 +58,10 @@ class GroupTracker:
                         first, f"{value!r} again, behind other values: the rows of a group must follow one another"
                     )
                 self._close(row + first)
+                if len(self._groups) == MAX_GROUPS:
+                    raise Place(self._column, row).error(
+                        first, f"more than {MAX_GROUPS} groups, which nobody would read"
+                    )
                 self._seen.add(identity)
                 self._value, self._identity, self._first = value, identity, row + first
             first = end
@@ -72,7 +77,9 @@ class GroupTracker:
             return JAVA_NULL
         data = grouping_bytes(self._kind, self._groups, self._column)
         if len(data) > MAX_BYTES:
-            raise SchemaError(f"column {self._column!r}: {len(self._groups)} groups are too many to be grouped by")
+            raise SchemaError(
+                f"column {self._column!r}: its groups take {len(data)} bytes; at most {MAX_BYTES} are read"
+            )
         return data
 
     def _close(self, end: int) -> None:

@@ -21,6 +21,8 @@ MAX_BYTES = 64 << 20
 """Longer streams are not read."""
 MAX_DEPTH = 48
 """Deeper graphs are not read. The groups of a column are four deep."""
+MAX_ELEMENTS = 1 << 22
+"""Elements of a stream, and parts of objects that their classes write: more are not read. A group takes up to four."""
 
 
 class Code(IntEnum):
@@ -189,6 +191,7 @@ class _Reader:
         self.where = where
         self.maps: list[JavaMap] = []
         self._handles: list[Any] = []
+        self._elements = 0
 
     def error(self, message: str) -> FormatError:
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
@@ -228,7 +231,14 @@ class _Reader:
         self.position -= 1
         raise self.error(f"expected block data, found the code {code:#04x}")
 
+    def count_element(self) -> None:
+        """Keep to `MAX_ELEMENTS`."""
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            raise self.error(f"more than {MAX_ELEMENTS} elements")
+
     def _element(self, depth: int) -> Any:
+        self.count_element()
         if depth > MAX_DEPTH:
             raise self.error(f"objects nest deeper than {MAX_DEPTH}")
         code = self.number(">B")
@@ -383,6 +393,7 @@ class _Reader:
 
     def _part(self, part: JavaClass, made: JavaObject, depth: int) -> list[Any]:
         """What one class of an object's lineage has written."""
+        self.count_element()
         if part.flags & SERIALIZABLE:
             for kind, name in part.fields:
                 primitive = PRIMITIVES.get(kind)
@@ -407,6 +418,7 @@ class _ProductReader:
     def value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:
             raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
+        self._reader.count_element()
         code = self._number(">b")
         if code == ProductCode.NULL:
             return None
