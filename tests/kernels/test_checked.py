@@ -12,6 +12,8 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SMALL = [
     "deephaven_log/test_kernels.py",
+    "deephaven_table/test_kernels.py",
+    "filodb_record/test_kernels.py",
     "kernels/test_adler32.py",
     "kernels/test_crc32c.py",
     "kernels/test_memory.py",

@@ -1,0 +1,79 @@
+"""Small inputs that reach every branch of the kernels: quick enough for plain Python and for checked builds."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.deephaven_table.kernels import holds, reaches
+
+from .reference import Shape, put, put_fixed, put_rows, put_symbols, put_text
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_patterns_are_found_wherever_they_are(dtype: Any) -> None:
+    top = dtype(1 << dtype(0).itemsize * 8 - 1)
+    for length in range(40):
+        values = np.arange(length).astype(dtype)
+        for place in range(length):
+            found = values.copy()
+            found[place] = top
+            found.flags.writeable = False
+            assert holds(found, top)
+        values.flags.writeable = False
+        assert not holds(values, top)
+
+
+def test_limits_are_reached_from_any_side() -> None:
+    for length in range(20):
+        values = np.arange(length, dtype=np.uint32)
+        values.flags.writeable = False
+        assert reaches(values, np.uint32(max(0, length - 1))) == (length > 0)
+        assert not reaches(values, np.uint32(length))
+    high = np.array([0, 1 << 31], np.uint32)
+    high.flags.writeable = False
+    assert reaches(high, np.uint32(1 << 30))
+
+
+def test_small_locations_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_ROWS", 5)
+    rng = random.Random(1)
+    numbers = [rng.choice([None, rng.randrange(-100, 100)]) for _ in range(17)]
+    texts = [None if number is None else "x" * (number % 7) for number in numbers]
+    for version in (1, 2):
+        for little in (True, False):
+            shape = Shape(version, little, start=24)
+            leaf = tmp_path / f"{version}-{little}"
+            for kind in ("byte", "short", "int", "long", "DateTime"):
+                put_fixed(leaf, kind, kind, numbers, shape)
+            put_symbols(leaf, "s", texts, shape, forget=2)
+            put_text(leaf, "t", texts, shape)
+            types = {kind: kind for kind in ("byte", "short", "int", "long", "DateTime")}
+            table = sawlog.read(leaf, types={**types, "t": "String(None)"}, byteorder="little" if little else "big")
+            assert table.column("s").to_pylist() == table.column("t").to_pylist() == texts
+            assert all(table.column(kind).to_pylist() == numbers for kind in ("byte", "short", "int", "long"))
+
+
+def test_values_with_damage_between_them(tmp_path: Path) -> None:
+    rng = random.Random(2)
+    for _ in range(30):
+        shape = Shape()
+        ends = [rng.choice([rng.randrange(-3, 30), 3 * i]) for i in range(1, 9)]
+        put(tmp_path, "t", shape, shape.pack("q", ends), bytes=bytes(range(65, 89)))
+        put_rows(tmp_path, 8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            table = sawlog.read(tmp_path, types={"t": "String(None)"}, on_damage="skip")
+        assert table.num_rows == 8
+        table.validate(full=True)
+        whole = bytes(range(65, 89)).decode()
+        for start, end, value in zip([0, *ends], ends, table.column("t").to_pylist(), strict=False):
+            fits = 0 <= start <= end <= len(whole)
+            assert value in ((whole[start:end] or None, None) if fits else (None,))
