@@ -35,6 +35,8 @@ BATCH_BUCKETS = 1 << 20
 """Histogram buckets per batch, unless one record has more."""
 EVENT_ROOM = 4096
 """Damages that the kernel writes down before it hands over."""
+FIRST_SERIES = 2 << 10
+"""Series for which a table has room to begin with, a power of two."""
 
 Event = tuple[int, int, Kind, str]
 """Damage: offset, length, kind, detail."""
@@ -346,9 +348,9 @@ class SeriesTable:
     def __init__(self) -> None:
         self._state = np.zeros(t.STATE_SIZE, np.int64)
         self._secret = np.uint64(int.from_bytes(os.urandom(4), "little"))
-        self._slots = np.zeros(t.SLOT_SIZE << 12, np.uint8)
-        self._key_starts = np.zeros(1 << 11, np.int64)
-        self._keys = np.zeros(1 << 18, np.uint8)
+        self._slots = np.zeros(2 * FIRST_SERIES * t.SLOT_SIZE, np.uint8)
+        self._key_starts = np.zeros(FIRST_SERIES, np.int64)
+        self._keys = np.zeros(128 * FIRST_SERIES, np.uint8)
 
     def read(self, arguments: tuple[Any, ...], gatherer: Gatherer, keys: Sequence[ViewField]) -> int:
         """Read records, and keep the rows whose series is new; it is not from then on.

@@ -42,7 +42,7 @@ def inlined(function: Any) -> Any:
 
 def always_inlined(function: Any) -> Any:
     """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
-    return _compiled(function, cache=False, forceinline=True)
+    return _compiled(function, cache=False, forceinline=not CHECKED)
 
 
 def _compiled(function: Any, *, cache: bool, **more: bool) -> Any:

@@ -127,7 +127,7 @@ def _gather(
     row = np.uint64(first)
     for i in range(len(ops)):
         code = ops[i, 0]
-        slot = np.uint64(ops[i, 1]) - base
+        slot = np.uint64(ops[i, 1])
         place = np.uint64(ops[i, 2])
         second = np.uint64(ops[i, 3]) + row * _FOUR
         if code in (COPY_8, NOTHING_8, CONTAINER_TIME, PAYLOAD, HISTOGRAM, NO_PAYLOAD, WHOLE):
@@ -136,15 +136,15 @@ def _gather(
             place += row * _FOUR
         if code == COPY_8:
             for r in range(count):
-                store_u64(arena, place + np.uint64(8 * r), load_u64(window, np.uint64(starts[first + r]) + slot))
+                store_u64(arena, place + np.uint64(8 * r), load_u64(window, np.uint64(starts[first + r]) - base + slot))
         elif code == COPY_4:
             for r in range(count):
-                store_u32(arena, place + np.uint64(4 * r), load_u32(window, np.uint64(starts[first + r]) + slot))
+                store_u32(arena, place + np.uint64(4 * r), load_u32(window, np.uint64(starts[first + r]) - base + slot))
         elif code in (PAYLOAD, HISTOGRAM):
             for r in range(count):
                 at = np.uint64(starts[first + r]) - base
                 total = load_u32(window, at) + _LENGTH
-                pointer = load_u32(window, np.uint64(starts[first + r]) + slot)
+                pointer = load_u32(window, at + slot)
                 start = at + pointer + _PAYLOAD_LENGTH
                 length = _ZERO
                 if pointer < smallest or pointer > total or total - pointer < _PAYLOAD_LENGTH:

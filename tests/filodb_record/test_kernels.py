@@ -1,0 +1,108 @@
+"""Small inputs that reach every branch of the kernels: quick enough for plain Python and for checked builds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
+from sawlog.filodb_record.schemas import default_partition
+from sawlog.filodb_record.values import partition_hashes, shards
+
+from . import golden
+from .test_damage import DATA, outcome
+from .test_writer import LABELS, gauges, nested_rows, write
+
+BUILT_IN = Schemas.built_in()
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches, events, tables and windows so small that they run out everywhere."""
+    monkeypatch.setattr("sawlog.filodb_record.framing.WINDOW_BYTES", 100)
+    monkeypatch.setattr("sawlog.filodb_record.framing.FRAMES_ROOM", 2)
+    monkeypatch.setattr("sawlog.filodb_record.walk.WINDOW_BYTES", 500)
+    monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_ROWS", 7)
+    monkeypatch.setattr("sawlog.filodb_record.walk.EVENT_ROOM", 2)
+    monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_BUCKETS", 20)
+    monkeypatch.setattr("sawlog.filodb_record.walk.FIRST_SERIES", 2)
+    monkeypatch.setattr("sawlog.filodb_record.layer.BATCH_ROWS", 9)
+
+
+def test_damage_at_many_places() -> None:
+    rng = random.Random(1)
+    for at in range(rng.randrange(50), len(DATA), 257):
+        outcome(DATA[:at] + bytes([DATA[at] ^ rng.randrange(1, 256)]) + DATA[at + 1 :])
+        outcome(DATA[:at])
+        outcome(DATA[:at] + rng.randbytes(7) + DATA[at:])
+        outcome(DATA[:at] + bytes(30) + DATA[at:])
+    assert len(outcome(DATA)[0]) == 15
+
+
+@pytest.mark.parametrize(
+    "name", ["mixed_schemas_4", "otel_exp_delta_histogram_10", "gauge_100_partkeys", "str_long_12"]
+)
+def test_golden_bytes_both_ways(tmp_path: Path, name: str) -> None:
+    schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
+    table = sawlog.read(golden.path(name), schemas=schemas, verify_hashes=True)
+    table.validate(full=True)
+    assert write(table, tmp_path / "a.container", container_size=2048, whole=True)
+    assert sawlog.read(tmp_path / "a.container", schemas=schemas).equals(table)
+    assert write(table, tmp_path / "b.container") == golden.data(name)
+
+
+@pytest.mark.parametrize("name", ["geometric", "geometric_1", "custom", "exponential"])
+def test_histograms(tmp_path: Path, name: str) -> None:
+    buckets = {
+        "geometric": Buckets.geometric(1.0, 2.0, 9),
+        "geometric_1": Buckets.geometric(2.0, 2.0, 9, minus_one=True),
+        "custom": Buckets.custom([0.5, 1.0, 2.5, float("inf")]),
+        "exponential": Buckets.exponential(3, -5, 8),
+    }[name]
+    rng = random.Random(2)
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    schema = BUILT_IN["prom-histogram"]
+    for n in range(30):
+        steps = [rng.choice([0, 1, 7, 1 << rng.randrange(40)]) for _ in range(len(buckets.tops))]
+        values = [float(sum(steps[: i + 1])) for i in range(len(buckets.tops))]
+        target.add_from_reader((n, 1.0, 2.0, Histogram(buckets, tuple(values)), "m", {"k": "v"}), schema)
+    path = tmp_path / "a.container"
+    path.write_bytes(b"".join(target.optimal_container_bytes()))
+    table = sawlog.read(path, statistics="count,sum", quantiles="0.5,0.9")
+    assert [row["h"]["count"] for row in table.to_pylist()] == [row["h"]["values"][-1] for row in table.to_pylist()]
+    plain = sawlog.read(path)
+    assert write(plain, tmp_path / "b.container") == path.read_bytes()
+
+
+def test_distinct_series_of_any_size(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    series = [(f"m{k % 5}", {"k" * (k % 11): "é" * (k % 9), "job": str(k)}) for k in range(40)]
+    rows = [(n, 1.0, *series[rng.randrange(40)]) for n in range(200)]
+    path = tmp_path / "a.container"
+    data = write(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, schema="gauge")
+    assert data == path.read_bytes()
+    keys = sawlog.read(path, view="partkeys")
+    met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))
+    found = zip(keys["_metric_"].to_pylist(), keys["tags"].to_pylist(), strict=True)
+    assert [(metric, tuple(tags)) for metric, tags in found] == met
+    assert sum(sawlog.read(path, view="containers")["num_records"].to_pylist()) == 200
+
+
+def test_nested_records(tmp_path: Path) -> None:
+    schemas, table, containers = nested_rows()
+    made = write(table.slice(0, 20), tmp_path / "a.container", schemas=schemas, schema="result")
+    assert made[16:] == containers[0][16 : len(made)]
+    again = sawlog.read(tmp_path / "a.container", schemas=schemas, schema="result")
+    assert again["series"].to_pylist() == table["series"].to_pylist()[:20]
+
+
+def test_hashes_and_shards() -> None:
+    labels = [[("_ws_", "w"), ("_ns_", "n" * k), ("é", "x"), ("le", str(k))] for k in range(20)]
+    metric = pa.array([f"m{k}_bucket" for k in range(20)])
+    tags = pa.array(labels, LABELS)
+    assert partition_hashes({"_metric_": metric, "tags": tags}, BUILT_IN["gauge"]).null_count == 0
+    assert set(shards(metric, tags, 16, 2, default_partition()).to_pylist()) <= set(range(16))
