@@ -211,18 +211,20 @@ def test_groups_come_back(groups: list[tuple[str | None, int]], step: int, kind:
 
 
 def test_every_type_has_a_schema() -> None:
-    specs = {f"c{i}": parse_type(spelled, "x") for i, spelled in enumerate(TYPES)}
+    specs: dict[str, ColumnSpec | None] = {f"c{i}": parse_type(spelled, "x") for i, spelled in enumerate(TYPES)}
+    specs["Date"] = None
     specs["simple"] = ColumnSpec(ColumnType.BYTE_ARRAY, arguments="3,simple")
     specs["utf8"] = ColumnSpec(ColumnType.UTF8_STRING)
     specs["grouped"] = ColumnSpec(ColumnType.INT, grouping=True)
     specs["odd"] = ColumnSpec(ColumnType.BLOB, class_name='a.B<"&>')
-    data = schema_file(specs, 'N"s', "T&<>'", "Date")
+    data = schema_file(specs, 'N"s', "T&<>'")
     table = parse_schema("x.schema", data)
     assert (table.namespace, table.name, table.partition_column) == ('N"s', "T&<>'", "Date")
-    assert table.order == ("Date", *specs)
-    for column in table.columns[1:]:
-        found = schema_spec(column, "x")
-        expected = specs[column.name]
+    assert table.order == tuple(specs)
+    for column in table.columns:
+        found, expected = schema_spec(column, "x"), specs[column.name]
+        if expected is None:
+            continue
         assert (found.type, found.symbols, found.arguments, found.grouping) == (
             expected.type,
             expected.symbols,
@@ -296,3 +298,35 @@ def test_a_broken_schema_file_is_not_used(tmp_path: Path) -> None:
 def test_one_column_by_its_file(tmp_path: Path) -> None:
     sawlog.write(pa.table({"A": [1.5], "B": [2]}), tmp_path / "t", format="deephaven_table")
     assert sawlog.read(tmp_path / "t" / "A.dat", format="deephaven_table").to_pylist() == [{"A": 1.5}]
+
+
+def test_the_partitioning_column_keeps_its_place(tmp_path: Path) -> None:
+    date = pa.field("Date", pa.string(), metadata={"sawlog.partition": "column"})
+    schema = pa.schema([pa.field("A", pa.int64()), date, pa.field("B", pa.float64())])
+    table = pa.table({"A": [1], "Date": ["2024-05-06"], "B": [1.5]}, schema)
+    path = tmp_path / "Intraday" / "Ns" / "T" / "vm" / "2024-05-06" / "T"
+    sawlog.write(table, path, format="deephaven_table")
+    assert sawlog.read(tmp_path / "Intraday").to_pylist() == table.to_pylist()
+    assert sawlog.read(tmp_path / "Intraday").schema.names == ["A", "Date", "B"]
+
+
+def test_logs_become_locations(tmp_path: Path) -> None:
+    log = tmp_path / "Ns.T.System.vm.2024-05-06.bin.2024-05-06.000000.000+0000"
+    table = pa.table(
+        {
+            "Sym": ["A", "日", None],
+            "Side": pa.array(["Buy", None, "Sell"]).dictionary_encode(),
+            "At": pa.array([1, 2, None], pa.timestamp("ms", "UTC")),
+            "N": pa.array([1, None, 3], pa.int8()),
+            "Raw": [b"a", b"bb", None],
+        }
+    )
+    sawlog.write(table, log, format="deephaven_log")
+    path = tmp_path / "Intraday" / "Ns" / "T" / "vm" / "2024-05-06" / "T"
+    sawlog.write(sawlog.open(log, timestamp_columns={"At": "ms"}), path, format="deephaven_table")
+    found = sawlog.read(tmp_path / "Intraday")
+    assert found.schema.names == [*table.schema.names, "Date"]
+    assert found.column("Date").to_pylist() == ["2024-05-06"] * 3
+    assert found.column("At").cast(pa.int64()).to_pylist() == [1_000_000, 2_000_000, None]
+    for name in ("Sym", "Side", "N", "Raw"):
+        assert found.column(name).to_pylist() == table.column(name).to_pylist()

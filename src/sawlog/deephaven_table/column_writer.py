@@ -106,6 +106,8 @@ class ColumnWriter:
 
     def finish(self, metadata: bytes) -> None:
         """Write the metadata into the header of the data file, and what does not fit beside it."""
+        if metadata == layout.JAVA_NULL:  # it is there
+            return
         begin, rest = self._generation.header(metadata)
         with open(self._path(layout.DATA), "r+b") as file:
             file.write(begin)
@@ -138,8 +140,10 @@ class ColumnWriter:
         self._append(suffix, numbers if self._generation.little else numbers.byteswap())
 
     def _begin(self, suffix: str) -> None:
-        metadata = layout.JAVA_NULL if self._generation.version == 1 else b""
-        self._append(suffix, self._generation.header(metadata)[0])
+        header = self._generation.header(layout.JAVA_NULL)[0]
+        with open(self._path(suffix), "wb") as file:
+            file.write(header.rstrip(b"\0"))
+            file.truncate(len(header))  # most of it stays a hole
 
     def _append(self, suffix: str, data: Any) -> None:
         with open(self._path(suffix), "ab", buffering=0) as file:

@@ -24,27 +24,23 @@ _CLASSES = {
 _SIMPLE = "simple"
 
 
-def schema_file(
-    columns: Mapping[str, ColumnSpec], namespace: str | None, table: str | None, partitioning: str | None = None
-) -> bytes:
+def schema_file(columns: Mapping[str, ColumnSpec | None], namespace: str | None, table: str | None) -> bytes:
     """A `.schema` file, in the vendor's words.
 
     Args:
-        columns: The columns, in order.
+        columns: The columns, in order; None for the partitioning column, which no file holds.
         namespace: Namespace of the table.
         table: Its name.
-        partitioning: The partitioning column, which is stored nowhere.
     """
     attributes = {"name": table or "", "namespace": namespace or "", "storageType": "NestedPartitionedOnDisk"}
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<Table{_attributes(attributes)}>"]
-    if partitioning is not None:
-        given = {"name": partitioning, "dataType": _CLASSES[ColumnType.STRING], "columnType": "Partitioning"}
-        lines.append(f"  <Column{_attributes(given)} />")
     lines += [f"  <Column{_attributes({'name': name, **_column(spec)})} />" for name, spec in columns.items()]
     return "\n".join([*lines, "</Table>", ""]).encode()
 
 
-def _column(spec: ColumnSpec) -> dict[str, str]:
+def _column(spec: ColumnSpec | None) -> dict[str, str]:
+    if spec is None:
+        return {"dataType": _CLASSES[ColumnType.STRING], "columnType": "Partitioning"}
     is_map = spec.type.value.endswith("Map")
     codec = is_map or (spec.type in _CLASSES and spec.type not in (ColumnType.STRING, ColumnType.BLOB))
     found = {"dataType": "java.util.Map" if is_map else _CLASSES.get(spec.type, spec.type.value)}

@@ -16,7 +16,7 @@ from sawlog.deephaven_table.groups import GroupTracker
 from sawlog.deephaven_table.options import Types
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import is_member, place
-from sawlog.deephaven_table.types import PARTITION_KEY
+from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.storage import File, Staged, StagedDirectory, Storage
@@ -94,11 +94,7 @@ class LocationWriter(Writer):
         self._marker = marker
         self._generation = options.generation
         self._implied = _implied(schema, self._path)
-        self._partitioning = [
-            one.name
-            for one in schema
-            if (one.metadata or {}).get(PARTITION_KEY) == b"column" and one.name in self._implied
-        ]
+        self._schema = schema
         stored = [one for one in schema if one.name not in self._implied]
         if not stored or len(set(schema.names)) < len(schema.names):
             raise SchemaError("the columns of a location must have different names, and there must be one at least")
@@ -169,10 +165,14 @@ class LocationWriter(Writer):
 
     def _schema_file(self) -> bytes:
         location = place(self._path, "auto")
-        columns = {
-            name: altered(spec, grouping=spec.grouping or name in self._groups) for name, spec in self.specs.items()
-        }
-        return schema_file(columns, location.namespace, location.table, next(iter(self._partitioning), None))
+        columns: dict[str, ColumnSpec | None] = {}
+        for one in self._schema:
+            if one.name in self.specs:
+                spec = self.specs[one.name]
+                columns[one.name] = altered(spec, grouping=spec.grouping or one.name in self._groups)
+            elif (one.metadata or {}).get(PARTITION_KEY) == b"column":
+                columns[one.name] = None
+        return schema_file(columns, location.namespace, location.table)
 
     def _check_target(self) -> None:
         """Keep out of an existing location, or of a directory that is none."""
