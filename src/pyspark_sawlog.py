@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
+        DataSourceStreamWriter,
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
@@ -56,3 +57,9 @@ class DefaultSource(DataSource):
         from sawlog.spark.stream_reader import make_stream_reader
 
         return make_stream_reader(self.options, self.format_name, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The stream sink."""
+        from sawlog.spark.stream_writer import make_stream_writer
+
+        return make_stream_writer(self.options, self.format_name, schema, overwrite=overwrite)

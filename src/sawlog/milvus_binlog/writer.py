@@ -70,7 +70,10 @@ def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
     """The options with ids that no other task of any job uses."""
     if task >= _TASKS:
         raise OptionError(f"writing milvus_binlog: at most {_TASKS} tasks can write; repartition first")
-    number = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big") % _JOBS
+    # The micro-batches of a stream take one number after the other, so that they do not meet by chance.
+    stream, _, batch = job.rpartition("-")
+    name, step = (stream, int(batch)) if stream and batch.isdecimal() else (job, 0)
+    number = (int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + step) % _JOBS
     return replace(options, first_id=(number * _TASKS + task) * TASK_IDS + TASK_IDS // 2)
 
 
