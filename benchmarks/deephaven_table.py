@@ -71,7 +71,7 @@ def write(location: Path, rows: int, group: tuple[str, ...] = ()) -> None:
 def column_case(location: Path, rows: int) -> Case:
     data = location / "Price.dat"
     size = 8 * rows
-    prices = partial(sawlog.open, location, types=TYPES, columns=["Price"])
+    prices = partial(sawlog.open, location, format="deephaven_table", types=TYPES, columns=["Price"])
     return Case(
         "deephaven_column",
         "a column of doubles, every value looked at, one core",

@@ -22,7 +22,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
 
-BATCH_ROWS = 128 << 10
+BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from sawlog.kernels.jit import kernel
 
 
@@ -17,10 +15,10 @@ def holds(values: Any, pattern: Any) -> bool:
         values: Unsigned integers, read-only.
         pattern: Of the same type.
     """
-    found = np.uint64(0)
+    found = False
     for i in range(len(values)):
-        found += np.uint64(values[i] == pattern)
-    return bool(found)
+        found |= values[i] == pattern
+    return found
 
 
 @kernel
@@ -31,7 +29,7 @@ def reaches(values: Any, limit: Any) -> bool:
         values: uint32, read-only.
         limit: uint32.
     """
-    found = np.uint64(0)
+    found = False
     for i in range(len(values)):
-        found += np.uint64(values[i] >= limit)
-    return bool(found)
+        found |= values[i] >= limit
+    return found
