@@ -152,8 +152,12 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
         assert one["quantiles"] == pytest.approx([histogram.quantile(0.9)], rel=1e-14, nan_ok=True)
         assert one["count"] == pytest.approx(histogram.count, nan_ok=True)
     again = tmp_path / "b.container"
-    sawlog.write(sawlog.read(path, schemas=Schemas([schema])), again, format="filodb_record",
-                 container_timestamp=golden.TIMESTAMP)  # fmt: skip
+    sawlog.write(
+        sawlog.read(path, schemas=Schemas([schema])),
+        again,
+        format="filodb_record",
+        container_timestamp=golden.TIMESTAMP,
+    )
     assert again.read_bytes() == Path(path).read_bytes()
 
 

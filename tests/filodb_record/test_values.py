@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,8 +29,8 @@ SMALL = [golden.data(f"gauge_100_small_{i:02}") for i in range(8)]
 COUNTS = [13] * 7 + [9]
 
 
-def decoder(*, on_damage: str = "fail", **options: object) -> ValueDecoder:
-    return pickle.loads(pickle.dumps(ValueDecoder(ReadOptions(**options), on_damage)))  # type: ignore[arg-type]
+def decoder(*, on_damage: Any = "fail", **options: Any) -> ValueDecoder:
+    return pickle.loads(pickle.dumps(ValueDecoder(ReadOptions(**options), on_damage)))
 
 
 def test_containers() -> None:
@@ -72,8 +73,9 @@ def test_damage(cut: int) -> None:
         decoder(schema=("gauge",)).decode(values)
     counts = decoder(schema=("gauge",), on_damage="skip").decode(values).value_lengths().to_pylist()
     assert counts[0] == counts[2] == 13
-    assert counts[1] == sum(offset + 150 < cut for offset in golden.facts("gauge_100_small")["containers"][1][
-        "first_offsets"])  # fmt: skip
+    assert counts[1] == sum(
+        offset + 150 < cut for offset in golden.facts("gauge_100_small")["containers"][1]["first_offsets"]
+    )
 
 
 def test_rows_to_containers_and_back() -> None:

@@ -246,10 +246,12 @@ def test_choosing_the_schema(tmp_path: Path) -> None:
         ({"tops": [1.0, 2.0], "values": [0.5, 1.0]}, "not whole numbers"),
         ({"tops": [2.0, 1.0], "values": [0.0, 1.0]}, "must ascend"),
         ({"tops": [1.0, 2.0], "values": [0.0, 1.0], "buckets": b"\x63123456"}, "no definition of buckets"),
-        ({"tops": [1.0, 3.0], "values": [0.0, 1.0], "buckets": b"\x03" + Buckets.geometric(1, 2, 2).definition},
-         "`tops` and `buckets` differ at bucket 1"),
+        (
+            {"tops": [1.0, 3.0], "values": [0.0, 1.0], "buckets": b"\x03" + Buckets.geometric(1, 2, 2).definition},
+            "`tops` and `buckets` differ at bucket 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
     table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))

@@ -43,6 +43,10 @@ def test_files(registered: SparkSession, tmp_path: Path) -> None:
     assert frame.filter("tags['city'] = 'München' and value > 0").count() > 0
     series = registered.read.format("filodb_record").option("view", "partkeys").load(str(place))
     assert series.count() == 100
+    # Where one task is not enough, Spark unites, as the documentation has it.
+    key = F.expr("array_sort(map_entries(tags))")
+    united = frame.select("_metric_", "tags").withColumn("key", key).dropDuplicates(["_metric_", "key"]).drop("key")
+    assert sorted(map(str, united.collect())) == sorted(map(str, series.select("_metric_", "tags").collect()))
     out = tmp_path / "out"
     frame.write.format("filodb_record").mode("append").save(str(out))
     again = sawlog.read(out, columns=["timestamp", "_metric_", "value"]).sort_by("timestamp")

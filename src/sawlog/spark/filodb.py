@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions
 from pyspark.sql import types as spark
 
 from sawlog.damage import check_on_damage
@@ -127,8 +127,8 @@ def _column(function: Callable[..., pa.Array], kind: spark.DataType, columns: Se
     def run(*arrays: pa.Array) -> pa.Array:
         return cast_array(function(*arrays), target)
 
-    if hasattr(F, "arrow_udf"):
-        return F.arrow_udf(run, kind)(*columns)
+    if hasattr(functions, "arrow_udf"):
+        return functions.arrow_udf(run, kind)(*columns)
     return _pandas_column(run, kind, columns)
 
 
@@ -140,4 +140,4 @@ def _pandas_column(run: Callable[..., pa.Array], kind: spark.DataType, columns: 
         arrays = [pa.array(one, from_pandas=True) for one in series]
         return pd.Series(run(*arrays).to_pylist(maps_as_pydicts="lossy"), dtype=object)
 
-    return F.pandas_udf(convert, kind)(*columns)
+    return functions.pandas_udf(convert, kind)(*columns)
