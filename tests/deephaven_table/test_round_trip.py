@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -330,3 +331,21 @@ def test_logs_become_locations(tmp_path: Path) -> None:
     assert found.column("At").cast(pa.int64()).to_pylist() == [1_000_000, 2_000_000, None]
     for name in ("Sym", "Side", "N", "Raw"):
         assert found.column(name).to_pylist() == table.column(name).to_pylist()
+
+
+def test_tables_of_polars_and_pandas(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "Sym": ["A", "A", None],
+            "Cat": ["x", "y", None],
+            "Px": [1.5, None, 2.5],
+            "L": [[1, 2], None, []],
+            "D": [1, 2, 3],
+        },
+        schema_overrides={"Cat": pl.Categorical, "D": pl.Date},
+    )
+    sawlog.write(frame, tmp_path / "polars", format="deephaven_table", group=["Sym"])
+    found = sawlog.read(tmp_path / "polars")
+    assert [list(row.values()) for row in found.to_pylist()] == [list(row) for row in frame.rows()]
+    sawlog.write(frame.to_pandas(), tmp_path / "pandas", format="deephaven_table", types={"L": "long[]"})
+    assert sawlog.read(tmp_path / "pandas").column("Px").to_pylist() == [1.5, None, 2.5]

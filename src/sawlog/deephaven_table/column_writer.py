@@ -16,6 +16,7 @@ from sawlog.deephaven_table.encode import (
     encode_strings,
     encode_text,
     unencodable,
+    unviewed,
     validity,
     values_of,
 )
@@ -174,7 +175,7 @@ class _Symbols:
             return np.full(len(array), layout.NULL_SYMBOL, np.int32)
         if not pa.types.is_dictionary(array.type):
             array = cast(array, pa.large_string(), place).dictionary_encode()
-        texts, indices = array.dictionary, array.indices.cast(pa.int64())
+        texts, indices = unviewed(array.dictionary), array.indices.cast(pa.int64())
         valid = validity(indices)
         places = values_of(indices, "<i8")
         if valid is not None:

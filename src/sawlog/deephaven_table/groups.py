@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.deephaven_table.encode import Place
+from sawlog.deephaven_table.encode import Place, unviewed
 from sawlog.deephaven_table.grouping import Group, grouping_bytes, key_type
 from sawlog.deephaven_table.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven_table.layout import JAVA_NULL, ColumnType
@@ -100,9 +100,9 @@ def _runs(array: pa.Array) -> list[tuple[Any, int]]:
         return [(None, len(array))] if len(array) else []
     if pa.types.is_dictionary(array.type):
         runs = pc.run_end_encode(array.indices)
-        values = array.dictionary.take(runs.values)
+        values = unviewed(array.dictionary).take(runs.values)
     else:
-        runs = pc.run_end_encode(array)
+        runs = pc.run_end_encode(unviewed(array))
         values = runs.values
     return list(zip(values.to_pylist(), runs.run_ends.to_pylist(), strict=True))
 
