@@ -62,7 +62,8 @@ def tree(tmp_path: Path) -> tuple[Path, list[int]]:
 def test_source_reads_what_the_api_reads(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
     root, _ = tree
     wanted = open_as_it_lies(root).to_table()
-    frame = source(spark, root, task_bytes=1)
+    frame = source(spark, root)
+    # One task per segment and binlog batch, however small.
     assert frame.rdd.getNumPartitions() == len(open_as_it_lies(root).fragments())
     assert {row[0] for row in frame.select("`100`").collect()} == set(wanted["100"].to_pylist())
     got = frame.toArrow().sort_by("100")
@@ -87,8 +88,10 @@ def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Pa
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Join") == 1 or "AdaptiveSparkPlan" in plan
     assert frame.columns == open_as_it_lies(root).schema.names
-    early = read_collection(spark, str(root), as_of=NOW)
-    assert early.count() == 1000
+    assert {row[0] for row in source(spark, root).select("`100`").collect()} == wanted
+    for moment in (NOW, NOW + 1, NOW + 5):
+        joined, plain = read_collection(spark, str(root), as_of=moment), source(spark, root, as_of=moment)
+        assert joined.count() == plain.count() == open_as_it_lies(root, as_of=moment).count_rows()
 
 
 def test_partition_and_segment_filters_prune(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
@@ -166,6 +169,8 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}
     done = compact(spark, str(root), str(tmp_path / "out"), **options)
     assert (done.rows, done.segments_before, done.segments_after) == (996, 3, 1)
+    assert done.files_before == sum(with_etcd("2.3.5", "alltypes", view="segments").to_table()["files"].to_pylist())
+    assert done.files_after == len([path for path in (tmp_path / "out").rglob("*") if path.is_file()])
 
 
 def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def offsets_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """
     _, ends, data = array.buffers()
     bytes_: NDArray[np.uint8] = np.frombuffer(data or b"", np.uint8)
+    bytes_.flags.writeable = False  # as all input of kernels, so that there is one version of each
     offsets = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     if len(offsets) and (offsets[0] < 0 or offsets[-1] > len(bytes_) or (np.diff(offsets) < 0).any()):
         raise SchemaError("an Arrow array with offsets outside of its data")

@@ -177,6 +177,8 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
         starts, data = offsets_of(values)
     else:
         numbers = _numbers(field, values)
+    for given in (numbers, starts, data):
+        given.flags.writeable = False  # as all input of kernels, so that there is one version of each
     offsets = np.zeros(len(lists) + 1, np.int64)
     out = np.empty(0, np.uint8)
     shape = _SHAPES[tag]

@@ -82,6 +82,12 @@ class MilvusBinlog(Format):
 
         return repair(file, target, options, storage)
 
+    def warm_up(self) -> None:
+        """See `Format.warm_up`."""
+        from sawlog.milvus_binlog.warm_up import warm_up
+
+        warm_up()
+
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By the tree: a server keeps its queue, which LevelDB's log would claim, beside the logs of collections."""
         # A backup's metadata says nothing that the logs beside it do not say.

@@ -122,7 +122,9 @@ def longest_value(source: Source, dictionary: Page, compression: str) -> int:
             data = pa.Codec(name).decompress(pa.py_buffer(data), dictionary.uncompressed)
         except (pa.ArrowException, OSError) as error:
             raise PageError(f"a dictionary page that cannot be decompressed: {error}") from None
-    longest = int(kernels.longest_value(np.frombuffer(data, np.uint8)))
+    values = np.frombuffer(data, np.uint8)
+    values.flags.writeable = False
+    longest = int(kernels.longest_value(values))
     if longest < 0:
         raise PageError("a dictionary page whose values do not fit into it")
     return longest

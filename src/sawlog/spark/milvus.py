@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sawlog.api import open as open_dataset
@@ -134,7 +133,7 @@ def compact(
         raise OptionError(f"{target}: holds the collection {collection.id} already; compact into another root")
     names = [*dataset.schema.names, *_SYSTEM]
     rows = read_collection(spark, source, columns=names, storage_options=storage_options, **options)
-    size = sum(log.file.size for segment in collection.segments.values() for log in _inserts(segment))
+    size = sum(fragment.batch.size for fragment in dataset.batches())
     tasks = max(1, -(-size // segment_bytes))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
@@ -171,7 +170,7 @@ def _proven(
     schema = json.dumps({"name": dataset.collection.name, "fields": meta})
     wanted = _digest(rows)
     if not wanted[0]:
-        return Compaction(0, 0, _count(dataset), 0, len(dataset.files), 0)
+        return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
     written = _open(target, storage_options, {"schema": schema, "collection": str(dataset.collection.id)})
     segments = tuple(segment.id for segment in written.collection.segments.values())
     found = _digest(
@@ -190,8 +189,7 @@ def _proven(
             f"{target}: holds {found[0]} rows with checksum {found[1]:016x};"
             f" expected {wanted[0]} rows with checksum {wanted[1]:016x}"
         )
-    files = len(written.files)
-    return Compaction(*found, _count(dataset), len(segments), len(dataset.files), files)
+    return Compaction(*found, _count(dataset), len(segments), _files(dataset), _files(written))
 
 
 def _digest(rows: DataFrame) -> tuple[int, int]:
@@ -226,8 +224,11 @@ def _count(dataset: MilvusDataset) -> int:
     return len({fragment.place[2] for fragment in dataset.batches()})
 
 
-def _inserts(segment: Any) -> list[Any]:
-    return reduce(lambda logs, more: logs + more, segment.inserts.values(), [])
+def _files(dataset: MilvusDataset) -> int:
+    """Insert, delta and stats logs of the collection."""
+    segments = dataset.collection.segments.values()
+    inserts = sum(len(logs) for segment in segments for logs in segment.inserts.values())
+    return inserts + sum(len(segment.deltas) + len(segment.stats) for segment in segments)
 
 
 def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]) -> MilvusDataset:
