@@ -245,3 +245,31 @@ def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     storage.stage_directory(f"{root}/t/loc").discard(storage)
     assert storage.staged(root, "") == []
     assert content(storage, f"{root}/t") == {"kept": b"x"}
+
+
+def test_a_directory_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    storage.publish([fill(storage, str(tmp_path / "loc"), a=b"1")])
+    replacing = fill(storage, str(tmp_path / "loc"), a=b"2")
+    rename = os.replace
+
+    def fail(source: str, target: str) -> None:
+        if source == replacing.temporary:
+            raise OSError("no")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no"):
+        storage.publish([replacing])
+    monkeypatch.undo()
+    assert (tmp_path / "loc" / "a").read_bytes() == b"1"
+    storage.discard([replacing])
+    assert os.listdir(tmp_path) == ["loc"]
+
+
+def test_deleting_directories(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    storage.publish([fill(storage, f"{root}/t/loc", a=b"1"), fill(storage, f"{root}/t/kept", a=b"2")])
+    storage.remove_directory(f"{root}/t/loc")
+    assert content(storage, f"{root}/t") == {"kept/a": b"2"}
+    assert storage.staged(root, "") == []
