@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import sawlog
 from sawlog.deephaven_table.column_writer import Generation
 from sawlog.deephaven_table.grouping import Group, read_grouping
 from sawlog.deephaven_table.layout import JAVA_NULL, array_prefix
@@ -488,3 +489,12 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(found) == 3 * 150 + 1
+
+
+def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.deephaven_table.column_writer.MAX_KNOWN_SYMBOLS", 2)
+    batches = [pa.record_batch({"C": values}) for values in (["a", "b"], ["b", "c"], ["c", "a"], ["a"])]
+    found = write(tmp_path / "t", pa.Table.from_batches(batches))
+    assert found["C.sym.bytes"] == b"abcca"
+    assert found["C.dat"] == struct.pack("<7i", 0, 1, 1, 2, 3, 4, 4)
+    assert sawlog.read(tmp_path / "t").column("C").to_pylist() == ["a", "b", "b", "c", "c", "a", "a"]
