@@ -48,3 +48,24 @@ def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
 def constant_string(value: str, length: int) -> pa.Array:
     """The same string `length` times."""
     return pa.repeat(pa.scalar(value, pa.string()), length)
+
+
+class GrowingDictionary:
+    """One dictionary for batches that each bring their own, for takers that want it to grow and never to change."""
+
+    def __init__(self) -> None:
+        self._values: pa.Array | None = None
+
+    def take(self, array: pa.DictionaryArray) -> pa.DictionaryArray:
+        """The same values, by indices into a dictionary that begins with that of the batch before."""
+        import pyarrow.compute as pc
+
+        if self._values is None or array.dictionary.equals(self._values):
+            self._values = array.dictionary
+            return array
+        new = array.dictionary.filter(pc.invert(pc.is_in(array.dictionary, value_set=self._values)))
+        if len(new):
+            self._values = pa.concat_arrays([self._values, new.unique()])
+        places = pc.index_in(array.dictionary, value_set=self._values).cast(array.type.index_type)
+        indices = places.take(array.indices)
+        return pa.DictionaryArray.from_arrays(indices, self._values, ordered=array.type.ordered, safe=False)

@@ -166,3 +166,15 @@ def test_remote_tables(run: Run, s3: dict[str, Any], log: Path, tmp_path: Path) 
         text = ["-o", "binary_columns=record"] if suffix == "csv" else []
         assert run("convert", url, back, *text, *storage).code == 0
         assert back.read_bytes() == log.read_bytes()
+
+
+def test_dictionaries_that_differ_from_batch_to_batch(run: Run, tmp_path: Path) -> None:
+    """As the symbols of Deephaven's locations do; an Arrow file has one dictionary for all."""
+    values = (["a", "b"], ["b", None, "c"], ["a"], ["d", "c"])
+    for number, part in enumerate(values):
+        table = pa.table({"s": pa.array(part).dictionary_encode()})
+        sawlog.write(table, tmp_path / "tree" / str(number), format="deephaven_table", compact_header=True)
+    assert run("convert", tmp_path / "tree", tmp_path / "out.arrow").code == 0
+    found = pa.ipc.open_file(tmp_path / "out.arrow").read_all()
+    assert found.column("s").to_pylist() == [value for part in values for value in part]
+    assert pa.types.is_dictionary(found.schema.field("s").type)

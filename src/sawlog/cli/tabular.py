@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from sawlog.arrow import GrowingDictionary
 from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, SchemaError
@@ -223,14 +224,21 @@ class Arrow(TableFormat):
     def encoder(self, sink: Any, schema: pa.Schema, options: ArrowWriteOptions) -> Encoder:
         """See `TableFormat.encoder`."""
         compression = None if options.compression == "none" else options.compression
-        return _ArrowEncoder(pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)))
+        # A file holds one dictionary per column, which later batches may only add to.
+        ipc = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=True)
+        return _ArrowEncoder(pa.ipc.new_file(sink, schema, options=ipc), schema)
 
 
 class _ArrowEncoder(Encoder):
-    def __init__(self, writer: pa.RecordBatchFileWriter) -> None:
+    def __init__(self, writer: pa.RecordBatchFileWriter, schema: pa.Schema) -> None:
         self._writer = writer
+        self._dictionaries = {
+            place: GrowingDictionary() for place, field in enumerate(schema) if pa.types.is_dictionary(field.type)
+        }
 
     def write(self, batch: pa.RecordBatch) -> None:
+        for place, dictionary in self._dictionaries.items():
+            batch = batch.set_column(place, batch.schema.field(place), dictionary.take(batch.column(place)))
         self._writer.write_batch(batch)
 
     def close(self) -> None:
