@@ -120,7 +120,7 @@ class Follower:
         if not news:
             return []
         seen = self._frozen or self.listing.files
-        if not all(name in seen and seen[name].file.size >= place.at for name, place in news.items()):
+        if not all(name in seen and self._proved.get(name, -1) >= place.at for name, place in news.items()):
             seen = self.listing.refresh(())
         gone = [name for name in news if name not in seen]
         if gone:

@@ -1,0 +1,460 @@
+"""Following growing files, without Spark: every row once, limits, finished files, files that are not what they were."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.deephaven_log import Logger
+from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
+from sawlog.stream import follower as module
+from sawlog.stream.follower import Follower
+from sawlog.stream.limits import Bytes, Duration, StreamOptions
+from sawlog.stream.offset import RUN_FILES, Finished, Offset
+
+SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
+
+
+def rows(first: int, last: int) -> pa.RecordBatch:
+    numbers = list(range(first, last))
+    return pa.record_batch([pa.array(numbers), pa.array([f"row {n}" for n in numbers])], schema=SCHEMA)
+
+
+@pytest.fixture(autouse=True)
+def close_loggers() -> Iterator[None]:
+    yield
+    while Source.made:
+        Source.made.pop().logger.close()
+
+
+class Source:
+    """A logger that rolls, on a clock of its own."""
+
+    made: ClassVar[list[Source]] = []
+
+    def __init__(self, directory: Path, internal: str = "w", roll_bytes: int = 4000) -> None:
+        self.now = 1_700_000_000.0
+        self.written = 0
+        self.logger = Logger(
+            directory,
+            SCHEMA,
+            namespace="Market",
+            table="Trades",
+            internal_partition=internal,
+            roll_bytes=roll_bytes,
+            fsync="never",
+            clock=self.clock,
+        )
+        self.made.append(self)
+
+    def clock(self) -> float:
+        self.now += 1
+        return self.now
+
+    def log(self, batches: int, size: int = 20) -> None:
+        for _ in range(batches):
+            self.logger.write(rows(self.written, self.written + size))
+            self.written += size
+
+
+class Stream:
+    """A query, without Spark; every micro-batch is planned twice, and offsets pass through JSON as in a checkpoint."""
+
+    def __init__(self, path: Path, offset: Offset | None = None, view: str = "rows", **options: Any) -> None:
+        dataset = sawlog.open(path, view=view)
+        scan = replace(dataset.scan, schema=dataset.view_schema())
+        self.follower = Follower(
+            [str(path)],
+            scan.storage,
+            dataset.format,
+            view,
+            StreamOptions(**options),
+            lambda some: dataset.format.open([one.file for one in some], scan),
+            [file.path for file in dataset.files],
+        )
+        self.offset = offset or Offset()
+        self.numbers: list[int] = []
+
+    def step(self, *, limited: bool = True) -> int:
+        self.follower._rest = 0
+        self.follower.listing._swept = -1e9
+        end = self.follower.latest(self.offset, limited=limited)
+        if end is self.offset:
+            return 0
+        assert Offset.from_json(json.loads(json.dumps(end.to_json()))) == end
+        found = [
+            [n for fragment in self.follower.between(self.offset, end) for b in fragment.to_batches() for n in ints(b)]
+            for _ in range(2)
+        ]
+        assert found[0] == found[1]
+        self.numbers += found[0]
+        self.offset = end
+        return len(found[0])
+
+    def drain(self) -> list[int]:
+        steps = []
+        while count := self.step():
+            steps.append(count)
+        return steps
+
+
+def ints(batch: pa.RecordBatch) -> list[int]:
+    return batch.column("n").to_pylist()
+
+
+def test_rows_arrive_once_and_in_order_through_rolled_files(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(1)
+    stream = Stream(tmp_path)
+    for batches in (1, 30, 0, 2, 70):
+        source.log(batches)
+        stream.drain()
+        stream.step()
+    assert stream.numbers == list(range(source.written))
+    assert len(os.listdir(tmp_path)) > 10
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({"maxrowspertrigger": 50}, 50), ({"maxbytespertrigger": 2000}, 70), ({"maxfilespertrigger": 1}, 140)],
+)
+def test_limits(tmp_path: Path, options: dict[str, int], most: int) -> None:
+    source = Source(tmp_path)
+    source.log(40)
+    stream = Stream(tmp_path, **options)
+    steps = stream.drain()
+    assert stream.numbers == list(range(800))
+    assert max(steps) <= most
+    assert min(steps[:-1]) >= most // 4
+    source.log(40)
+    assert Stream(tmp_path, **options).step(limited=False) == 1600
+
+
+def test_a_transaction_larger_than_the_limits_is_read_whole(tmp_path: Path) -> None:
+    source = Source(tmp_path, roll_bytes=1 << 20)
+    source.log(1, 5)
+    source.logger.transaction(rows(5, 305))
+    source.logger.write(rows(305, 310))
+    stream = Stream(tmp_path, maxrowspertrigger=10)
+    assert stream.drain()[0] == 5
+    stream = Stream(tmp_path, maxbytespertrigger=300)
+    assert 300 <= max(stream.drain()) <= 305
+    assert stream.numbers == list(range(310))
+
+
+def test_writers_take_turns(tmp_path: Path) -> None:
+    one, two = Source(tmp_path, "one"), Source(tmp_path, "two")
+    one.log(20)
+    two.log(20)
+    stream = Stream(tmp_path, maxrowspertrigger=40)
+    stream.step()
+    stream.step()
+    assert stream.numbers == 2 * list(range(40))
+
+
+def test_open_transactions_and_torn_tails_wait(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(2)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    stream = Stream(tmp_path)
+    for size in range(len(whole) - 300, len(whole), 7):
+        path.write_bytes(whole[:size])
+        stream.step()
+    path.write_bytes(whole)
+    stream.step()
+    assert stream.numbers == list(range(40))
+
+
+def test_finished_files_leave_the_offset(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(60)
+    stream = Stream(tmp_path, maxfilespertrigger=3)
+    stream.drain()
+    source.log(1)
+    stream.step()
+    files = len(os.listdir(tmp_path))
+    assert len(stream.offset.files) <= 2
+    (run,) = stream.offset.finished.runs
+    assert run.count + len(stream.offset.files) == files
+    again = Stream(tmp_path, stream.offset)
+    assert again.step() == 0
+    source.log(1)
+    assert again.step() == 20
+
+
+def test_runs_are_short_and_know_their_files() -> None:
+    finished = Finished()
+    names = [f"{number}.log" for number in range(2500)]
+    for name in names:
+        finished.add(name, len(name))
+    assert [run.count for run in finished.runs] == [RUN_FILES, RUN_FILES, 500]
+    sizes = {name: len(name) for name in names}
+    assert finished.settle(sizes, "x") == finished
+    del sizes["7.log"]
+    assert finished.settle(sizes, "x").runs[0].count == RUN_FILES - 1
+    with pytest.raises(SawlogError, match=r"x: up to 999.log, 1000 files were read to their end"):
+        finished.settle({**sizes, "7.log": 99}, "x")
+    with pytest.raises(SawlogError, match="now there are 1001"):
+        finished.settle({**sizes, "7.log": 5, "3a.log": 1}, "x")
+
+
+def test_a_restart_reads_on_where_it_was(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    numbers: list[int] = []
+    offset = None
+    for _ in range(8):
+        source.log(7)
+        stream = Stream(tmp_path, offset, maxrowspertrigger=30)
+        stream.step()
+        stream.step()
+        numbers += stream.numbers
+        offset = stream.offset
+    stream = Stream(tmp_path, offset)
+    stream.drain()
+    assert numbers + stream.numbers == list(range(source.written))
+
+
+def test_old_logs_may_be_removed_once_they_were_read(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(40)
+    stream = Stream(tmp_path)
+    stream.drain()
+    for path in sorted(tmp_path.iterdir())[:3]:
+        path.unlink()
+    source.log(20)
+    stream.drain()
+    for path in sorted(tmp_path.iterdir())[:2]:
+        path.unlink()
+    again = Stream(tmp_path, stream.offset)
+    source.log(5)
+    again.drain()
+    assert stream.numbers + again.numbers == list(range(source.written))
+
+
+def test_removing_what_was_not_read_is_an_error(tmp_path: Path) -> None:
+    source = Source(tmp_path, roll_bytes=1 << 20)
+    source.log(3)
+    stream = Stream(tmp_path, maxrowspertrigger=20)
+    stream.step()
+    stream.step()
+    (path,) = tmp_path.iterdir()
+    stream.follower.remember(path.name, stream.follower.listing.files[path.name], path.stat().st_size)
+    path.unlink()
+    with pytest.raises(
+        SawlogError, match=f"{re.escape(path.name)}: the file was removed; .* failOnDataLoss=false reads on"
+    ):
+        stream.step()
+    assert stream.step() == 0
+
+
+def test_a_file_that_shrank(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(3)
+    stream = Stream(tmp_path)
+    stream.step()
+    (path,) = tmp_path.iterdir()
+    size = path.stat().st_size
+    os.truncate(path, size - 500)
+    with pytest.raises(
+        SawlogError, match=f"{re.escape(path.name)}: the file shrank to {size - 500} bytes; {size} bytes of it were"
+    ):
+        stream.step()
+    with pytest.raises(SawlogError, match="the file shrank"):
+        Stream(tmp_path, stream.offset).step()
+
+
+@pytest.mark.parametrize("place", [100, -30])
+def test_a_file_that_was_rewritten(tmp_path: Path, place: int) -> None:
+    source = Source(tmp_path, roll_bytes=1 << 20)
+    source.log(3)
+    stream = Stream(tmp_path)
+    stream.step()
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    source.log(1)
+    rest = path.read_bytes()[len(data) :]
+    path.write_bytes(bytes(data) + rest)
+    expected = f"{re.escape(path.name)}: the file was replaced or rewritten: bytes .* had the digest [0-9a-f]+ when they were read"
+    with pytest.raises(SawlogError, match=expected):
+        stream.step()
+    with pytest.raises(SawlogError, match=expected):
+        Stream(tmp_path, stream.offset).step()
+
+
+def test_a_batch_that_has_to_be_repeated_needs_the_same_bytes(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(2)
+    stream = Stream(tmp_path)
+    start = stream.offset
+    stream.step()
+    (path,) = tmp_path.iterdir()
+    again = Stream(tmp_path)
+    assert again.follower.between(start, stream.offset)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(SawlogError, match="replaced or rewritten"):
+        Stream(tmp_path).follower.between(start, stream.offset)
+    other = Source(tmp_path, "other")
+    again = Stream(tmp_path)
+    path.unlink()
+    other.log(1)
+    with pytest.raises(
+        SawlogError, match="the file was removed; a micro-batch that has to be repeated needs its bytes"
+    ):
+        again.follower.between(start, stream.offset)
+
+
+def test_a_finished_file_must_not_grow(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(30)
+    stream = Stream(tmp_path)
+    for _ in range(3):
+        source.log(1)
+        stream.drain()
+    first = min(tmp_path.iterdir())
+    with first.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(
+        SawlogError, match=f"{re.escape(first.name)}: the file was finished with .* see the option finishedAfter"
+    ):
+        stream.step()
+    with pytest.raises(SawlogError, match="one of them has grown"):
+        Stream(tmp_path, stream.offset).step()
+
+
+def test_a_file_that_comes_late_is_read(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(40)
+    stream = Stream(tmp_path)
+    for _ in range(3):
+        source.log(1)
+        stream.drain()
+    early = Source(tmp_path, "a")
+    early.log(1)
+    assert stream.drain() == [20]
+    again = Stream(tmp_path, stream.offset)
+    assert again.step() == 0
+
+
+def test_quiet_files_are_finished_too(tmp_path: Path) -> None:
+    for name in "abc":
+        with Logger(tmp_path / f"{name}.bin", SCHEMA) as logger:
+            logger.write(rows(0, 5))
+        os.utime(tmp_path / f"{name}.bin", (time.time() - 700,) * 2)
+    stream = Stream(tmp_path)
+    stream.drain()
+    with Logger(tmp_path / "d.bin", SCHEMA) as logger:
+        logger.write(rows(0, 5))
+    stream.drain()
+    assert list(stream.offset.files) == ["d.bin"]
+    assert stream.offset.finished.runs[0].count == 3
+
+
+def test_what_is_there_when_a_run_begins_is_all_it_reads(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(10)
+    stream = Stream(tmp_path, maxrowspertrigger=60)
+    stream.follower.freeze()
+    source.log(30)
+    stream.drain()
+    assert stream.numbers == list(range(200))
+    later = Stream(tmp_path, stream.offset)
+    later.drain()
+    assert stream.numbers + later.numbers == list(range(800))
+
+
+def test_columns_that_later_files_lack_or_add(tmp_path: Path) -> None:
+    Source(tmp_path).log(1)
+    stream = Stream(tmp_path)
+    stream.step()
+    other = pa.schema([("n", pa.int32()), ("new", pa.string())])
+    with Logger(tmp_path, other, namespace="Market", table="Trades", internal_partition="other") as logger:
+        logger.write(pa.record_batch([pa.array([7], pa.int32()), pa.array(["x"])], schema=other))
+    assert stream.step() == 1
+    assert stream.numbers[-1] == 7
+    text = pa.schema([("n", pa.string())])
+    with Logger(tmp_path, text, namespace="Market", table="Trades", internal_partition="third") as logger:
+        logger.write(pa.record_batch([pa.array(["x"])], schema=text))
+    with pytest.raises(SchemaError, match=r"third.*: column 'n' is string; the stream began with int64"):
+        stream.step()
+
+
+def test_damage_is_an_error_in_the_batch_that_has_it(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(3)
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamageError):
+        Stream(tmp_path).step()
+
+
+def test_rocksdb_moves_logs_into_its_archive(tmp_path: Path) -> None:
+    for number in (4, 5):
+        sawlog.write(pa.table({"record": [b"%d" % number]}), tmp_path / f"00000{number}.log", format="leveldb_log")
+    (tmp_path / "IDENTITY").write_text("x")
+    format = sawlog.formats()["leveldb_log"]
+    assert format.stream_name("db/archive/000004.log") == "db/000004.log"
+    dataset = sawlog.open(tmp_path, format="leveldb_log")
+    scan = replace(dataset.scan, schema=dataset.view_schema())
+    follower = Follower(
+        [str(tmp_path)],
+        scan.storage,
+        format,
+        "rows",
+        StreamOptions(),
+        lambda some: format.open([o.file for o in some], scan),
+    )
+    end = follower.latest(Offset())
+    assert sorted(end.files) == ["000004.log", "000005.log"]
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "000004.log").rename(tmp_path / "archive" / "000004.log")
+    follower._rest = 0
+    assert follower.latest(end) is end
+
+
+def test_looking_costs_little_when_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.bin").write_bytes(b"")
+    Source(tmp_path).log(30)
+    stream = Stream(tmp_path)
+    for _ in range(3):
+        stream.drain()
+    past = time.time() - 60
+    os.utime(tmp_path, (past, past))
+    stream.step()
+    calls = []
+    monkeypatch.setattr(os, "scandir", lambda *_: calls.append("scandir"))
+    stream.follower._rest = 0
+    assert stream.follower.latest(stream.offset) is stream.offset
+    assert calls == []
+    monkeypatch.setattr(module, "CHEAP", -1)
+    stream.follower._rest = 0
+    stream.follower.latest(stream.offset)
+    monkeypatch.setattr(stream.follower, "_look", lambda: calls.append("look"))
+    stream.follower._rest = time.monotonic() + 60
+    assert stream.follower.latest(stream.offset) is stream.offset
+    assert calls == []
+
+
+def test_options() -> None:
+    assert [Bytes.from_text(text) for text in ("10", "2k", "64MB", "1 g")] == [10, 2048, 64 << 20, 1 << 30]
+    assert [Duration.from_text(text) for text in ("10", "10 minutes", "1h", "2 days")] == [10, 600, 3600, 172_800]
+    with pytest.raises(OptionError, match="'many': expected a number of bytes such as 64m"):
+        Bytes.from_text("many")
+    with pytest.raises(OptionError, match="maxrowspertrigger=0: expected a positive number"):
+        StreamOptions(maxrowspertrigger=0)
+    with pytest.raises(SawlogError, match="the checkpoint holds no offset of sawlog's"):
+        Offset.from_json({"logOffset": 3})
