@@ -123,14 +123,14 @@ class Planner:
 
     def _news(self, log: Log, taken: Taken | None, remarks: list[str], *, last: bool) -> _News | None:
         header, storage = log.header, self._scan.storage
+        if taken is not None:
+            taken.confirm(log.file, storage)
         if header is None:
             if not log.incomplete:
                 remarks.append(f"{log.file.path}: left out: {log.reason}")
             return None
         if not header.version:
             raise FormatError(f"{log.file.path}: a log of the original format says nowhere what is committed")
-        if taken is not None:
-            taken.confirm(log.file, storage)
         start = max(header.size, taken.end if taken is not None else 0)
         if log.file.size <= start:
             return None

@@ -162,7 +162,7 @@ class _ImportJob:
         """Import one table."""
         with tree.locked():
             locations = recover(tree)
-            dataset = self._open(tree, files)
+            dataset = self._open(tree, files, locations)
             if dataset is None:
                 return
             plans = self._plan(tree, dataset, locations)
@@ -181,14 +181,17 @@ class _ImportJob:
                     if isinstance(one, Filled):
                         self._discard(one)
 
-    def _open(self, tree: IntradayTable, files: Sequence[File]) -> DeephavenLogDataset | None:
-        """The logs of one table; None when all of them are still inside their headers."""
+    def _open(
+        self, tree: IntradayTable, files: Sequence[File], locations: list[Location]
+    ) -> DeephavenLogDataset | None:
+        """The logs of one table; None when all of them are new, and still inside their headers."""
+        taken = {name for one in locations if one.record is not None for name in one.record.logs}
         options = replace(self._scan.options, namespace=tree.namespace, table=tree.table)
         format = get_format("deephaven_log")
         try:
             dataset = format.open(files, replace(self._scan, options=options))
         except FormatError:
-            if all(self._begins(file) for file in files):
+            if all(file.name not in taken and self._begins(file) for file in files):
                 self.done.remarks += [f"{file.path}: its header is not all there yet" for file in files]
                 return None
             raise

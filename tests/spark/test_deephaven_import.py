@@ -1,0 +1,315 @@
+"""`import_logs` and `merge`: trees that hold every committed row once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
+from sawlog.spark.deephaven import import_logs, merge
+from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+XML = """<Table namespace="Ns" name="T" storageType="NestedPartitionedOnDisk">
+  <Column name="Day" dataType="String" columnType="Partitioning"/>
+  <Column name="Sym" dataType="String" columnType="Grouping" encoding="UTF_8"/>
+  <Column name="Gone" dataType="double"/>
+  <Column name="N" dataType="int"/>
+  {more}
+</Table>"""
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return Logs(tmp_path / "logs")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "db"
+
+
+def intraday(db: Path, table: str = "T") -> pa.Table:
+    return sawlog.read(db / "Intraday" / "Ns" / table, format="deephaven_table")
+
+
+def history(db: Path, **options: Any) -> pa.Table:
+    return sawlog.read(db / "Systems" / "Ns" / "Partitions", format="deephaven_table", **options)
+
+
+def numbers(table: pa.Table) -> list[int]:
+    return table.column("N").to_pylist()
+
+
+def record(path: str) -> dict[str, Any]:
+    return json.loads((Path(path) / "_sawlog.json").read_text())
+
+
+def test_rows_types_and_partitions(spark: SparkSession, logs: Logs, db: Path) -> None:
+    logs.write(0, 100)
+    logs.write(100, 200)
+    logs.write(0, 10, internal="vm2")
+    logs.write(0, 5, column="2024-01-02")
+    logs.write(0, 7, table="U")
+    done = import_logs(spark, logs.directory, db)
+    assert (done.rows, done.partitions) == (222, 4)
+    assert {str(Path(path).relative_to(db / "Intraday" / "Ns")) for path in done.locations} == {
+        "T/vm1/2024-01-01/T",
+        "T/vm2/2024-01-01/T",
+        "T/vm1/2024-01-02/T",
+        "U/vm1/2024-01-01/U",
+    }
+    first = sawlog.read(db / "Intraday/Ns/T/vm1/2024-01-01/T", format="deephaven_table")
+    wanted = pa.Table.from_batches([batch(0, 200)])
+    for name in SCHEMA.names:
+        assert first.column(name).to_pylist() == wanted.column(name).to_pylist(), name
+    assert set(first.column("Date").to_pylist()) == {"2024-01-01"}
+
+
+def test_a_rerun_appends_only_what_is_new(spark: SparkSession, logs: Logs, db: Path) -> None:
+    path = logs.write(0, 100)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    first = import_logs(spark, logs.directory, db)
+    assert first.rows == 99
+    assert "wait for their end" in first.remarks[0]
+    assert import_logs(spark, logs.directory, db).locations == []
+    path.write_bytes(whole)
+    logs.write(100, 3000)
+    # Sets that are not ended are not committed.
+    with logs.begin() as logger:
+        logger.transaction(batch(3000, 3010))
+    open_set = Path(logger.files[0])
+    ended = open_set.read_bytes()
+    open_set.write_bytes(ended[: len(ended) // 2])
+    second = import_logs(spark, logs.directory, db, location_bytes=20_000)
+    assert second.rows == 2901
+    assert len(second.locations) > 3
+    open_set.write_bytes(ended)
+    assert import_logs(spark, logs.directory, db).rows == 10
+    assert numbers(intraday(db)) == list(range(3010))
+    ranges = [record(path)["logs"] for path in (*first.locations, *second.locations)]
+    assert all(one["start"] < one["end"] for logs in ranges for one in logs.values())
+
+
+def test_partitions_are_deleted(spark: SparkSession, logs: Logs, db: Path) -> None:
+    logs.write(0, 100)
+    logs.write(0, 100, internal="vm2")
+    old = import_logs(spark, logs.directory, db)
+    with logs.begin() as logger:
+        logger.write(batch(100, 200))
+        logger.delete_partition()
+        logger.write(batch(200, 300))
+    done = import_logs(spark, logs.directory, db)
+    assert (done.rows, done.removed) == (100, [path for path in old.locations if "vm1" in path])
+    assert sorted(numbers(intraday(db))) == sorted([*range(100), *range(200, 300)])
+    assert import_logs(spark, logs.directory, db).locations == []
+    with logs.begin() as logger:
+        logger.delete_partition()
+    assert import_logs(spark, logs.directory, db).rows == 0
+    assert numbers(intraday(db)) == list(range(100))
+    assert import_logs(spark, logs.directory, db).locations == []
+    kept = import_logs(spark, logs.directory, db.with_name("kept"), deletes="ignore")
+    assert kept.rows == 400
+
+
+def test_damage_stops_a_partition_in_front_of_it(spark: SparkSession, logs: Logs, db: Path) -> None:
+    path = logs.write(0, 3000)
+    logs.write(0, 100, internal="vm2")
+    logs.write(3000, 3010)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=re.escape(str(path))):
+        import_logs(spark, logs.directory, db, location_bytes=20_000)
+    found = numbers(intraday(db))
+    assert found[-100:] == list(range(100))
+    assert 0 < len(found) - 100 < 1500
+    assert found[:-100] == list(range(len(found) - 100))
+    done = import_logs(spark, logs.directory, db, location_bytes=20_000, on_damage="skip")
+    assert "damaged bytes" in done.skipped[0]
+    assert len(numbers(intraday(db))) == 3010 + 100 - 1
+    assert import_logs(spark, logs.directory, db, on_damage="skip").rows == 0
+
+
+def test_a_schema_file_decides(spark: SparkSession, logs: Logs, db: Path, tmp_path: Path) -> None:
+    logs.write(0, 100)
+    xml = tmp_path / "T.schema"
+    xml.write_text(XML.format(more=""))
+    done = import_logs(spark, logs.directory, db, schema=str(xml))
+    assert any("Px, which are logged" in remark for remark in done.remarks)
+    table = intraday(db)
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "Day": "string",
+        "Sym": "dictionary<values=string, indices=int32, ordered=0>",
+        "Gone": "double",
+        "N": "int32",
+    }
+    assert table.column("Gone").null_count == 100
+    done = merge(spark, db, "Ns", "T", DATE)
+    assert done.grouped == ["Sym"]
+    assert sorted(numbers(history(db))) == list(range(100))
+    logs.write(1 << 31, (1 << 31) + 1)
+    with pytest.raises(SchemaError, match="'N'"):
+        import_logs(spark, logs.directory, db, schema=str(xml))
+    xml.write_text(XML.format(more='<Column name="Px" dataType="String"/>'))
+    with pytest.raises(SchemaError, match="'Px' is String; it is logged as double"):
+        import_logs(spark, logs.directory, db, schema=str(xml))
+
+
+def test_refusals(spark: SparkSession, logs: Logs, db: Path) -> None:
+    path = logs.write(0, 10)
+    with pytest.raises(OptionError, match="object stores"):
+        import_logs(spark, logs.directory, "s3://bucket/db")
+    with pytest.raises(OptionError, match="location_bytes"):
+        import_logs(spark, logs.directory, db, location_bytes=0)
+    with pytest.raises(OptionError, match="unknown option"):
+        import_logs(spark, logs.directory, db, nonsense=1)
+    with pytest.raises(FormatError, match="no binary log"):
+        import_logs(spark, logs.directory, db, table="Other")
+    for name in ("Ns.T.System.vm1~000001.2024-01-01.bin.x", "Ns.T.System._vm.2024-01-01.bin.x"):
+        other = path.rename(path.with_name(name))
+        with pytest.raises(OptionError, match="internal partition"):
+            import_logs(spark, logs.directory, db)
+        path = other
+    path = path.rename(path.with_name("some.bin"))
+    with pytest.raises(FormatError, match="does not tell namespace, table"):
+        import_logs(spark, logs.directory, db)
+    named = {"namespace": "Ns", "table": "T", "internal_partition": "vm1", "column_partition": DATE}
+    assert import_logs(spark, path, db, **named).rows == 10
+    path.write_bytes(path.read_bytes()[:5])
+    with pytest.raises(SawlogError, match="inside the preamble"):
+        import_logs(spark, path, db, **named)
+    assert import_logs(spark, path, db.with_name("new"), **named).rows == 0
+
+
+def test_two_imports_at_a_time(spark: SparkSession, logs: Logs, db: Path) -> None:
+    from sawlog.deephaven_import.tree import IntradayTable
+
+    logs.write(0, 10)
+    with (
+        IntradayTable(str(db), "Ns", "T").locked(),
+        pytest.raises(SawlogError, match="another import or merge of this table is at work"),
+    ):
+        import_logs(spark, logs.directory, db)
+    assert import_logs(spark, logs.directory, db).rows == 10
+
+
+def test_locations_of_others_are_left_alone(spark: SparkSession, logs: Logs, db: Path) -> None:
+    logs.write(0, 10)
+    path = db / "Intraday/Ns/T/vm1" / DATE / "T"
+    sawlog.write(pa.table({"N": [1]}), path, format="deephaven_table")
+    with pytest.raises(SawlogError, match="that no import of sawlog made"):
+        import_logs(spark, logs.directory, db)
+    assert numbers(intraday(db)) == [1]
+
+
+JOB = """
+import os, sys
+from pyspark.sql import SparkSession
+from sawlog.spark.deephaven import import_logs
+spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2").getOrCreate())
+for line in sys.stdin:
+    try:
+        print(import_logs(spark, sys.argv[1], sys.argv[2], location_bytes=30_000).rows, flush=True)
+    except Exception:
+        print("failed", flush=True)
+"""
+
+
+def start(logs: Logs, db: Path) -> subprocess.Popen[str]:
+    """A driver of its own, which imports whenever it is told to."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", JOB, str(logs.directory), str(db)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+
+
+def workers(pid: int) -> list[int]:
+    """The Python workers below a driver's Java process: those that have no children of their own."""
+    listing = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    processes = [line.split(None, 2) for line in listing.splitlines()]
+    children: dict[int, list[int]] = {}
+    for own, parent, *_ in processes:
+        children.setdefault(int(parent), []).append(int(own))
+    below, found = [pid], []
+    while below:
+        below = [child for one in below for child in children.get(one, [])]
+        found += below
+    python = {int(own) for own, _, *command in processes if command and "pyspark" in command[0]}
+    return [one for one in found if one in python and one not in children]
+
+
+def published(db: Path) -> list[Path]:
+    return [path for path in db.rglob("table.size") if ".sawlog-staged" not in str(path)]
+
+
+def more(db: Path, before: int) -> bool:
+    return len(published(db)) > before
+
+
+def wait(process: subprocess.Popen[str], done: Callable[[], object]) -> None:
+    """Wait until something can be seen, or the job is over."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None and not done():
+        time.sleep(0.002)
+
+
+def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession, logs: Logs, db: Path) -> None:
+    """Workers are killed while they write; drivers while workers write, and between one publication and the next."""
+    total = 20_000
+    logs.write(0, total)
+    process = start(logs, db)
+    for target in ("workers", "writing", "publishing"):
+        if process.poll() is not None:
+            process = start(logs, db)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        seen = partial(more, db, len(published(db)))
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        if target == "publishing":
+            wait(process, seen)
+        else:
+            wait(process, lambda: list(db.rglob("*.sawlog-staged")))
+        if target == "workers":
+            found = workers(process.pid)
+            assert found
+            for pid in found:
+                os.kill(pid, signal.SIGKILL)
+            assert process.stdout.readline() in ("failed\n", f"{total}\n")
+        else:
+            process.kill()
+            process.wait(60)
+            process.stdin.close()
+            process.stdout.close()
+        rows = numbers(intraday(db)) if published(db) else []
+        assert rows == list(range(len(rows)))
+        logs.write(total, total + 5000)
+        total += 5000
+    import_logs(spark, logs.directory, db, location_bytes=30_000)
+    assert numbers(intraday(db)) == list(range(total))
+    assert not list(db.rglob("*.sawlog-staged"))
