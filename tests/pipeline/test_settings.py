@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sawlog.errors import OptionError
 from sawlog.pipeline import Pipeline, load
 from sawlog.pipeline.secrets import Secrets, looks_secret
 
+ROOT = Path(__file__).resolve().parents[2]
 BATCH = """\
 [sources.log]
 path = "db"
@@ -118,6 +120,15 @@ def test_the_example_is_right_and_says_everything(tmp_path: Path) -> None:
     assert set(everything.sources) == {"ticks", "instruments"}
     assert [sink.format for sink in everything.sinks] == ["parquet", "parquet", "kafka"]
     assert everything.metrics is not None
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/pipelines.md"])
+def test_pipelines_in_the_documents_are_right(tmp_path: Path, page: str) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    whole = [block for block in blocks if "[pipeline]" in block]
+    assert whole
+    for block in whole:
+        assert parse(tmp_path, block).sinks
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def expected(count: int) -> list[int]:
 
 
 def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write(tmp_path)
+    path = write(tmp_path, more='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
     logger.write(ticks(0, 2000))
     logger.write(ticks(2000, 1000))
     first, _ = once(spark, path)
@@ -115,9 +115,12 @@ def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_pat
     logger.write(ticks(3000, 500))
     second, totals = once(spark, path)
     assert numbers(spark, tmp_path) == expected(3500)
+    assert sorted(sawlog.read(tmp_path / "copy")["n"].to_pylist()) == expected(3500)
+    assert totals.rows == {"dear": 500, "copy": 500}
+    first, second = ([report for report in reports if report.sink == "dear"] for reports in (first, second))
     assert len(logger.files) > 2
     assert sum(report.rows for report in first) == 3000
-    assert sum(report.rows for report in second) == totals.rows["dear"] == 500
+    assert sum(report.rows for report in second) == 500
     assert [report.batch for report in (*first, *second)] == list(range(len(first) + len(second)))
     assert {report.damage for report in (*first, *second)} == {0}
     everything = sum(os.path.getsize(file) for file in logger.files)

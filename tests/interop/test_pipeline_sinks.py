@@ -1,0 +1,144 @@
+"""Pipelines into what has to be fetched first: a Delta table, and a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sawlog.deephaven_log.logger import Logger
+from tests.interop import delta
+from tests.interop.kafka_server import connector_jars, kafka
+
+pytestmark = pytest.mark.interop
+
+SCHEMA = pa.schema([("n", pa.int64()), ("sym", pa.string()), ("price", pa.float64())])
+PIPELINE = """\
+[pipeline]
+mode = "stream"
+checkpoint = "state-{name}"
+trigger = "available-now"
+
+[spark]
+master = "local[2]"
+ui.enabled = false
+log.level = "ERROR"
+jars = "{jars}"
+{settings}
+
+[sources.ticks]
+path = "logs"
+format = "deephaven_log"
+
+{rest}
+"""
+TO_DELTA = """
+[sinks.ticks]
+from = "ticks"
+format = "delta"
+path = "table"
+partition_by = ["sym"]
+"""
+FROM_DELTA = """
+[sources.stored]
+path = "table"
+format = "delta"
+
+[steps.recent]
+sql = "SELECT t.n, t.price + 1 AS more FROM stored t WHERE t.n >= 100"
+
+[sinks.recent]
+from = "recent"
+format = "parquet"
+path = "recent"
+"""
+TO_KAFKA = """
+[steps.messages]
+sql = "SELECT sym AS key, to_json(struct(*)) AS value FROM ticks"
+
+[sinks.kafka]
+from = "messages"
+format = "kafka"
+[sinks.kafka.options]
+"kafka.bootstrap.servers" = "${env:BROKER}"
+topic = "ticks"
+"""
+
+
+def ticks(start: int, count: int) -> pa.Table:
+    numbers = range(start, start + count)
+    columns = {"n": list(numbers), "sym": [f"S{n % 3}" for n in numbers], "price": [n / 4 for n in numbers]}
+    return pa.table(columns, schema=SCHEMA)
+
+
+def run(
+    place: Path, name: str, jars: str, rest: str, settings: dict[str, str], **variables: str
+) -> list[dict[str, Any]]:
+    """Run a pipeline in a process of its own; what it told."""
+    path = place / f"{name}.toml"
+    lines = "\n".join(f'"{key}" = "{value}"' for key, value in settings.items())
+    text = PIPELINE.replace("{rest}", rest).replace("{name}", name).replace("{jars}", jars)
+    path.write_text(text.replace("{settings}", lines))
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **variables}
+    command = [sys.executable, "-m", "sawlog", "run", str(path), "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert not any(value in done.stdout + done.stderr for value in variables.values())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_into_a_delta_table_and_out_of_it(tmp_path: Path) -> None:
+    jars = delta.jars()
+    with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
+        log.write(ticks(0, 1000))
+        log.flush()
+        *_, end = run(tmp_path, "into", jars, TO_DELTA, delta.SETTINGS)
+        assert end["rows"] == {"ticks": 1000}
+        log.write(ticks(1000, 500))
+        log.flush()
+        *_, end = run(tmp_path, "into", jars, TO_DELTA, delta.SETTINGS)
+        assert end["rows"] == {"ticks": 500}
+    entries = [
+        json.loads(line)
+        for file in sorted((tmp_path / "table/_delta_log").glob("*.json"))
+        for line in file.read_text().splitlines()
+    ]
+    added = [entry["add"] for entry in entries if "add" in entry]
+    assert sum(json.loads(one["stats"])["numRecords"] for one in added) == 1500
+    assert {one["partitionValues"]["sym"] for one in added} == {"S0", "S1", "S2"}
+    *_, end = run(tmp_path, "out", jars, FROM_DELTA, delta.SETTINGS)
+    assert end["rows"] == {"recent": 1500}
+    parts = [pq.read_table(part) for part in (tmp_path / "recent").glob("*.parquet")]
+    found = pa.concat_tables(parts).sort_by("n")
+    assert found["n"].to_pylist() == list(range(100, 1500))
+    assert found["more"].to_pylist() == [n / 4 + 1 for n in range(100, 1500)]
+
+
+def test_into_a_real_kafka(tmp_path: Path) -> None:
+    from confluent_kafka import Consumer
+
+    with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
+        log.write(ticks(0, 1000))
+    with kafka(tmp_path) as broker:
+        *_, end = run(tmp_path, "kafka", connector_jars(), TO_KAFKA, {}, BROKER=broker)
+        assert end["rows"] == {"kafka": 1000}
+        settings = {"bootstrap.servers": broker, "group.id": "test", "auto.offset.reset": "earliest"}
+        consumer = Consumer(settings)
+        consumer.subscribe(["ticks"])
+        found = {}
+        while len(found) < 1000:
+            message = consumer.poll(60)
+            assert message is not None, f"{len(found)} messages, and no more"
+            assert message.error() is None
+            row = json.loads(message.value())
+            assert message.key().decode() == row["sym"]
+            found[row["n"]] = row["price"]
+        consumer.close()
+    assert found == {n: n / 4 for n in range(1000)}

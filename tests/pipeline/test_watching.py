@@ -1,0 +1,121 @@
+"""What a running pipeline shows: log lines, live status, metrics."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import sys
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sawlog.cli.console import logfmt
+from sawlog.cli.output import Output
+from sawlog.errors import OptionError
+from sawlog.pipeline import load
+from sawlog.pipeline.metrics import serve
+from sawlog.pipeline.settings import Metrics
+
+pytest.importorskip("pyspark")
+
+from sawlog.cli.status import Status, live_status
+from sawlog.pipeline.progress import BatchReport, bytes_behind, bytes_read
+from tests.pipeline.test_settings import STREAM
+
+REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
+
+
+def test_a_line_per_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    Output.of(False).batch(REPORT)
+    assert capsys.readouterr().out == (
+        'event=batch time=2026-01-05T09:30:10.021Z pipeline="my trades" sink=rows batch=42 rows=51200 bytes=1642496'
+        " damage=2 seconds=0.812\n"
+    )
+    Output.of(True).batch(REPORT)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["lag_bytes"] is None
+    assert json.loads(line)["pipeline"] == "my trades"
+
+
+def test_values_that_need_quotes() -> None:
+    assert logfmt({"a": "", "b": 'x"y', "c": "1\n2", "d": {"e": 1}, "f": None}) == r'a="" b="x\"y" c="1\n2" d.e=1'
+
+
+def source(start: Any, end: Any, latest: Any) -> Any:
+    texts = (None if value is None else json.dumps(value) for value in (start, end, latest))
+    return SimpleNamespace(**dict(zip(("startOffset", "endOffset", "latestOffset"), texts, strict=True)))
+
+
+def offset(**places: int) -> dict[str, Any]:
+    return {"files": {name: {"at": at, "proof": "x"} for name, at in places.items()}, "finished": {}}
+
+
+def test_bytes_from_offsets() -> None:
+    behind = {"behind": {"bytes": 7, "files": 1}}
+    ours = source(offset(a=100, b=5), offset(a=150, c=10), behind)
+    first = source(None, offset(a=3), behind)
+    kafka = source({"topic": {"0": 1}}, {"topic": {"0": 5}}, {"topic": {"0": 9}})
+    assert (bytes_read([ours]), bytes_behind([ours])) == (60, 7)
+    assert (bytes_read([ours, first, kafka]), bytes_behind([ours, first, kafka])) == (63, 14)
+    assert (bytes_read([kafka]), bytes_behind([kafka])) == (None, None)
+    nothing = source(None, None, None)
+    assert (bytes_read([nothing]), bytes_behind([nothing])) == (None, None)
+
+
+def pipeline(tmp_path: Path) -> Any:
+    path = tmp_path / "p.toml"
+    path.write_text(STREAM)
+    return load(path)
+
+
+def test_the_live_status(tmp_path: Path) -> None:
+    status = Status(pipeline(tmp_path))
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(status)
+    assert "waiting for rows" in console.export_text()
+    status.add(REPORT)
+    status.add(replace(REPORT, batch=43, rows=800, lag_bytes=12_345, damage=1))
+    console.print(status)
+    text = console.export_text()
+    for shown in ("p, up 0:00", "rows", "43", "52,000", "985", "12,345 bytes", " 3 ", "0:00 ago"):
+        assert shown in text, shown
+
+
+def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with live_status(pipeline(tmp_path)) as add:
+        add(REPORT)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_metrics() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with serve(Metrics("127.0.0.1", port)) as add:
+        add(REPORT)
+        add(replace(REPORT, batch=43, rows=800, lag_bytes=7))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    labels = '{pipeline="my trades",sink="rows"}'
+    for name, value in {
+        "rows_total": 52_000,
+        "read_bytes_total": 2 * 1_642_496,
+        "damage_total": 4,
+        "lag_bytes": 7,
+        "last_batch": 43,
+        "batch_seconds_count": 2,
+    }.items():
+        (found,) = [line for line in lines if line.startswith(f"sawlog_{name}{labels} ")]
+        assert float(found.split()[-1]) == value
+
+
+def test_metrics_need_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(OptionError, match="pip install"), serve(Metrics("127.0.0.1", 0)):
+        pass
