@@ -242,7 +242,7 @@ class Storage:
             with contextlib.suppress(FileNotFoundError):
                 fs.rm(inner, recursive=name.endswith(STAGED_SUFFIX))
             return
-        if name.endswith(STAGED_SUFFIX) and os.path.isdir(name):
+        if name.endswith(STAGED_SUFFIX) and os.path.isdir(name) and not os.path.islink(name):
             shutil.rmtree(name)
             return
         Path(name).unlink(missing_ok=True)

@@ -257,16 +257,28 @@ def test_replacing(tmp_path: Path) -> None:
     assert sawlog.read(path).to_pylist() == [{"A": 3}]
     assert os.listdir(tmp_path) == ["t"]
     (path / "mine.txt").write_text("x")
-    with pytest.raises(OptionError, match=r"mine\.txt, which does not belong to a location"):
+    with pytest.raises(OptionError, match=r"holds 'mine\.txt', which does not belong to a location"):
         sawlog.write(one, path, format="deephaven_table")
     (tmp_path / "other" / "deep").mkdir(parents=True)
     (tmp_path / "other" / "deep" / "A.dat").write_bytes(b"x")
-    with pytest.raises(OptionError, match=r"A\.dat, which does not belong to a location"):
+    with pytest.raises(OptionError, match="holds 'deep', which does not belong"):
         sawlog.write(one, tmp_path / "other", format="deephaven_table")
+    (tmp_path / "hidden" / ".git").mkdir(parents=True)
+    with pytest.raises(OptionError, match=r"holds '\.git'"):
+        sawlog.write(one, tmp_path / "hidden", format="deephaven_table")
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(OptionError, match="is a file"):
         sawlog.write(one, tmp_path / "file", format="deephaven_table")
-    assert sorted(os.listdir(tmp_path)) == ["file", "other", "t"]
+    assert sorted(os.listdir(tmp_path)) == ["file", "hidden", "other", "t"]
+
+
+def test_replacing_what_a_link_leads_to(tmp_path: Path) -> None:
+    sawlog.write(pa.table({"A": [1]}), tmp_path / "real", format="deephaven_table")
+    (tmp_path / "t").symlink_to(tmp_path / "real")
+    sawlog.write(pa.table({"A": [2]}), tmp_path / "t", format="deephaven_table")
+    assert sawlog.read(tmp_path / "t").to_pylist() == [{"A": 2}]
+    assert sawlog.read(tmp_path / "real").to_pylist() == [{"A": 1}]
+    assert sorted(os.listdir(tmp_path)) == ["real", "t"]
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:

@@ -182,12 +182,12 @@ class LocationWriter(Writer):
             raise OptionError(f"{self._path} exists; a location is written as a whole, into a directory of its own")
         if not self.storage.is_directory(self._path):
             raise OptionError(f"{self._path} is a file; a location is a directory")
-        for file in self.storage.find(self._path):
-            below = file.path.rstrip("/").rpartition("/")[0]
-            if not is_member(file) or os.path.basename(below) != os.path.basename(self._path):
-                raise OptionError(
-                    f"{self._path} holds {file.path}, which does not belong to a location: it is not replaced"
-                )
+        strange = self.storage.directories_in(self._path)
+        strange += [file.name for file in self.storage.files_in(self._path) if not is_member(file)]
+        if strange:
+            raise OptionError(
+                f"{self._path} holds {strange[0]!r}, which does not belong to a location: it is not replaced"
+            )
 
 
 def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
