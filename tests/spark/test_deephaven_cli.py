@@ -1,0 +1,78 @@
+"""`sawlog import` and `sawlog merge`: thin over `sawlog.spark.deephaven`, in the session that is there."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sawlog.cli import main
+from tests.deephaven_import.support import DATE, Logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_import_and_merge(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
+    path = logs.write(0, 1000)
+    assert main(["import", str(logs.directory), str(db)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1,000 rows imported into 1 partition",
+        f"written   {db}/Intraday/Ns/T/vm1/{DATE}/T",
+    ]
+    with path.open("ab") as file:
+        file.write(b"\0\0\0\x20\x03half of an entry")
+    assert main(["import", str(logs.directory), str(db), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["rows"] == 0
+    assert captured.err.splitlines()[-1].endswith("wait for their end")
+    arguments = ["merge", str(db), "Ns", "T", DATE]
+    assert main([*arguments, "--group", "Sym"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"1,000 rows of Ns.T {DATE} merged and proven"
+    assert lines[2:] == [f"written   {db}/Systems/Ns/Partitions/0/{DATE}/T", "grouped   Sym"]
+    assert main([*arguments, "--delete-intraday", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["written"], found["deleted"]) == (1000, False, True)
+    assert main(arguments) == 2
+    assert "there are no rows of 2024-01-01 to merge" in capsys.readouterr().err
+    assert spark.range(3).count() == 3, "the session that was there goes on"
+
+
+def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
+    path = logs.write(0, 1000)
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    assert main(["import", str(logs.directory), str(db)]) == 1
+    assert "--on-damage skip" in capsys.readouterr().err
+    assert main(["import", str(logs.directory), str(db), "--on-damage", "skip"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out.startswith("999 rows imported")
+    assert "damaged bytes" in captured.err
+
+
+@pytest.mark.parametrize("arguments", [["import", "logs", "db"], ["merge", "db", "Ns", "T", DATE]])
+def test_without_pyspark(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("pyspark"):
+            raise ImportError("No module named 'pyspark'", name="pyspark")
+        return real(name, *rest)
+
+    for name in [name for name in sys.modules if name.startswith("sawlog.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"sawlog {arguments[0]} runs on PySpark, which is missing: pip install 'sawlog[spark]'" in error
