@@ -25,6 +25,7 @@ from sawlog.milvus_binlog.fields import bare_field
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.survivors import take_kept
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.storage import File
@@ -171,7 +172,7 @@ class Columns:
         if file.path in self._files:
             return self._files[file.path]
         scan = self._fragment.scan
-        source = self._stack.enter_context(closing(scan.storage.open(file.path)))
+        source = self._stack.enter_context(closing(open_log(file, scan.storage)))
         limit = scan.options.max_page_bytes
         if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
             opened = [Payload(source, file.path, Extent(0, source.size), limit)], [0]

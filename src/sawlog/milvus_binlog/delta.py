@@ -22,6 +22,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.decode import offsets_of
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.source import open_log
 from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Deletes:
 
 def read_deletes(file: File, storage: Storage, max_page_bytes: int, findings: Findings) -> Iterator[Deletes]:
     """The deletes of one file, in order, whichever its encoding."""
-    with closing(storage.open(file.path)) as source:
+    with closing(open_log(file, storage)) as source:
         head = bytes(source.window(0, 4096))
         if _envelope.sniff(head) == "parquet":
             yield from _bare(source, file.path, max_page_bytes, findings)

@@ -21,6 +21,7 @@ from sawlog.milvus_binlog.envelope import Descriptor, Event
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.storage import File, Source
 
@@ -75,7 +76,7 @@ def check_file(fragment: FileFragment, findings: Findings) -> None:
     """Check every byte of a file, whatever its kind."""
     path, limit = fragment.file.path, fragment.scan.options.max_page_bytes
     kind = fragment.log.kind if fragment.log is not None else ""
-    with closing(fragment.scan.storage.open(path)) as source:
+    with closing(open_log(fragment.file, fragment.scan.storage)) as source:
         head = bytes(source.window(0, 4096))
         shape = _envelope.sniff(head)
         if kind == layout.DELTA_LOG:
@@ -127,7 +128,7 @@ class EventsFragment(Fragment):
 
     def _rows(self, findings: Findings) -> Iterator[dict[str, Any]]:
         path = self.file.path
-        with closing(self.scan.storage.open(path)) as source:
+        with closing(open_log(self.file, self.scan.storage)) as source:
             if _envelope.sniff(bytes(source.window(0, 4096))) != "v1" and self._bare(source):
                 return
             found = _envelope.read_envelope(source, path, findings)

@@ -16,6 +16,7 @@ from sawlog.milvus_binlog.fields import bare_field, settle
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payload_stream import Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File, Storage
 
@@ -68,7 +69,7 @@ def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> l
     Raises:
         UnreadableError: When the file is damaged.
     """
-    with closing(storage.open(file.path)) as source:
+    with closing(open_log(file, storage)) as source:
         if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
             payload = Payload(source, file.path, Extent(0, source.size), max_page_bytes)
             fields = []
@@ -99,7 +100,7 @@ def _peek(payload: Payload, index: int) -> list[pa.Array]:
 
 def time_range(file: File, storage: Storage, max_page_bytes: int) -> tuple[int, int]:
     """Earliest and latest timestamp by the Parquet statistics of a timestamp file; 0 and 0 where there are none."""
-    with closing(storage.open(file.path)) as source:
+    with closing(open_log(file, storage)) as source:
         quiet = Findings("skip")
         found = _envelope.read_envelope(source, file.path, quiet)
         first, last = layout.MAX_TSO, 0

@@ -30,6 +30,7 @@ from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType, Kind
 from sawlog.milvus_binlog.metadata import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.stats import BM25_SCHEMA, STATS_SCHEMA, bm25_batch, check_stats, stats_batch
 from sawlog.milvus_binlog.types import SYSTEM, Field
 from sawlog.storage import File, Source, Storage
@@ -66,7 +67,7 @@ def subject_of(file: File, storage: Storage, options: ReadOptions) -> Subject:
     """
     log = paths.parse(file)
     kind = log.kind if log is not None else ""
-    with closing(storage.open(file.path)) as source:
+    with closing(open_log(file, storage)) as source:
         head = bytes(source.window(0, 4096))
         shape = _envelope.sniff(head)
         if kind == layout.BM25_STATS:
@@ -193,7 +194,7 @@ class LooseDataset(Dataset):
 
     def _place(self, file: File) -> tuple[int, int, int]:
         """Ids of collection, partition and segment: by the descriptor, or by the path."""
-        with closing(self.scan.storage.open(file.path)) as source:
+        with closing(open_log(file, self.scan.storage)) as source:
             found = None
             if _envelope.sniff(bytes(source.window(0, 16))) == "v1":
                 found = _envelope.read_envelope(source, file.path, Findings("skip"))
@@ -211,7 +212,7 @@ class LooseDataset(Dataset):
         """What the headers of the first file say."""
         file = self.files[0]
         quiet = Findings("skip", drained=True)
-        with closing(self.scan.storage.open(file.path)) as source:
+        with closing(open_log(file, self.scan.storage)) as source:
             head = bytes(source.window(0, 4096))
             shape = _envelope.sniff(head)
             if shape != "v1":
@@ -281,7 +282,7 @@ class LooseFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.path)) as source:
+        with closing(open_log(self.file, self.scan.storage)) as source:
             if self.subject.content == "stats":
                 entries = check_stats(bytes(source.window(0, source.size)), self.path, findings)
                 yield self._deliver(stats_batch(entries), schema, 0)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sawlog.damage import Damage
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
 from sawlog.milvus_binlog.pages import PageError, PageSizeError, check_chunk, longest_value
+from sawlog.milvus_binlog.source import SMALL
 from sawlog.storage import Source, is_remote
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ BATCH_BYTES = 8 << 20
 BATCH_ROWS = 64 << 10
 DICTIONARY_BUDGET = 64 << 20
 """Bytes that one batch may grow to if every value were as long as the longest of a dictionary."""
+MOST_HELD = 256 << 20
+"""Remote payloads up to this size are fetched whole when the first of their pages is read: most have one column."""
 _VALUE_BYTES = 8
 
 
@@ -126,6 +129,8 @@ class Payload:
             UnreadableError: For pages that are broken or too large.
         """
         if index not in self._limits:
+            if is_remote(self.path) and self._extent.length <= MOST_HELD:
+                self._source.window(self._extent.offset, self._extent.length)  # all of it, at once
             longest = self._check(index)
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
@@ -159,7 +164,7 @@ class Payload:
 
     def _open(self) -> Any:
         extent = self._extent
-        if is_remote(self.path) and extent.length > BATCH_BYTES:
+        if is_remote(self.path) and extent.length > SMALL:
             return pa.PythonFile(_Ranges(self._source, extent), mode="r")
         return pa.BufferReader(pa.py_buffer(self._source.window(extent.offset, extent.length)))
 

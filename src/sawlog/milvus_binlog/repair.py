@@ -11,6 +11,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.source import open_log
 from sawlog.storage import File, Source, Storage
 
 
@@ -22,7 +23,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
             out of those.
     """
     findings = Findings("skip")
-    with closing(storage.open(file.path)) as source:
+    with closing(open_log(file, storage)) as source:
         head = bytes(source.window(0, 4096))
         if _envelope.sniff(head) in ("parquet", "stats"):
             pieces = [_whole(source, file, options, findings)]

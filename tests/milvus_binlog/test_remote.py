@@ -1,0 +1,76 @@
+"""Remote roots: same rows as local ones, and nothing is fetched twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sawlog.milvus_binlog import source
+from sawlog.storage import File, Storage
+
+from .support import delete, open_as_it_lies, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+ROWS = 3000
+DIMENSIONS = 1024
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[str]:
+    """A collection whose vectors make a file that is not fetched whole; the URL of its root."""
+    values = pa.array(np.random.default_rng(1).standard_normal(ROWS * DIMENSIONS, dtype="f4"))
+    vectors = pa.FixedSizeListArray.from_arrays(values, DIMENSIONS)
+    write(tmp_path, pa.table({"pk": range(ROWS), "vector": vectors}))
+    delete(tmp_path, [3, 7], [1 << 62, 1 << 62], 100)
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{tmp_path}/", "/sawlog/", recursive=True)
+    yield "memory://sawlog"
+    memory.rm("/sawlog", recursive=True)
+
+
+def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    inherited = MemoryFileSystem.cat_file
+
+    def counted(self: Any, path: str, start: int | None = None, end: int | None = None, **more: Any) -> bytes:
+        data: bytes = inherited(self, path, start=start, end=end, **more)
+        fetched.append(len(data))
+        return data
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", counted)
+    dataset = open_as_it_lies(remote)
+    largest = max(file.size for file in dataset.files)
+    assert largest > source.SMALL
+    assert sum(fetched) < largest / 4  # fields are told by headers and footers
+    assert dataset.to_table().equals(open_as_it_lies(tmp_path).to_table())
+    assert sum(fetched) < 1.2 * largest
+    assert len(fetched) < 20
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 130), st.integers(0, 130)), max_size=8), st.booleans())
+def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> None:
+    data = bytes(range(128))
+    fsspec.filesystem("memory").pipe_file("/sawlog-windows", data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "BLOCK", 16)
+        patch.setattr(source, "SMALL", 1000 if small else 0)
+        opened = source.open_log(File("memory://sawlog-windows", len(data)), Storage())
+        for offset, length in windows:
+            assert opened.window(offset, length).tobytes() == data[offset : offset + length]
+
+
+def test_a_file_that_became_shorter(tmp_path: Path) -> None:
+    fsspec.filesystem("memory").pipe_file("/sawlog-short", bytes(10))
+    opened = source.open_log(File("memory://sawlog-short", 20), Storage())
+    with pytest.raises(OSError, match="expected 20 bytes at byte 0, found 10"):
+        opened.window(0, 4)
