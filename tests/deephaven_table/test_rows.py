@@ -296,6 +296,26 @@ def test_rows_by_the_order_of_trust(tmp_path: Path) -> None:
         assert rows() == (3, "files")
 
 
+def test_room_that_was_reserved_is_suspected(tmp_path: Path) -> None:
+    types = {"n": "int", "m": "long"}
+    put_fixed(tmp_path, "n", "int", [1, 2, *[0] * 100], Shape())
+    put_fixed(tmp_path, "m", "long", [1, 2, *[0] * 100], Shape())
+    with pytest.warns(DamageWarning, match="its 102 rows end in zeros in every column"):
+        assert sawlog.read(tmp_path, types=types).num_rows == 102
+    assert sawlog.read(tmp_path, types=types, num_rows=2).num_rows == 2
+    put_fixed(tmp_path, "m", "long", [1, 2, *[7] * 100], Shape())
+    assert sawlog.read(tmp_path, types=types).num_rows == 102
+
+
+def test_a_version_that_is_given_is_taken_at_its_word(tmp_path: Path) -> None:
+    data = Shape().header() + struct.pack("<2i", 1, 2)
+    reserved = data[:4] + bytes([data[4] | 0x80]) + data[5:]
+    (tmp_path / "n.dat").write_bytes(reserved)
+    put_rows(tmp_path, 2)
+    assert sawlog.read(tmp_path, types={"n": "int"}, column_version=1).to_pydict() == {"n": [1, 2]}
+    assert sawlog.read(tmp_path, types={"n": "int"}, column_version="1").to_pydict() == {"n": [1, 2]}
+
+
 def test_rows_behind_the_committed_ones_are_not_read(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2, 3], Shape())
     with (tmp_path / "n.dat").open("ab") as file:

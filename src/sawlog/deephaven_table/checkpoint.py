@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sawlog.storage import Storage
 
 
+_IDLE_ROWS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """What a data file can hold.
@@ -108,7 +111,7 @@ def committed_rows(
     Raises:
         OptionError: When the user asks for more rows than any column has.
     """
-    capacities = _Capacities(location, headers, specs)
+    capacities = _Capacities(location, headers, specs, storage)
     if given is not None:
         if not capacities.reach(given):
             raise OptionError(f"{location.directory}: num_rows={given}: the longest column has {capacities.most} rows")
@@ -133,13 +136,19 @@ def committed_rows(
             f"{location.directory}: its columns hold {every[low]} ({low}) to {every[high]} ({high}) rows and no row"
             f" count is known: the first {every[low]} are read"
         )
+    if not remark and capacities.idle(every[low]):
+        remark = (
+            f"{location.directory}: its {every[low]} rows end in zeros in every column and no row count is known: room"
+            " that was reserved and not used would look like that; num_rows= says how many rows there are"
+        )
     return Rows(min(every[low], layout.MAX_ROWS), "files", remark=remark)
 
 
 class _Capacities:
     """Rows that the columns of a location have room for. Headers are read as far as they are needed."""
 
-    def __init__(self, location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> None:
+    def __init__(self, location: Location, headers: Headers, specs: Mapping[str, ColumnSpec], storage: Storage) -> None:
+        self._storage = storage
         self._location = location
         self._headers = headers
         self._specs = specs
@@ -157,6 +166,22 @@ class _Capacities:
     def every(self) -> dict[str, int]:
         """Rows by column, of those that can be counted."""
         return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
+
+    def idle(self, rows: int) -> bool:
+        """Whether the last rows, quite a few, are zeros in every column."""
+        if rows <= _IDLE_ROWS:
+            return False
+        for name in self.every():
+            column = self._location.columns[name]
+            header = self._headers.of(column, layout.DATA)
+            width = row_width(self._specs.get(name), column)
+            assert column.data is not None
+            assert header is not None
+            assert width is not None
+            at = header.data_start + (rows - _IDLE_ROWS) * width
+            if self._storage.read(column.data.path, at, _IDLE_ROWS * width).strip(b"\0"):
+                return False
+        return True
 
     def data_files(self) -> dict[str, DataFile]:
         """Every data file, by its name."""

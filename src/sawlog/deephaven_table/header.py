@@ -48,27 +48,30 @@ HEADERLESS = FileHeader(2, None, 0)
 """A file of column version 2."""
 
 
-def parse_header(head: bytes, size: int, *, overflow: bool = False) -> FileHeader | None:
+def parse_header(head: bytes, size: int, *, overflow: bool = False, forced: bool = False) -> FileHeader | None:
     """The header of column version 1, if the bytes can be one.
 
     Args:
         head: The first `HEAD_SIZE` bytes of the file, or all of it.
         size: Size of the file.
         overflow: Whether there is an overflow file, where all of the metadata may be.
+        forced: Whether the file is known to have a header: reserved bits and unknown metadata are then left aside.
     """
     if size < layout.HEADER_SIZE:
         return None
     first = int.from_bytes(head[: layout.DATA_START_OFFSET], "big")
     second = int.from_bytes(head[layout.DATA_START_OFFSET : layout.HEADER_SIZE], "big")
     metadata, start = first & layout.METADATA_SIZE_MASK, second & layout.DATA_START_MASK
-    if not layout.HEADER_SIZE <= start <= min(layout.MAX_DATA_START, size) or second >> layout.RESERVED_SHIFT:
+    if not layout.HEADER_SIZE <= start <= min(layout.MAX_DATA_START, size):
+        return None
+    if second >> layout.RESERVED_SHIFT and not forced:
         return None
     room = min(start - layout.HEADER_SIZE, metadata)
     body = head[layout.HEADER_SIZE : layout.HEADER_SIZE + room]
     java = body.startswith(layout.JAVA_STREAM_MAGIC)
     own = body.startswith((layout.OBJECT_STREAM_START, layout.OBJECT_STREAM_LONG_START))
     elsewhere = metadata > 0 and room < len(layout.JAVA_STREAM_MAGIC) and overflow
-    if metadata and not (java or own or elsewhere):
+    if metadata and not (java or own or elsewhere or forced):
         return None
     little = bool(first & layout.LITTLE_ENDIAN_BIT)
     return FileHeader(1, little, start, metadata, java or start == layout.MAX_DATA_START)

@@ -257,9 +257,7 @@ class Kind(IntEnum):
     BAD_VALUE = 5
     SHORT_FILE = 6
     MISSING_FILE = 7
-    BAD_GROUPING = 8
-    UNSAFE_PATH = 9
-    READ_ERROR = 10
+    UNSAFE_PATH = 8
 
 
 def split_name(name: str) -> tuple[str, str] | None:

@@ -163,7 +163,9 @@ class Headers:
         if file.path not in self._parsed:
             overflow = layout.OVERFLOW if suffix == layout.DATA else layout.SYMBOL_OVERFLOW
             head = self._storage.read(file.path, 0, HEAD_SIZE)
-            self._parsed[file.path] = parse_header(head, file.size, overflow=overflow in column.files)
+            self._parsed[file.path] = parse_header(
+                head, file.size, overflow=overflow in column.files, forced=self._given_version == 1
+            )
         return self._parsed[file.path]
 
     def _all_headerless(self) -> bool:
