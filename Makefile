@@ -42,7 +42,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark, and write it as Parquet
+demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run a live pipeline that survives a kill
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test

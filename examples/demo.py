@@ -1,4 +1,4 @@
-"""Spark reads the log of a LevelDB database and writes it as Parquet: `make demo`."""
+"""Spark reads the log of a LevelDB database, and a pipeline streams logs that are being written: `make demo`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from live import live, show
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -51,7 +52,6 @@ def main() -> int:
     started = time.perf_counter()
     texts.write.format("noop").mode("overwrite").save()
     again = time.perf_counter() - started
-    spark.stop()
 
     table = pq.read_table(PARQUET).sort_by("sequence")
     show(console, "wrote", f"{relative(PARQUET)}, {sum(f.stat().st_size for f in PARQUET.glob('*.parquet')):,} bytes")
@@ -67,6 +67,8 @@ def main() -> int:
     console.print("\n[dim]an order, and a cart that the database itself no longer knows:[/]")
     console.print(history(table))
 
+    agreed = live(console, spark) and agreed
+    spark.stop()
     sawlog_command = relative(Path(sys.executable).with_name("sawlog"))
     console.print(f"\nNext: [bold]{sawlog_command} cat {relative(SHOP)} --view writes --limit 5[/]\n")
     return 0 if agreed else 1
@@ -85,10 +87,6 @@ def history(writes: pa.Table) -> Table:
         cut = value if len(value) <= WIDTH else value[: WIDTH - 1] + "…"
         shown.add_row(str(row["sequence"]), row["operation"], row["key"], Text(cut, no_wrap=True))
     return shown
-
-
-def show(console: Console, what: str, text: str) -> None:
-    console.print(f"  [dim]{what:>7}[/]  {text}", soft_wrap=True)
 
 
 def relative(path: Path) -> str:

@@ -31,7 +31,8 @@ class BatchReport:
         batch: Number of the micro-batch; 0 for pipelines that are batches.
         rows: Rows that were read, in streams; rows that were written, in batches.
         bytes: Bytes of the sources' files that were read; None where it is not known.
-        lag_bytes: Bytes between what was read and the ends of the sources' files; None where it is not known.
+        lag_bytes: Bytes between what was read and the ends of the sources' files, as they were when it began; None
+            where it is not known.
         damage: Damaged ranges met in all sources since this sink's last report.
         seconds: How long it took.
     """
