@@ -95,3 +95,24 @@ def test_groups_and_types(spark: SparkSession, tmp_path: Path) -> None:
     assert len(groups) == 3
     with pytest.raises((PythonException, AnalysisException), match="must follow one another"):
         save(rows(spark, 30, 1), tmp_path / "scattered", group="Sym")
+
+
+def test_a_stream_of_locations(spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path) -> None:
+    if pyspark_version < (4, 2):
+        return  # streams need Arrow's own writers
+    for number in range(2):
+        rows(spark, 10, 1).selectExpr(f"Id + {10 * number} AS Id", "Sym").write.mode("append").parquet(
+            str(tmp_path / "in")
+        )
+        query = (
+            spark.readStream.schema("Id long, Sym string")
+            .parquet(str(tmp_path / "in"))
+            .writeStream.format("sawlog")
+            .option("format", "deephaven_table")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        assert ids(tmp_path / "out") == list(range(10 * number + 10))
