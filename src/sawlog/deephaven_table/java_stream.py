@@ -9,9 +9,10 @@ java.io.ObjectStreamConstants.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from sawlog.deephaven_table.layout import JAVA_STREAM_MAGIC
 from sawlog.errors import FormatError
@@ -49,6 +50,10 @@ WRITE_METHOD, SERIALIZABLE, EXTERNALIZABLE, BLOCK_DATA_MODE = 1, 2, 4, 8
 
 PRIMITIVES = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?"}
 """Type codes of primitives, and their big-endian layout. A char is the number of a UTF-16 unit."""
+_SIZES = {layout: struct.calcsize(layout) for layout in (">B", *PRIMITIVES.values())}
+_END = bytes([Code.END_BLOCK_DATA])
+_RESET = int(Code.RESET)
+_Value = TypeVar("_Value")
 
 
 class ProductCode(IntEnum):
@@ -205,7 +210,13 @@ class _Reader:
         return self.data[start : self.position]
 
     def number(self, layout: str) -> Any:
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+        try:
+            (value,) = struct.unpack_from(layout, self.data, self.position)
+        except struct.error as error:
+            left = len(self.data) - self.position
+            raise self.error(f"expected {struct.calcsize(layout)} bytes, found {left}") from error
+        self.position += _SIZES[layout]
+        return value
 
     def text(self, length: int) -> str:
         data = self.take(length)
@@ -242,39 +253,40 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise self.error(f"objects nest deeper than {MAX_DEPTH}")
         code = self.number(">B")
-        while code == Code.RESET and depth == 0:
+        while code == _RESET and depth == 0:
             self._handles.clear()
             code = self.number(">B")
-        if code == Code.NULL:
-            return None
-        if code == Code.REFERENCE:
-            return self._reference()
-        if code == Code.STRING:
-            return self._keep(self.text(self.number(">H")))
-        if code == Code.LONG_STRING:
-            return self._keep(self.text(self.number(">q")))
-        if code == Code.ARRAY:
-            return self._array(depth)
-        if code == Code.OBJECT:
-            return self._object(depth)
-        if code == Code.ENUM:
-            return self._enum(depth)
-        if code in (Code.BLOCK_DATA, Code.LONG_BLOCK_DATA):
+        read = _ELEMENTS.get(code)
+        if read is None:
             self.position -= 1
-            return self.block()
-        if code == Code.CLASS:
-            return self._keep(self._class(depth))
-        if code in (Code.CLASS_DESC, Code.PROXY_CLASS_DESC):
-            self.position -= 1
-            return self._class(depth)
-        self.position -= 1
-        raise self.error(f"expected an object, found the code {code:#04x}")
+            raise self.error(f"expected an object, found the code {code:#04x}")
+        return read(self, depth)
 
-    def _keep(self, value: Any) -> Any:
+    def _null(self, depth: int) -> None:
+        """Nothing follows."""
+
+    def _string(self, depth: int) -> str:
+        return self._keep(self.text(self.number(">H")))
+
+    def _long_string(self, depth: int) -> str:
+        return self._keep(self.text(self.number(">q")))
+
+    def _block(self, depth: int) -> bytes:
+        self.position -= 1
+        return self.block()
+
+    def _class_object(self, depth: int) -> JavaClass | None:
+        return self._keep(self._class(depth))
+
+    def _description(self, depth: int) -> JavaClass | None:
+        self.position -= 1
+        return self._class(depth)
+
+    def _keep(self, value: _Value) -> _Value:
         self._handles.append(value)
         return value
 
-    def _reference(self) -> Any:
+    def _reference(self, depth: int = 0) -> Any:
         place = self.number(">i") - FIRST_HANDLE
         if not 0 <= place < len(self._handles):
             raise self.error(f"a reference to value {place} of the {len(self._handles)} so far")
@@ -328,7 +340,7 @@ class _Reader:
     def _annotation(self, depth: int) -> list[Any]:
         """Values and block data up to the end mark."""
         found = []
-        while self.data[self.position : self.position + 1] != bytes([Code.END_BLOCK_DATA]):
+        while self.data[self.position : self.position + 1] != _END:
             found.append(self._element(depth + 1))
         self.position += 1
         return found
@@ -404,6 +416,23 @@ class _Reader:
         if part.flags & EXTERNALIZABLE:
             raise self.error(f"{part.name} wrote itself by protocol 1, which only the class itself can read")
         return []
+
+
+_ELEMENTS: dict[int, Callable[[_Reader, int], Any]] = {
+    Code.NULL: _Reader._null,
+    Code.REFERENCE: _Reader._reference,
+    Code.CLASS_DESC: _Reader._description,
+    Code.OBJECT: _Reader._object,
+    Code.STRING: _Reader._string,
+    Code.ARRAY: _Reader._array,
+    Code.CLASS: _Reader._class_object,
+    Code.BLOCK_DATA: _Reader._block,
+    Code.LONG_BLOCK_DATA: _Reader._block,
+    Code.LONG_STRING: _Reader._long_string,
+    Code.PROXY_CLASS_DESC: _Reader._description,
+    Code.ENUM: _Reader._enum,
+}
+"""How to read what a code begins."""
 
 
 class _ProductReader:
