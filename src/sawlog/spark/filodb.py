@@ -11,13 +11,15 @@ from pyspark.sql import functions
 from pyspark.sql import types as spark
 
 from sawlog.damage import check_on_damage
-from sawlog.filodb_record.options import ReadOptions
+from sawlog.errors import OptionError
+from sawlog.filodb_record.fields import row_fields
+from sawlog.filodb_record.options import Layout, ReadOptions, Selection
 from sawlog.filodb_record.schemas import Schema, Schemas
 from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
 from sawlog.filodb_record.writer import WriteOptions
 from sawlog.options import parse_options
 from sawlog.spark.cast import cast_array
-from sawlog.spark.schema import arrow_schema, spark_schema
+from sawlog.spark.schema import arrow_schema, nullable, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -45,7 +47,7 @@ def from_filodb_record(
     given: Any = {"records": "ingestion", **options, "schema": names}
     decoder = ValueDecoder(parse_options(ReadOptions, given, where="from_filodb_record"), check_on_damage(on_damage))
     kind = spark.ArrayType(spark_schema(decoder.schema), containsNull=False)
-    return _column(decoder.decode, kind, [column])
+    return _column(decoder.decode, kind, [column], [pa.binary()])
 
 
 def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options: Any) -> Column:
@@ -58,10 +60,16 @@ def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options:
 
     Returns:
         Binary; null where the value is null.
+
+    Raises:
+        OptionError: With PySpark 4.0, which hands functions timestamps of the session's time zone, not all of them
+            different ones.
     """
+    if not hasattr(functions, "arrow_udf"):
+        raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
     given: Any = {**options, "schema": schema}
     encoder = ValueEncoder(parse_options(WriteOptions, given, where="to_filodb_record"))
-    return _column(encoder.encode, spark.BinaryType(), [column])
+    return _column(encoder.encode, spark.BinaryType(), [column], [])
 
 
 def filodb_partition_hash(
@@ -76,11 +84,13 @@ def filodb_partition_hash(
     """
     known = _schema(schema, schemas)
     names = [column.name for column in known.part_key.columns]
+    selection = Selection((Layout(schema, known.schema_id, known.part_key),), True, frozenset(), False)
+    kinds = [field.arrow.type for field in row_fields(selection, ReadOptions())]
 
     def hashes(*arrays: pa.Array) -> pa.Array:
         return partition_hashes(dict(zip(names, arrays, strict=True)), known)
 
-    return _column(hashes, spark.IntegerType(), columns)
+    return _column(hashes, spark.IntegerType(), columns, kinds)
 
 
 def filodb_shard(
@@ -112,7 +122,7 @@ def filodb_shard(
     def find(one: pa.Array, other: pa.Array) -> pa.Array:
         return shards(one, other, num_shards, spread, partition)
 
-    return _column(find, spark.IntegerType(), [metric, labels])
+    return _column(find, spark.IntegerType(), [metric, labels], [pa.string(), pa.map_(pa.string(), pa.string())])
 
 
 def _schema(name: str, schemas: Schemas | str | None) -> Schema:
@@ -120,24 +130,49 @@ def _schema(name: str, schemas: Schemas | str | None) -> Schema:
     return known.get_schema(name)
 
 
-def _column(function: Callable[..., pa.Array], kind: spark.DataType, columns: Sequence[ColumnOrName]) -> Column:
-    """A function of Arrow arrays as a column."""
-    target = arrow_schema(spark.StructType([spark.StructField("c", kind)])).field(0).type
+def _column(
+    function: Callable[..., pa.Array],
+    kind: spark.DataType,
+    columns: Sequence[ColumnOrName],
+    takes: Sequence[pa.DataType],
+) -> Column:
+    """A function of Arrow arrays as a column.
+
+    Args:
+        function: The function.
+        kind: What it gives.
+        columns: What it is given.
+        takes: Their Arrow types, for PySpark 4.0.
+    """
+    if not hasattr(functions, "arrow_udf"):
+        return _pandas_column(function, kind, columns, takes)
+    target = _arrow_type(kind)
 
     def run(*arrays: pa.Array) -> pa.Array:
         return cast_array(function(*arrays), target)
 
-    if hasattr(functions, "arrow_udf"):
-        return functions.arrow_udf(run, kind)(*columns)
-    return _pandas_column(run, kind, columns)
+    return functions.arrow_udf(run, kind)(*columns)
 
 
-def _pandas_column(run: Callable[..., pa.Array], kind: spark.DataType, columns: Sequence[ColumnOrName]) -> Column:
-    """The same for PySpark 4.0, which hands over no Arrow: slower."""
+def _pandas_column(
+    function: Callable[..., pa.Array],
+    kind: spark.DataType,
+    columns: Sequence[ColumnOrName],
+    takes: Sequence[pa.DataType],
+) -> Column:
+    """The same for PySpark 4.0, which hands over no Arrow, and takes nothing that cannot be null: slower."""
+    kind = nullable(kind)
+    target = _arrow_type(kind)
+    pd = import_module("pandas")
 
     def convert(*series: Any) -> Any:
-        pd = import_module("pandas")
-        arrays = [pa.array(one, from_pandas=True) for one in series]
-        return pd.Series(run(*arrays).to_pylist(maps_as_pydicts="lossy"), dtype=object)
+        arrays = [pa.array(one, like, from_pandas=True) for one, like in zip(series, takes, strict=True)]
+        rows = cast_array(function(*arrays), target).to_pylist(maps_as_pydicts="lossy")
+        return pd.Series(rows, dtype=object)
 
+    convert.__annotations__ = {"series": pd.Series, "return": pd.Series}
     return functions.pandas_udf(convert, kind)(*columns)
+
+
+def _arrow_type(kind: spark.DataType) -> pa.DataType:
+    return arrow_schema(spark.StructType([spark.StructField("c", kind)])).field(0).type

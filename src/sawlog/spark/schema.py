@@ -168,7 +168,7 @@ def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
         nulls = field.nullable and not wanted.nullable
         if not (isinstance(wanted.dataType, spark.LongType) and has_integers(field.type)):
             known = spark_type(field.type, f"{where}: column {wanted.name!r}")
-            if _nullable(wanted.dataType) != _nullable(known):
+            if nullable(wanted.dataType) != nullable(known):
                 raise SchemaError(
                     f"{where}: column {wanted.name!r} is {known.simpleString()};"
                     f" the schema given to Spark says {wanted.dataType.simpleString()}"
@@ -194,7 +194,7 @@ def _original_field(given: spark.StructField) -> pa.Field | None:
         return None
     try:
         field = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept))).field(0)
-        same = _nullable(spark_type(field.type, given.name)) == _nullable(given.dataType)
+        same = nullable(spark_type(field.type, given.name)) == nullable(given.dataType)
     except (ValueError, pa.ArrowException, SchemaError):
         return None
     return field if same else None
@@ -216,14 +216,14 @@ def _name(kind: pa.DataType) -> str:
         return f"({kind}, which Spark does not have)"
 
 
-def _nullable(kind: DataType) -> DataType:
-    """The type with every nested value nullable, to compare types alone."""
+def nullable(kind: DataType) -> DataType:
+    """The type with every nested value nullable: types alone can be compared by it."""
     if isinstance(kind, spark.ArrayType):
-        return spark.ArrayType(_nullable(kind.elementType))
+        return spark.ArrayType(nullable(kind.elementType))
     if isinstance(kind, spark.MapType):
-        return spark.MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+        return spark.MapType(nullable(kind.keyType), nullable(kind.valueType))
     if isinstance(kind, spark.StructType):
-        return spark.StructType([spark.StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+        return spark.StructType([spark.StructField(field.name, nullable(field.dataType)) for field in kind.fields])
     return kind
 
 
