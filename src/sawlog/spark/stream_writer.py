@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEDGER = "_sawlog_stream"
 """Directory in a sink's, with one file per query: the last micro-batch, and whether it is complete."""
 
-_SPARKS_OWN = ("checkpointlocation",)
+_SPARKS_OWN = ("checkpointlocation", "queryname")
 """Options of a query that Spark shows to the sink."""
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
