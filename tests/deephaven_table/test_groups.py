@@ -114,6 +114,15 @@ def test_groups_that_lie_are_not_used(tmp_path: Path, groups: Any, message: str)
     assert message in damage["detail"]
 
 
+def test_groups_of_other_values_are_found_by_verify(tmp_path: Path) -> None:
+    swapped = [("MSFT" if key == "IBM" else "IBM" if key == "MSFT" else key, first, end) for key, first, end in GROUPS]
+    grouped(tmp_path, swapped)
+    (damage,) = sawlog.read(tmp_path, types=TYPES, view="damage").to_pylist()
+    assert damage["detail"] == "grouping: row 11000 is IBM, and in the group of another value"
+    report = sawlog.verify(tmp_path, types=TYPES)
+    assert all(file.account.total == file.size for file in report.files)
+
+
 def test_metadata_that_cannot_be_read_is_no_failure(tmp_path: Path) -> None:
     grouped(tmp_path, start=64)
     (tmp_path / "s.ovr").unlink()
@@ -142,6 +151,7 @@ def test_numbers_and_times_are_found_as_groups_name_them(tmp_path: Path) -> None
     leaf = tmp_path / "T"
     sawlog.write(table, leaf, format="deephaven_table", group=("n", "f", "c", "b"))
     types = {"n": "int", "f": "float", "c": "char", "b": "Boolean"}
+    assert not sawlog.verify(leaf, types=types, char="string").damaged
     for column, value, rows in (("n", 1, 2), ("f", 0.1, 2), ("c", 66, 2), ("b", True, 1), ("n", 3, 0)):
         dataset = sawlog.open(leaf, types=types, filters=[(column, "=", value)])
         assert sum(fragment.end - fragment.start for fragment in dataset.fragments()) == rows  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, headers_of
+from sawlog.deephaven_table.group_check import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.plain import words
 from sawlog.deephaven_table.variable import check_ends
@@ -66,12 +67,12 @@ class FileCheck(Fragment):
         else:
             column = self.location.columns[parts[0]]
             headers = headers_of(self.location, self)
-            header, used = self._column_file(column, parts[1], headers, findings)
-            unreadable = findings.account.damage
+            header, used = self._column_file(column, parts[1], headers)
             beside = {file.path for file in column.files.values()}
-            for damages in self._values(column, headers):
+            for damages in self._values(column, parts[1], headers):
                 for damage in damages:
                     if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in beside):
+                        unreadable += damage.length if damage.offset < header else 0
                         findings.damage(damage)
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
         self._settle(findings, header, used, unreadable)
@@ -84,7 +85,7 @@ class FileCheck(Fragment):
             return 0
         return self.file.size
 
-    def _column_file(self, column: ColumnFiles, suffix: str, headers: Headers, findings: Findings) -> tuple[int, int]:
+    def _column_file(self, column: ColumnFiles, suffix: str, headers: Headers) -> tuple[int, int]:
         """Bytes of the file's header, and of its data as far as they belong to committed rows."""
         if suffix in (layout.OVERFLOW, layout.SYMBOL_OVERFLOW):
             return self.file.size, 0
@@ -96,42 +97,55 @@ class FileCheck(Fragment):
             return 0, 0
         if suffix == layout.SYMBOL_OFFSETS:
             return header.data_start, (self.file.size - header.data_start) // layout.OFFSET_SIZE * layout.OFFSET_SIZE
-        try:
-            self._check_grouping(column, headers)
-        except FormatError as error:
-            length = min(header.prefix_size, self.file.size - layout.HEADER_SIZE)
-            self._damage(findings, Kind.BAD_METADATA, str(error), layout.HEADER_SIZE, length)
         width = row_width(self.specs[column.name], column) or 1
         return header.data_start, min(self.rows.count * width, self.file.size - header.data_start)
 
-    def _check_grouping(self, column: ColumnFiles, headers: Headers) -> None:
-        column_grouping(column, headers, self.rows.count, self.scan.storage)
-
-    def _values(self, column: ColumnFiles, headers: Headers) -> Iterator[list[Damage]]:
-        """Damage of all files of the column, as decoding all of its rows finds it."""
-        if column.data is None:
+    def _values(self, column: ColumnFiles, suffix: str, headers: Headers) -> Iterator[list[Damage]]:
+        """Damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
+        if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
         found = Findings("skip", drained=True)
         spec = self.specs[column.name]
         options = self.scan.options
+        field = spec.field(column.name, options.char, options.decimal)
         reader = ColumnReader(
             column,
             spec,
-            spec.field(column.name, options.char, options.decimal),
+            field,
             self.rows.count,
             headers,
             self.scan.storage,
             found,
             sentinels=options.sentinels_as_null,
         )
+        try:
+            groups = self._groups(column, headers, field.type) if suffix == layout.DATA else None
+        except FormatError as error:
+            groups = None
+            found.damage(self._bad_metadata(column, headers, str(error)))
         row = 0
-        while row < self.rows.count:
+        while row < self.rows.count and suffix == layout.DATA:
             count = reader.fit(row, min(BATCH_ROWS, self.rows.count - row))
-            reader.read(row, count)
+            array = reader.read(row, count)
+            wrong = groups.differing(row, array) if groups is not None else None
+            if wrong is not None:
+                groups = None
+                detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
+                found.damage(self._bad_metadata(column, headers, detail))
             row += count
             yield found.drain()
         reader.close()
         yield found.drain()
+
+    def _groups(self, column: ColumnFiles, headers: Headers, target: pa.DataType) -> GroupComparison | None:
+        grouping = column_grouping(column, headers, self.rows.count, self.scan.storage)
+        kind = self.specs[column.name].type
+        return GroupComparison(grouping, kind, target) if grouping is not None and comparable(grouping, kind) else None
+
+    def _bad_metadata(self, column: ColumnFiles, headers: Headers, detail: str) -> Damage:
+        header = headers.of(column, layout.DATA)
+        length = min(header.prefix_size, self.file.size - layout.HEADER_SIZE) if header is not None else 0
+        return Damage(self.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
 
     def _last_end(self, column: ColumnFiles, suffix: str, headers: Headers) -> int:
         """How far the binary data is referred to."""

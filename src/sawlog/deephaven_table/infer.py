@@ -83,7 +83,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     """
     data = column.data
     header = evidence.headers.of(column, layout.DATA) if data is not None else None
-    if data is None or header is None or data.size <= header.data_start:
+    if data is None or header is None:
         return None
     size = data.size - header.data_start
     if layout.SYMBOL_OFFSETS in column.files:
@@ -92,6 +92,8 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     binary = column.files.get(layout.BINARY)
     if binary is not None:
         return _of_bytes(storage.read(binary.path, 0, _SAMPLE))
+    if size <= 0:
+        return None
     if evidence.rows is None:
         raise SchemaError(
             f"{data.path}: {size} bytes of an unknown type and an unknown number of rows: name the type"

@@ -17,7 +17,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven_table.grouping import KEY_TYPES
+from sawlog.deephaven_table.group_check import comparable
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
@@ -318,11 +318,7 @@ class DeephavenTableDataset(Dataset):
             except FormatError as error:
                 warnings.warn(f"{error}; all rows are read", DamageWarning, stacklevel=6)
                 continue
-            kind = self.specs[condition.column].type
-            trusted = grouping is not None and (
-                KEY_TYPES.get(kind) == grouping.key_type or kind is ColumnType.DATE_TIME
-            )
-            if grouping is not None and trusted:
+            if grouping is not None and comparable(grouping, self.specs[condition.column].type):
                 ranges = _intersection(ranges, self._group_ranges(grouping, condition))
         return ranges
 

@@ -1,0 +1,53 @@
+"""Whether the rows of a group have its value: a filter that trusts a grouping that lies would lose rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.deephaven_table.grouping import KEY_TYPES
+from sawlog.deephaven_table.layout import ColumnType
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_table.grouping import Grouping
+
+
+class GroupComparison:
+    """Compares rows with the groups they are said to be in.
+
+    Args:
+        grouping: Groups that hold every row exactly once.
+        kind: The type of the column.
+        target: Its Arrow type.
+    """
+
+    def __init__(self, grouping: Grouping, kind: ColumnType, target: pa.DataType) -> None:
+        values = [group.value for group in grouping.groups]
+        if pa.types.is_dictionary(target):
+            target = target.value_type
+        if kind is ColumnType.CHAR and pa.types.is_string(target):
+            values = [None if value is None else chr(value) for value in values]
+        self.type = target
+        self._values = pa.array(values, target)
+        self._ends = np.array([group.end for group in grouping.groups], np.int64)
+
+    def differing(self, first: int, array: pa.Array) -> int | None:
+        """The first of the rows from `first` on whose value is not that of its group; None if there is none."""
+        import pyarrow.compute as pc
+
+        rows = np.arange(first, first + len(array))
+        expected = self._values.take(pa.array(np.searchsorted(self._ends, rows, side="right")))
+        found = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        same = pc.or_(pc.fill_null(pc.equal(found, expected), False), pc.and_(found.is_null(), expected.is_null()))
+        if pa.types.is_floating(self.type):
+            nan = pc.and_(pc.is_nan(found), pc.is_nan(expected))
+            same = pc.or_(same, pc.fill_null(nan, False))
+        place = same.index(False).as_py()
+        return None if place < 0 else first + int(place)
+
+
+def comparable(grouping: Grouping | None, kind: ColumnType) -> bool:
+    """Whether the values of the groups are of the column's type, so that filters may use them."""
+    return grouping is not None and (KEY_TYPES.get(kind) == grouping.key_type or kind is ColumnType.DATE_TIME)
