@@ -80,7 +80,7 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "BigDecimal(10,2)": (pa.decimal128(10, 2), st.decimals(-99999999, 99999999, places=2)),
     "BigDecimal(38,0)": (pa.decimal128(38, 0), st.decimals(-(10**38) + 1, 10**38 - 1, places=0)),
     "BigDecimal(45,5)": (pa.decimal256(45, 5), st.decimals(-(10**40) + 1, 10**40 - 1, places=5)),
-    "BigInteger(7)": (pa.decimal128(7, 0), st.decimals(-9999999, 9999999, places=0)),
+    "BigInteger(7)": (pa.decimal128(7, 0), st.decimals(-(1 << 23) + 1, (1 << 23) - 1, places=0)),
     "BigDecimal": (pa.string(), st.integers(-(10**40), 10**40).filter(lambda value: value % 10).map(str)),
     "BigInteger": (pa.string(), st.integers(-(10**40), 10**40).filter(lambda value: value % 10).map(str)),
     "LocalDate": (pa.date32(), DATES),

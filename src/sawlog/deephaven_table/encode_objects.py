@@ -114,7 +114,11 @@ def _bytes(array: pa.Array, place: Place) -> Variable:
 
 
 def _decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, scale: int, place: Place) -> None:
-    """A sign byte and a magnitude; that of a negative number as its one's complement. Null: 00 ff...ff."""
+    """A sign byte and a magnitude; that of a negative number as its one's complement. Null: 00 ff...ff.
+
+    Deephaven's codec keeps the highest bit of the magnitude free, and refuses numbers that need it: with some
+    precisions, such as 7, these are the largest ones.
+    """
     import numpy as np
 
     valid = validity(array)
@@ -136,9 +140,20 @@ def _decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, scale: 
                 slots[at, 0] = number >= 0
                 magnitude = np.frombuffer(abs(number).to_bytes(width, "big"), np.uint8)
                 slots[at, 1:] = magnitude if number >= 0 else ~magnitude
+    _check_highest(slots, array, valid, place)
     if valid is not None:
         slots[~valid, 0] = layout.SIGN_NEGATIVE
         slots[~valid, 1:] = 0xFF
+
+
+def _check_highest(slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> None:
+    """Refuse magnitudes whose highest bit is set."""
+    taken = (slots[:, 1] >> 7 == 1) == (slots[:, 0] == layout.SIGN_POSITIVE)
+    if valid is not None:
+        taken &= valid
+    if taken.any():
+        at = int(taken.argmax())
+        raise place.error(at, f"{array[at]} is too large for Deephaven's codec; a precision of one digit more takes it")
 
 
 def _unscaled(value: Any, precision: int, scale: int, place: Place, at: int) -> int:
