@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sawlog.damage import OnDamage
 from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
 from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
@@ -46,11 +47,14 @@ class Logs:
         return Path(logger.files[0])
 
 
-def plan(logs: Logs, progress: Progress, location_bytes: int = 1 << 30, **options: object) -> PartitionPlan:
+def plan(
+    logs: Logs, progress: Progress, location_bytes: int = 1 << 30, on_damage: OnDamage = "fail", **options: object
+) -> PartitionPlan:
     """Plan the only partition there is."""
     format = get_format("deephaven_log")
     files = format.select(Storage().find(logs.directory), "rows")
-    dataset = format.open(files, Scan(options=ReadOptions(partition_column="", **options)))
+    scan = Scan(options=ReadOptions(partition_column="", **options), on_damage=on_damage)
+    dataset = format.open(files, scan)
     planner = Planner(dataset.scan, dataset.projection, location_bytes)
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 

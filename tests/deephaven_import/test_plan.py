@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import DamageError, FormatError, SawlogError
 
 from .support import Logs, batch, plan, rows
 
@@ -34,16 +34,12 @@ def test_nothing_new_nothing_planned(logs: Logs) -> None:
 
 
 def test_only_what_is_new(logs: Logs) -> None:
-    first = logs.write(0, 100)
-    records = [share.record for share in plan(logs, Progress()).shares]
-    data = first.read_bytes()
-    logs.write(200, 300)
-    records += [share.record for share in plan(logs, Progress.of(records)).shares]
-    # The first log, of which the last entries are cut off and come back.
-    (share,) = plan(logs, Progress.of(records[1:])).shares
-    assert rows(share) == list(range(100))
-    assert first.read_bytes() == data
-    assert [record.sequence for record in records] == [0, 1]
+    logs.write(0, 100)
+    (first,) = plan(logs, Progress()).shares
+    logs.write(100, 200)
+    (second,) = plan(logs, Progress.of([first.record])).shares
+    assert rows(second) == list(range(100, 200))
+    assert (first.record.sequence, second.record.sequence) == (0, 1)
 
 
 def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
@@ -132,6 +128,33 @@ def test_what_is_being_written_waits(logs: Logs) -> None:
     path.write_bytes(whole)
     (rest,) = plan(logs, Progress.of([found.shares[0].record])).shares
     assert rows(rest) == [99]
+
+
+def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
+    path = logs.write(0, 100)
+    data = bytearray(path.read_bytes())
+    data[20] = 0xFF
+    path.write_bytes(data)
+    logs.write(100, 200)
+    with pytest.raises(FormatError):
+        plan(logs, Progress())
+    found = plan(logs, Progress(), on_damage="skip")
+    assert [rows(share) for share in found.shares] == [list(range(100, 200))]
+    assert str(path) in found.skipped[0]
+    # One that is only begun waits.
+    path.write_bytes(data[:30])
+    assert plan(logs, Progress()).skipped == ()
+
+
+def test_damage_at_the_end_waits_while_a_log_grows(logs: Logs) -> None:
+    path = logs.write(0, 100)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert rows(plan(logs, Progress()).shares[0]) == list(range(99))
+    logs.write(100, 200)
+    with pytest.raises(DamageError):
+        rows(plan(logs, Progress()).shares[0])
 
 
 @pytest.mark.parametrize("change", ["shrunk", "replaced"])

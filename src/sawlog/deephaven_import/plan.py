@@ -42,11 +42,13 @@ class PartitionPlan:
         partition: The partition.
         shares: Its new locations, in order.
         remarks: What is worth telling: bytes that wait, logs that came late.
+        skipped: Logs that are left out, for their headers are damaged.
     """
 
     partition: Partition
     shares: tuple[Share, ...]
     remarks: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class Planner:
                         remarks.append(f"{log.file.path}: came after later logs were imported; its rows stand behind")
             started = started or log.file.name in progress.logs
         news.reverse()
-        return PartitionPlan(partition, tuple(self._shares(partition, news, progress)), tuple(remarks))
+        skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
+        shares = self._shares(partition, news, progress)
+        return PartitionPlan(partition, tuple(shares), tuple(remarks), tuple(skipped))
 
     def _is_void(self, log: Log, progress: Progress) -> bool:
         """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
@@ -126,8 +130,6 @@ class Planner:
         if taken is not None:
             taken.confirm(log.file, storage)
         if header is None:
-            if not log.incomplete:
-                remarks.append(f"{log.file.path}: left out: {log.reason}")
             return None
         if not header.version:
             raise FormatError(f"{log.file.path}: a log of the original format says nowhere what is committed")

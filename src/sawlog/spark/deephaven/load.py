@@ -229,6 +229,7 @@ class _ImportJob:
         plans = [outcome for outcome in outcomes if isinstance(outcome, PartitionPlan)]
         self.errors += [outcome for outcome in outcomes if isinstance(outcome, SawlogError)]
         self.done.remarks += [remark for plan in plans for remark in plan.remarks]
+        self.done.skipped += [remark for plan in plans for remark in plan.skipped]
         return plans
 
     def _publish(
