@@ -45,9 +45,28 @@ def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 
+def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
+    """The same value `length` times; None is null. For strings, binary values, Booleans and numbers.
+
+    `pa.scalar` would pull pandas in, which costs every worker of Spark a fraction of a second.
+    """
+    import numpy as np
+
+    if value is None:
+        return pa.nulls(length, kind)
+    if isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
+    elif pa.types.is_boolean(kind):
+        buffers = [None, pa.py_buffer(bytes([value]))]
+    else:
+        buffers = [None, pa.py_buffer(np.array([value], kind.to_pandas_dtype()))]
+    return pa.repeat(pa.Array.from_buffers(kind, 1, buffers)[0], length)
+
+
 def constant_string(value: str, length: int) -> pa.Array:
     """The same string `length` times."""
-    return pa.repeat(pa.scalar(value, pa.string()), length)
+    return constant(value, pa.string(), length)
 
 
 class GrowingDictionary:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import constant
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.columns import characters, constant_array, decode_text, enum_table, string_array
 from sawlog.deephaven_log.layout import TYPES, ColumnType
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     Complaint = Callable[[NDArray[np.int64], str], None]
 
 FIRST_ROWS = 8 << 10
-MAX_ROWS = 64 << 10
+MAX_ROWS = 128 << 10
 """Rows per batch; fewer in the first, from which the sizes of the others follow."""
 FIXED_BYTES = 16 << 20
 """Fixed-width values per batch, at most."""
@@ -148,6 +149,8 @@ class RowBatch:
         """Size the next batch by what was found in the last one; more room if not a single row found any."""
         import numpy as np
 
+        if rows == self.max_rows == self._most:
+            return
         g = self._gather
         if rows == 0:
             self._rooms = 2 * self._rooms
@@ -173,11 +176,11 @@ class RowBatch:
         if field.name in self._constants:
             return constant_array(self._constants[field.name], field, rows)
         if field.name == FILE_COLUMN:
-            return pa.repeat(pa.scalar(self._path, pa.string()), rows)
+            return constant(self._path, pa.string(), rows)
         if field.name == OFFSET_COLUMN:
             return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(self.starts[:rows].tobytes())])
         if columns.PARTITION_KEY in (field.metadata or {}):
-            return pa.repeat(pa.scalar(self._partition, pa.string()), rows)
+            return constant(self._partition, pa.string(), rows)
         if pa.types.is_dictionary(field.type):
             return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), string_array(enum_table(field) or ()))
         return pa.nulls(rows, field.type)

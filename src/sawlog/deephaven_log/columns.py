@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from sawlog.arrow import constant
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
 from sawlog.errors import SchemaError
@@ -228,13 +229,13 @@ def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
         index = None
         if isinstance(value, int) and 0 <= value < len(column.values):
             index = list(table).index(column.values[value])
-        indices = pa.repeat(pa.scalar(index, pa.int32()), length)
+        indices = constant(index, pa.int32(), length)
         return pa.DictionaryArray.from_arrays(indices, string_array(table))
     if column.type is ColumnType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
         value = _character(value)
     if pa.types.is_timestamp(field.type):
-        return pa.repeat(pa.scalar(value, pa.int64()), length).cast(field.type)
-    return pa.repeat(pa.scalar(value, field.type), length)
+        return constant(value, pa.int64(), length).cast(field.type)
+    return constant(value, field.type, length)
 
 
 def _constant_value(column: LogColumn) -> Any:

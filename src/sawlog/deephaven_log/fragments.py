@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import constant
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.batches import RowBatch
@@ -227,7 +228,7 @@ class EntryRange(LogFragment):
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
         arrays = {name: batch.column(name) for name in batch.schema.names}
-        arrays[FILE_COLUMN] = pa.repeat(pa.scalar(self.path, pa.string()), len(offsets))
+        arrays[FILE_COLUMN] = constant(self.path, pa.string(), len(offsets))
         arrays[OFFSET_COLUMN] = pa.Array.from_buffers(pa.int64(), len(offsets), [None, pa.py_buffer(offsets.tobytes())])
         return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 

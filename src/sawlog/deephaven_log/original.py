@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.arrow import constant
 from sawlog.damage import Findings, Tail, TailStatus
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import Header, LogColumn
@@ -117,11 +118,11 @@ class OriginalLog(Fragment):
 
     def _array(self, field: pa.Field, rows: list[tuple[int, list[bytes | None]]]) -> pa.Array:
         if field.name == FILE_COLUMN:
-            return pa.repeat(pa.scalar(self.path, pa.string()), len(rows))
+            return constant(self.path, pa.string(), len(rows))
         if field.name == OFFSET_COLUMN:
             return pa.array([position for position, _ in rows], pa.int64())
         if columns.PARTITION_KEY in (field.metadata or {}):
-            return pa.repeat(pa.scalar(self.partition, pa.string()), len(rows))
+            return constant(self.partition, pa.string(), len(rows))
         names = [column.name for column in self.header.columns]
         if field.name not in names:
             return pa.nulls(len(rows), field.type)

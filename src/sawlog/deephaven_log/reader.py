@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from sawlog.arrow import constant
 from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
@@ -319,7 +320,7 @@ class DeephavenLogDataset(Dataset):
         field = self.rows_schema.field(name)
         if log.header is not None and name in {column.name for column in log.header.columns}:
             return True
-        value = pa.repeat(pa.scalar(log.name.column_partition, field.type), 1)
+        value = constant(log.name.column_partition, field.type, 1)
         batch = pa.RecordBatch.from_arrays([value], schema=pa.schema([field]))
         conditions = [condition for condition in self.projection.filters if condition.column == name]
         return all(condition.mask(batch)[0].as_py() for condition in conditions)

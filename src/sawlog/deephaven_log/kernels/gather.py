@@ -50,7 +50,7 @@ TEXT = 17
 HIGH = 18
 COLUMN_FIELDS = 19
 
-CHUNK = 1024
+CHUNK = 512
 """Rows that are located, then gathered, at a time: few enough to stay in the fastest cache."""
 SLACK = 16
 """Short values are copied as so many bytes."""

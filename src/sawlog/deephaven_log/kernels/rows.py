@@ -76,7 +76,7 @@ GIVEN_UP = -2
 """Not damage: rows of a set that was aborted."""
 
 _SHORT_RUN = 64
-"""After a run of rows with the same columns shorter than this, the next rows are located one field at a time."""
+"""After a run of rows with the same columns shorter than this, the next `CHUNK` are located one field at a time."""
 
 _ZERO = np.uint64(0)
 _SIZE = np.uint64(layout.SIZE_SIZE)
