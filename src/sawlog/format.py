@@ -303,10 +303,14 @@ class Writer(ABC):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:
-            self.publish()
-        else:
+        if kind is not None:
             self.abort()
+            return
+        try:
+            self.publish()
+        except BaseException:
+            self.abort()
+            raise
 
 
 class Format(FollowedFormat, ABC):

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_table.column_writer import Generation
+from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
 from sawlog.deephaven_table.grouping import Group, read_grouping
-from sawlog.deephaven_table.layout import JAVA_NULL, array_prefix
+from sawlog.deephaven_table.layout import JAVA_NULL, ColumnType, array_prefix
+from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
 from sawlog.errors import OptionError, SchemaError
 from sawlog.storage import Storage
@@ -501,3 +502,22 @@ def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found["C.sym.bytes"] == b"abcca"
     assert found["C.dat"] == struct.pack("<7i", 0, 1, 1, 2, 3, 4, 4)
     assert sawlog.read(tmp_path / "t").column("C").to_pylist() == ["a", "b", "b", "c", "c", "a", "a"]
+
+
+def test_a_location_with_a_part_of_a_batch_is_never_published(tmp_path: Path) -> None:
+    schema = pa.schema([("A", pa.int32()), ("B", pa.int32())])
+    good = pa.record_batch({"A": [1], "B": [2]}, schema)
+    bad = pa.record_batch({"A": [3], "B": [-(1 << 31)]}, schema)
+    writer = LocationWriter(str(tmp_path / "t"), schema, WriteOptions(), Storage())
+    writer.write(good)
+    with pytest.raises(SchemaError, match="row 1"):
+        writer.write(bad)
+    with pytest.raises(SchemaError, match="a batch was refused"):
+        writer.__exit__(None, None, None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_that_a_file_system_takes_for_one(tmp_path: Path) -> None:
+    ColumnWriter(str(tmp_path), "A", ColumnSpec(ColumnType.INT), Generation())
+    with pytest.raises(SchemaError, match="column 'A': this file system"):
+        ColumnWriter(str(tmp_path), "A", ColumnSpec(ColumnType.INT), Generation())

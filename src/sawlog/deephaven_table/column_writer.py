@@ -67,6 +67,9 @@ class ColumnWriter:
         name: Name of the column.
         spec: What it is.
         generation: How its files begin.
+
+    Raises:
+        SchemaError: Where names that differ in case only are the same.
     """
 
     def __init__(self, directory: str, name: str, spec: ColumnSpec, generation: Generation) -> None:
@@ -142,9 +145,14 @@ class ColumnWriter:
 
     def _begin(self, suffix: str) -> None:
         header = self._generation.header(layout.JAVA_NULL)[0]
-        with open(self._path(suffix), "wb") as file:
-            file.write(header.rstrip(b"\0"))
-            file.truncate(len(header))  # most of it stays a hole
+        try:
+            with open(self._path(suffix), "xb") as file:
+                file.write(header.rstrip(b"\0"))
+                file.truncate(len(header))  # most of it stays a hole
+        except FileExistsError as error:
+            raise SchemaError(
+                f"column {self.name!r}: this file system does not tell its files from those of another column"
+            ) from error
 
     def _append(self, suffix: str, data: Any) -> None:
         with open(self._path(suffix), "ab", buffering=0) as file:

@@ -105,15 +105,17 @@ class LocationWriter(Writer):
         self._groups = {name: GroupTracker(name, self.specs[name].type) for name in options.group if name in self.specs}
         self._check_target()
         self._rows = 0
+        self._torn = False
         self._extra: dict[str, bytes] = {}
         self._open: tuple[StagedDirectory, list[ColumnWriter]] | None = None
         self._staged: list[Staged] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
+        """See `Writer.write`. After an error the location can only be aborted."""
         if self._rows + batch.num_rows > layout.MAX_COUNTED_ROWS:
             raise SchemaError(f"a location holds at most {layout.MAX_COUNTED_ROWS} rows; write several")
         _, columns = self._begin()
+        self._torn = True
         for name, value in self._implied.items():
             _check_implied(batch.column(name), value, Place(name, self._rows))
         for column in columns:
@@ -122,6 +124,7 @@ class LocationWriter(Writer):
             if column.name in self._groups:
                 self._groups[column.name].add(array, self._rows)
         self._rows += batch.num_rows
+        self._torn = False
 
     def add_file(self, name: str, data: bytes) -> None:
         """Have a file of another kind published with the location.
@@ -134,7 +137,13 @@ class LocationWriter(Writer):
         self._extra[name] = data
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`. The count of the rows is written last."""
+        """See `Writer.finish`. The count of the rows is written last.
+
+        Raises:
+            SchemaError: When a batch was refused: a part of it is in the files.
+        """
+        if self._torn:
+            raise SchemaError(f"{self._path}: a batch was refused, so that its location cannot be finished")
         if not self._staged:
             directory, columns = self._begin()
             for column in columns:
