@@ -87,6 +87,8 @@ class ColumnReader:
             return count
         count = min(count, self._capacity - first)
         ends, bad = self._offsets(first, count)
+        if int(ends[-1]) - int(ends[0]) <= min(BATCH_BYTES, self._budget) and not bad.any():
+            return count
         lengths = np.where(bad, 0, np.diff(ends))
         # Values that overlap would make much of little.
         bad |= (lengths > MAX_VALUE) | (np.cumsum(lengths) > self._budget)
@@ -193,9 +195,10 @@ class ColumnReader:
     def _decode_variable(self, first: int, count: int) -> pa.Array:
         assert self._binary is not None
         ends, bad = self._offsets(first, count)
-        good = ~bad
-        base = int(ends[:-1][good].min()) if good.any() else 0
-        end = int(ends[1:][good].max()) if good.any() else 0
+        base, end = int(ends[0]), int(ends[-1])
+        if bad.any():
+            good = np.flatnonzero(~bad)
+            base, end = (int(ends[good].min()), int(ends[good + 1].max())) if len(good) else (0, 0)
         slices = gather(ends, bad, self._binary.window(base, end - base), base)
         self._budget -= int(slices.ends[-1])
         self._report(Kind.BAD_OFFSET, first, bad, f"expected ends in order and within {self._binary.size} bytes")
@@ -210,7 +213,7 @@ class ColumnReader:
             array, unfit = array_lists(spec.type, slices, self._type, sentinels=self._sentinels)
         else:
             array, unfit = decode_objects(spec, slices, self._type)
-        self._report(Kind.BAD_VALUE, first, unfit & good, f"no {spec.type.value} as it is serialized")
+        self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
         return array
 
     def _window(self, first: int, count: int) -> Bytes:

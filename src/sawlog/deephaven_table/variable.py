@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_VALUE = (1 << 31) - 1
 """Bytes that the values of one Arrow array may have together."""
+_BEYOND_ASCII = 0x80
 
 
 @dataclass(slots=True)
@@ -100,4 +101,5 @@ def text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
         kept = np.ones(len(slices.data), np.bool_)
         kept[empty] = False
         slices = slices.keep(kept)
-    return decode_text(slices.binary(valid), charset)
+    ascii = bool(slices.data.max(initial=0) < _BEYOND_ASCII)
+    return decode_text(slices.binary(valid), charset, ascii=ascii)
