@@ -333,6 +333,15 @@ def test_rows_behind_the_committed_ones_are_not_read(tmp_path: Path) -> None:
     assert tails["t.bytes"] == ("open", 5)
 
 
+def test_a_location_that_has_grown_since(tmp_path: Path) -> None:
+    put_fixed(tmp_path, "n", "int", [1], Shape())
+    put_rows(tmp_path, 1)
+    dataset = sawlog.open(tmp_path, types={"n": "int"})
+    put_fixed(tmp_path, "n", "int", [1, 2, 3], Shape())
+    put_rows(tmp_path, 3)
+    assert dataset.to_table().to_pydict() == {"n": [1, 2, 3]}
+
+
 def test_a_location_that_was_truncated_since(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2, 3], Shape())
     put_rows(tmp_path, 3)

@@ -119,6 +119,10 @@ def committed_rows(
     checkpoint = read_checkpoint(location, storage)
     count = plain_count(checkpoint)
     if count is not None:
+        if not capacities.reach(count):
+            # Rows may have been committed since the files were listed.
+            location = location.with_files(storage.files_in(location.directory))
+            capacities = _Capacities(location, headers, specs, storage)
         if capacities.reach(count):
             return Rows(count, "table.size")
         return Rows(capacities.most, "table.size", count)
