@@ -100,6 +100,11 @@ class FollowedFormat:
         del file
         return None
 
+    def follows(self, file: File, view: str) -> bool:
+        """Whether a stream of the view reads a file that `select` chooses."""
+        del file, view
+        return True
+
     def whole(self, view: str) -> bool:
         """Whether the files of a view appear whole and never grow."""
         del view

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sawlog.format import Dataset, Format, Match, Scan, Writer
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.envelope import sniff
+from sawlog.milvus_binlog.layout import FOLLOWED
 from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.paths import segment_of
 from sawlog.milvus_binlog.writer import WriteOptions, binlog_writer, task_options
 
 if TYPE_CHECKING:
@@ -53,6 +55,21 @@ class MilvusBinlog(Format):
             return list(files)
         return [file for file in files if _is_log(file) or (file.name == layout.BACKUP_META and len(files) > 1)]
 
+    def follows(self, file: File, view: str) -> bool:
+        """Inserts are read from insert logs alone, deletes from delta logs."""
+        log = paths.parse(file)
+        return log is not None and FOLLOWED.get(view) in (None, log.kind)
+
+    def whole(self, view: str) -> bool:
+        """Files of Milvus never grow."""
+        del view
+        return True
+
+    def companions(self, file: File) -> str | None:
+        """The files of a segment, whose batches are spread over them."""
+        log = paths.parse(file)
+        return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
+
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """A collection, where the files lie as those of one; otherwise files by themselves."""
         from sawlog.milvus_binlog.loose import LooseDataset
@@ -62,7 +79,9 @@ class MilvusBinlog(Format):
         inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
         alone = len(files) == 1 and files[0].explicit
         whole = not all(file.explicit for file in files)
-        if not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs))):
+        if scan.schema is not None or (
+            not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
+        ):
             return MilvusDataset(self, files, scan)
         return LooseDataset(self, files, scan)
 

@@ -113,6 +113,8 @@ INDEX_FILES = "index_files"
 DDL_LOG = "data_definition_log"
 BM25_STATS = "bm25_stats"
 DIRECTORIES = (INSERT_LOG, DELTA_LOG, STATS_LOG, INDEX_FILES, DDL_LOG, BM25_STATS)
+FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
+"""The views that are streams, and the directories whose files they read."""
 ID = re.compile(r"^(-1|\d{1,19})$")
 """A decimal int64 in a path; -1 stands for all partitions."""
 BACKUP_META = "full_meta.json"

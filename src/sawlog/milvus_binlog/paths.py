@@ -73,6 +73,11 @@ def common_directory(files: Sequence[File]) -> str:
     return "".join(f"{part}/" for part, _ in common)
 
 
+def segment_of(log: LogFile) -> str:
+    """What the files of a segment have in common."""
+    return f"{log.root}/{log.kind}/{log.collection}/{log.partition}/{log.segment}"
+
+
 def check_log_path(path: str) -> None:
     """Refuse a path out of metadata that points outside of the collection's root.
 

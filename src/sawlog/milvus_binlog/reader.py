@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport
 from sawlog.errors import OptionError, SchemaError
+from sawlog.follow import Range
 from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.batches import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
 from sawlog.milvus_binlog.collection import Batch, Collection, Segment, choose, find_manifests, gather
 from sawlog.milvus_binlog.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.files import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
+from sawlog.milvus_binlog.follow import between, frontier
 from sawlog.milvus_binlog.infer import infer_fields, time_range
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.metadata import CollectionMeta, load, user_schema
@@ -39,6 +41,8 @@ class MilvusDataset(Dataset):
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._logs = [log for log in map(paths.parse, files) if log is not None]
+        if scan.schema is not None:
+            files = self._followed(scan)
         self._files = list(files)
         self._scan = scan
         self._until = self._options.until
@@ -87,7 +91,11 @@ class MilvusDataset(Dataset):
     @cached_property
     def _metas(self) -> dict[int, CollectionMeta]:
         place = self._options.metadata or self._backup_meta()
-        return load(place, self._scan.storage) if place else {}
+        metas = load(place, self._scan.storage) if place else {}
+        if self._scan.schema is None:
+            return metas
+        # What metadata once said of segments says nothing of those that come later.
+        return {id: replace(meta, segments=None) for id, meta in metas.items()}
 
     def _backup_meta(self) -> str | None:
         """The metadata of the backup that the files lie in."""
@@ -95,7 +103,7 @@ class MilvusDataset(Dataset):
 
     def _with_deltas(self) -> list[LogFile]:
         """The files, and, where only insert logs were given, the delta and stats logs that lie beside them."""
-        given = {log.kind for log in self._logs}
+        given = {log.kind for log in self._logs} | ({layout.DELTA_LOG} if self._scan.schema is not None else set())
         inserts = [log for log in self._logs if log.kind == layout.INSERT_LOG and log.root]
         if layout.DELTA_LOG in given or not inserts:
             return self._logs
@@ -172,6 +180,8 @@ class MilvusDataset(Dataset):
     def view_schema(self) -> pa.Schema:
         """See the views of the format."""
         view = self._scan.view
+        if self._scan.schema is not None:
+            return self._scan.schema
         if view == "events":
             return EVENTS_SCHEMA
         if self._ambiguous and view != "segments" and not (self._scan.columns or self._scan.filters):
@@ -223,6 +233,24 @@ class MilvusDataset(Dataset):
         if self.scan.view in ("rows", "inserts"):
             return [[fragment] for fragment in self.plan(task_bytes)]
         return super().tasks(task_bytes)
+
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`."""
+        return frontier(self, file, position)
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `FollowedDataset.between`."""
+        return list(between(self, ranges))
+
+    def _followed(self, scan: Scan) -> list[File]:
+        """Of files that have appeared, those of the view and of the collection that a stream follows."""
+        kind, wanted = layout.FOLLOWED.get(scan.view), self._options.collection
+        self._logs = [log for log in self._logs if kind in (None, log.kind)]
+        if wanted is not None:
+            place = self._options.metadata
+            named = {id for id, meta in (load(place, scan.storage) if place else {}).items() if meta.name == wanted}
+            self._logs = [log for log in self._logs if wanted == str(log.collection) or log.collection in named]
+        return [log.file for log in self._logs]
 
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""

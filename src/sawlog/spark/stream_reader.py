@@ -111,13 +111,16 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             scan = projected(request, dataset, self._schema)
             if scan.view != "damage":
                 scan = replace(scan, schema=dataset.view_schema())
+            opener = _Opener(dataset, scan)
+            if dataset.format.whole(scan.view):
+                dataset = dataset.format.open(dataset.files, scan)
             self._follower = Follower(
                 request.paths,
                 request.storage,
                 dataset.format,
                 scan.view,
                 request.stream,
-                _Opener(dataset, scan),
+                opener,
                 [file.path for file in dataset.files],
             )
         return self._follower

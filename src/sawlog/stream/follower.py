@@ -153,9 +153,8 @@ class Follower:
     def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
         """Files, and those that have to be looked at with them."""
         wanted = {group for one in chosen if (group := self.format.companions(one.file)) is not None}
-        if not wanted:
-            return list(chosen)
-        return [one for one in seen.values() if self.format.companions(one.file) in wanted]
+        alone = [one for one in chosen if self.format.companions(one.file) is None]
+        return alone + [one for one in seen.values() if self.format.companions(one.file) in wanted] if wanted else alone
 
     def frontier(self, name: str, seen: Seen) -> int | None:
         """How far a file can be read, where that is known."""
@@ -241,11 +240,14 @@ class Follower:
                 stuck[name] = group
         if stuck:
             moved = {self.format.companions(seen[name].file) for name in found}
-            found += [name for name, group in stuck.items() if group in moved]
+            freed = [name for name, group in stuck.items() if group in moved]
+            for name in freed:
+                del self._frontiers[name]
+            found += freed
         return [name for name in found if self._ours(seen[name])]
 
     def _ours(self, one: Seen) -> bool:
-        if self.format.select([one.file], self.view):
+        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
             return True
         self._foreign.add(self._name(one.file.path))
         return False
