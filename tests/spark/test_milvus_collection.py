@@ -173,6 +173,22 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     assert done.files_after == len([path for path in (tmp_path / "out").rglob("*") if path.is_file()])
 
 
+def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sawlog.cli import main
+
+    root, target = GOLDEN / "2.3.5", tmp_path / "out"
+    options = ["-o", "collection=strpk", "-o", f"metadata={root / 'etcd.json'}"]
+    assert main(["compact", str(root), str(target), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"185 rows compacted and proven: {target}"
+    before, after = with_etcd("2.3.5", "strpk"), open_as_it_lies(target)
+    keys = before.to_table()[before.primary.name].to_pylist()
+    assert sorted(after.to_table()["100"].to_pylist()) == sorted(keys)
+    assert main(["compact", str(root), str(target), *options]) == 2
+    assert "already" in capsys.readouterr().err
+    assert spark.range(3).count() == 3, "the session that was there goes on"
+
+
 def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
     from pyspark.errors import PythonException
 

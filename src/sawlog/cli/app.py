@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sawlog import __version__
-from sawlog.cli import cat, convert, formats, info, init, load, merge, repair, verify, warm_up
+from sawlog.cli import cat, compact, convert, formats, info, init, load, merge, repair, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
@@ -43,6 +43,7 @@ for _name, _verb in (
     ("run", running.run),
     ("import", load.load),
     ("merge", merge.merge),
+    ("compact", compact.compact),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
 ):

@@ -16,6 +16,7 @@ from sawlog.cli.terminal import Terminal
 from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
 
 if TYPE_CHECKING:
+    from sawlog.cli.compact import Compacted
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard, OptionCard
     from sawlog.cli.info import Info
@@ -144,6 +145,14 @@ class ConsoleOutput(Output):
             self._fact("grouped", ", ".join(done.grouped))
         for path in done.merged if done.deleted else ():
             self._fact("deleted", path)
+
+    def compacted(self, compacted: Compacted) -> None:
+        """See `Output.compacted`."""
+        done = compacted.outcome
+        self._line((counted(done.rows, "row"), "bold"), (f" compacted and proven: {printable(compacted.target)}", ""))
+        self._fact("checksum", f"{done.checksum:016x}")
+        self._fact("segments", f"{done.segments_before:,} before, {done.segments_after:,} after")
+        self._fact("files", f"{done.files_before:,} before, {done.files_after:,} after")
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sawlog.cli.compact import Compacted
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard
     from sawlog.cli.info import Info
@@ -83,6 +84,10 @@ class Output(ABC):
     def merged(self, merged: Merged) -> None:
         """What `sawlog merge` wrote and proved."""
 
+    @abstractmethod
+    def compacted(self, compacted: Compacted) -> None:
+        """What `sawlog compact` wrote and proved."""
+
     def batch(self, report: BatchReport) -> None:
         """A batch of `sawlog run`: one line."""
         self._tell(report.to_dict())
@@ -126,6 +131,10 @@ class JsonOutput(Output):
     def merged(self, merged: Merged) -> None:
         """See `Output.merged`."""
         self._print(merged.to_dict())
+
+    def compacted(self, compacted: Compacted) -> None:
+        """See `Output.compacted`."""
+        self._print(compacted.to_dict())
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""

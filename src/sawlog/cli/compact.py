@@ -1,0 +1,59 @@
+"""`sawlog compact`: a Milvus collection written anew."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Output
+
+if TYPE_CHECKING:
+    from sawlog.spark.milvus import Compaction
+
+_MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Compacted:
+    """The outcome of `sawlog compact`."""
+
+    target: str
+    outcome: Compaction
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"target": self.target, **asdict(self.outcome)}
+
+
+def compact(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Root of the collection.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A root that does not hold it yet.")],
+    segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="Size of segments, about.")] = 512,
+    binlog_mib: Annotated[int, typer.Option("--binlog-mib", min=1, help="Size of binlog batches, about.")] = 64,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    conf: arguments.SparkSettings = None,
+    json: arguments.Json = False,
+) -> int:
+    """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
+    options = arguments.format_options(option)
+    from sawlog.spark.session import session
+
+    with session("sawlog compact", arguments.key_values(conf, "--conf")) as spark:
+        from sawlog.spark.milvus import compact as run
+
+        outcome = run(
+            spark,
+            source,
+            target,
+            segment_bytes=segment_mib * _MIB,
+            binlog_bytes=binlog_mib * _MIB,
+            storage_options=arguments.storage_options(storage),
+            **options,
+        )
+    Output.of(json).compacted(Compacted(target, outcome))
+    return Exit.OK
