@@ -91,6 +91,9 @@ FIXED: list[tuple[str, pa.DataType, list[Any], str]] = [
     ("DateTime", pa.timestamp("ms"), [5, None], "00000000004c4b40 8000000000000000"),
     ("DateTime", pa.timestamp("s", "Europe/Berlin"), [-1, 0], "ffffffffc4653600 0000000000000000"),
     ("DateTime", pa.int64(), [5, None], "0000000000000005 8000000000000000"),
+    ("short", pa.int64(), [5, None, -6], "0005 8000 fffa"),
+    ("long", pa.uint8(), [255, None], "00000000000000ff 8000000000000000"),
+    ("double", pa.float32(), [1.5, None], "3ff8000000000000 ffefffffffffffff"),
 ]
 
 
@@ -346,6 +349,8 @@ def test_equal_neighbours_are_one_group(tmp_path: Path) -> None:
 REFUSED: list[tuple[str, pa.DataType, list[Any], str]] = [
     ("byte", pa.int8(), [0, -128], "row 1: -128 stands for null in a byte column"),
     ("short", pa.int16(), [-32768], "row 0: -32768 stands for null"),
+    ("byte", pa.int64(), [1, 300], "row 1: 300 cannot be written as int8"),
+    ("byte", pa.int64(), [1, -128], "row 1: -128 stands for null"),
     ("int", pa.int32(), [None, -(1 << 31)], "row 1: -2147483648 stands for null"),
     ("long", pa.int64(), [-(1 << 63)], "row 0: -9223372036854775808 stands"),
     ("DateTime", pa.int64(), [1, -(1 << 63)], "row 1: .* in a DateTime column"),
@@ -417,7 +422,12 @@ def test_what_cannot_be_written(kind: str, arrow: pa.DataType, values: list[Any]
         (pa.table({"A": [["x"]]}), {}, SchemaError, "'A' is list"),
         (pa.table({"a b": [1]}), {}, SchemaError, "'a b': .* Java identifier"),
         (pa.table({"../A": [1]}), {}, SchemaError, "Java identifier"),
-        (pa.table({"A": [1]}), {"types": {"A": "int"}}, SchemaError, "'A' is int64, which cannot be written as int"),
+        (
+            pa.table({"A": [1.5]}),
+            {"types": {"A": "float"}},
+            SchemaError,
+            "'A' is double, which cannot be written as float",
+        ),
         (pa.table({"A": [1]}), {"types": {"A": "what"}}, OptionError, "unknown type 'what'"),
         (pa.table({"A": [1]}), {"types": {"B": "int"}}, OptionError, "no column 'B'"),
         (pa.table({"A": [1]}), {"group": ("B",)}, OptionError, "no column 'B'"),
@@ -521,3 +531,21 @@ def test_names_that_a_file_system_takes_for_one(tmp_path: Path) -> None:
     ColumnWriter(str(tmp_path), "A", ColumnSpec(ColumnType.INT), Generation())
     with pytest.raises(SchemaError, match="column 'A': this file system"):
         ColumnWriter(str(tmp_path), "A", ColumnSpec(ColumnType.INT), Generation())
+
+
+def test_types_of_a_schema_file(tmp_path: Path) -> None:
+    (tmp_path / "Ns.T.schema").write_text(
+        """<Table name="T" namespace="Ns" storageType="NestedPartitionedOnDisk">
+          <Column name="Date" dataType="String" columnType="Partitioning" />
+          <Column name="N" dataType="int" columnType="Grouping" />
+          <Column name="S" dataType="String" symbolTable="None" encoding="UTF_8" />
+          <Column name="Gone" dataType="int" />
+        </Table>"""
+    )
+    data = pa.table({"S": ["é"], "N": [7], "X": [1.5]})
+    found = write(tmp_path / "t", data, schema=str(tmp_path / "Ns.T.schema"), types={"X": "double"})
+    assert found["N.dat"] == struct.pack("<i", 7)
+    assert found["S.bytes"] == "é".encode()
+    assert "Gone.dat" not in found
+    with pytest.raises(SchemaError, match="'N' is string, which cannot be written as int"):
+        write(tmp_path / "u", pa.table({"N": ["x"]}), schema=str(tmp_path / "Ns.T.schema"))

@@ -43,13 +43,19 @@ _MAPS = {
 }
 
 
-def column_spec(field: pa.Field, types: Mapping[str, str], charset: str) -> ColumnSpec:
-    """The column that a field is written as: as the options say, else as its metadata says, else by its Arrow type.
+_INTEGERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG)
+
+
+def column_spec(
+    field: pa.Field, types: Mapping[str, str], charset: str, defined: ColumnSpec | None = None
+) -> ColumnSpec:
+    """The column that a field is written as: as options say, else a schema, else its metadata, else its Arrow type.
 
     Args:
         field: The field.
         types: Types of columns by name, as for reading.
         charset: Of Strings that neither types nor metadata describe.
+        defined: What a schema file says.
 
     Raises:
         SchemaError: When column files cannot hold it.
@@ -58,15 +64,23 @@ def column_spec(field: pa.Field, types: Mapping[str, str], charset: str) -> Colu
     if not COLUMN_NAME.fullmatch(field.name):
         raise SchemaError(f"column {field.name!r}: names of columns are names of files: expected a Java identifier")
     if field.name in types:
-        spec = parse_type(types[field.name], f"types: column {field.name!r}", charset)
-        if not fits(spec, field.type):
-            raise SchemaError(f"column {field.name!r} is {field.type}, which cannot be written as {spec.type.value}")
-        return spec
+        defined = parse_type(types[field.name], f"types: column {field.name!r}", charset)
+    if defined is not None:
+        if not fits(defined, field.type) and not _widens(defined, field.type):
+            raise SchemaError(f"column {field.name!r} is {field.type}, which cannot be written as {defined.type.value}")
+        return defined
     described = ColumnSpec.of_metadata(field.metadata)
     if CHARSET_KEY in (field.metadata or {}):  # of this format or another one
         charset = charset_name(field.metadata[CHARSET_KEY].decode("utf-8", "replace")) or charset
     spec = described if described is not None and fits(described, field.type) else _natural(field)
     return replace(spec, charset=charset)
+
+
+def _widens(spec: ColumnSpec, kind: pa.DataType) -> bool:
+    """Whether values of another Arrow type can be cast, each of them or with an error, to a column's type."""
+    if spec.type in _INTEGERS:
+        return bool(pa.types.is_integer(kind))
+    return spec.type is ColumnType.DOUBLE and kind == pa.float32()
 
 
 def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:

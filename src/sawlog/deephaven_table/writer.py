@@ -8,11 +8,13 @@ from dataclasses import replace as altered
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven_log.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
 from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.fields import column_spec
 from sawlog.deephaven_table.groups import GroupTracker
+from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.options import Types
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import is_member, place
@@ -36,7 +38,8 @@ class WriteOptions:
         charset: Of Strings whose field metadata names none. Files do not tell it; a schema that does not say either
             means ISO-8859-1.
         types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
-            those that their metadata names, or that are natural to their Arrow types.
+            those of a schema file, else those that their metadata names, else what is natural to their Arrow types.
+        schema: A Deephaven `.schema` file: types, codecs and charsets of columns.
         group: Columns that get grouping metadata. The rows of each value must follow one another.
     """
 
@@ -45,6 +48,7 @@ class WriteOptions:
     compact_header: bool = False
     charset: str = layout.DEFAULT_CHARSET
     types: Types | dict[str, str] = field(default_factory=dict)
+    schema: str | None = None
     group: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -101,7 +105,10 @@ class LocationWriter(Writer):
         for name in (*options.types, *options.group):
             if name not in schema.names:
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
-        self.specs = {one.name: column_spec(one, options.types, options.charset) for one in stored}
+        defined = _defined(options.schema, storage)
+        self.specs = {
+            one.name: column_spec(one, options.types, options.charset, defined.get(one.name)) for one in stored
+        }
         self._groups = {name: GroupTracker(name, self.specs[name].type) for name in options.group if name in self.specs}
         self._check_target()
         self._rows = 0
@@ -202,6 +209,13 @@ class LocationWriter(Writer):
 def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
     with open(os.path.join(directory.work, name), "wb") as file:
         file.write(data)
+
+
+def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
+    """The columns of a schema file."""
+    if path is None:
+        return {}
+    return {column.name: schema_spec(column, path) for column in parse_schema(path, storage.read(path)).columns}
 
 
 def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
