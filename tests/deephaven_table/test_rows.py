@@ -190,6 +190,22 @@ def test_sets_of_symbols(tmp_path: Path) -> None:
     assert sawlog.read(tmp_path).column("s").to_pylist() == [["a", "c"], [], None, ["b"]]
 
 
+def test_batches_of_wide_values_are_smaller(tmp_path: Path) -> None:
+    """Of a small file: what a row may become is bounded, not only what it takes up."""
+    rows = 40
+    shape = Shape(start=16)
+    put(tmp_path, "b", shape, b"\x00" * ((1 << 20) + 1) * rows)
+    table = sawlog.open(tmp_path, types={"b": "ByteArray(1048576)"}, num_rows=rows)
+    assert [batch.num_rows for batch in table.to_batches()] == [15, 15, 10]
+    sets = tmp_path / "sets"
+    put_symbols(sets, "s", ["x" * (1 << 20), "y" * (1 << 20)], shape)
+    put(sets, "s", shape, struct.pack("<3000q", *[3] * 3000))
+    dataset = sawlog.open(sets, types={"s": "StringSet"}, num_rows=3000)
+    first = next(dataset.to_batches())
+    assert first.num_rows == 63
+    assert len(first.column(0)[0].as_py()[1]) == 1 << 20
+
+
 def test_opaque_objects_are_binary(tmp_path: Path) -> None:
     java = bytes.fromhex("aced0005737200")
     put_variable(tmp_path, "o", [java, b""], Shape())

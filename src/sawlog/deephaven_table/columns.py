@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 16 << 20
 """Bytes of variable width per batch and column, unless one value alone has more."""
+EXPANDED_BYTES = 128 << 20
+"""Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
 OVERLAP = 2
 """Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
 
@@ -80,9 +82,11 @@ class ColumnReader:
         self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
         self._budget = 0
         self._open()
+        self._most = self._most_rows()
 
     def fit(self, first: int, count: int) -> int:
         """How many of the next rows make a batch of a reasonable size; at least one."""
+        count = min(count, self._most)
         if self._binary is None or first >= self._capacity:
             return count
         count = min(count, self._capacity - first)
@@ -141,6 +145,18 @@ class ColumnReader:
             self._open_symbols()
         elif self._width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
             self._open_binary()
+
+    def _most_rows(self) -> int:
+        """Rows of one batch, by what may at most come of them."""
+        table = self._symbols
+        if self._slots and self._binary is None:
+            return max(1, BATCH_BYTES // self._width)
+        if table is None or pa.types.is_dictionary(self._type) or not len(table.strings):
+            return MAX_VALUE
+        if self._spec.type is ColumnType.STRING_SET:
+            return max(1, EXPANDED_BYTES // (int(table.strings.nbytes) + layout.MAX_SYMBOLS_IN_SET))
+        longest = int(np.diff(np.frombuffer(table.strings.buffers()[1], np.int32, len(table.strings) + 1)).max())
+        return max(1, EXPANDED_BYTES // max(1, longest))
 
     def _open_symbols(self) -> None:
         for suffix in (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY):

@@ -28,7 +28,8 @@ _BY_WIDTH = {
 }
 _SAMPLE = 64
 """Bytes of binary data by which serialized objects are told from text."""
-_CLASS = re.compile(rb"[\w.$\[;/]{1,200}")
+_LONGEST_CLASS = 200
+_CLASS = re.compile(rb"[\w.$\[;/]{1,%d}" % _LONGEST_CLASS)
 _DESCRIPTORS = {letter.encode(): kind for kind, (letter, _) in layout.ARRAY_WIDTHS.items()}
 _MAX_SLOT = 40
 """Widest object that is taken for one: a decimal of Arrow's most digits, and some."""
@@ -205,7 +206,7 @@ def _first_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
         for at in range(match.start(), match.end()):
             # Names have their length before them.
             length = int.from_bytes(data[at - 2 : at], "big")
-            if not length or at + length > end:
+            if not 0 < length <= _LONGEST_CLASS or at + length > end:
                 continue
             word = data[at : at + length]
             if not _CLASS.fullmatch(word):
