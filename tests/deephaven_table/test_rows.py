@@ -206,6 +206,15 @@ def test_batches_of_wide_values_are_smaller(tmp_path: Path) -> None:
     assert len(first.column(0)[0].as_py()[1]) == 1 << 20
 
 
+def test_tables_of_many_columns_make_no_huge_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_BYTES", 120)
+    for name in "abc":
+        put_fixed(tmp_path, name, "long", list(range(12)), Shape())
+    types = dict.fromkeys("abc", "long")
+    assert [batch.num_rows for batch in sawlog.open(tmp_path, types=types).to_batches()] == [5, 5, 2]
+    assert [batch.num_rows for batch in sawlog.open(tmp_path, types=types, columns=["a"]).to_batches()] == [12]
+
+
 def test_opaque_objects_are_binary(tmp_path: Path) -> None:
     java = bytes.fromhex("aced0005737200")
     put_variable(tmp_path, "o", [java, b""], Shape())

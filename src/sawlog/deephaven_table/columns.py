@@ -48,6 +48,9 @@ class ColumnReader:
         findings: Told of damage: values that cannot be read are null.
         sentinels: Whether values that stand for null become null.
 
+    Attributes:
+        width: Bytes per row in the primary file.
+
     Raises:
         SchemaError: When the files are those of another kind of column.
         DamageError: As `findings` sees fit.
@@ -74,7 +77,7 @@ class ColumnReader:
         self._findings = findings
         self._sentinels = sentinels
         self._slots = bool(self._spec.slot_width)
-        self._width = row_width(spec, column) or self._spec.width
+        self.width = row_width(spec, column) or self._spec.width
         self._capacity = 0
         self._source: Source | None = None
         self._binary: Source | None = None
@@ -136,21 +139,21 @@ class ColumnReader:
         self._start = header.data_start
         self._little = self._headers.little(header)
         self._source = self._storage.open(data.path)
-        self._capacity = min(self._rows, max(0, self._source.size - self._start) // self._width)
+        self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
-            at = self._start + self._capacity * self._width
-            detail = f"expected {self._rows} rows of {self._width} bytes, found {self._capacity}"
+            at = self._start + self._capacity * self.width
+            detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
             self._damage(Kind.SHORT_FILE, at, max(0, self._source.size - at), detail)
         if symbols:
             self._open_symbols()
-        elif self._width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
+        elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
             self._open_binary()
 
     def _most_rows(self) -> int:
         """Rows of one batch, by what may at most come of them."""
         table = self._symbols
         if self._slots and self._binary is None:
-            return max(1, BATCH_BYTES // self._width)
+            return max(1, BATCH_BYTES // self.width)
         if table is None or pa.types.is_dictionary(self._type) or not len(table.strings):
             return MAX_VALUE
         if self._spec.type is ColumnType.STRING_SET:
@@ -194,7 +197,7 @@ class ColumnReader:
             array, bad = decode_slots(spec, data, self._type)
             self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
             return array
-        values = words(data, self._width, little=self._little)
+        values = words(data, self.width, little=self._little)
         if self._symbols is not None and spec.type is ColumnType.STRING:
             indices, unknown = self._symbols.indices(values)
             if unknown is not None:
@@ -234,7 +237,7 @@ class ColumnReader:
 
     def _window(self, first: int, count: int) -> Bytes:
         assert self._source is not None
-        return self._source.window(self._start + first * self._width, count * self._width)
+        return self._source.window(self._start + first * self.width, count * self.width)
 
     def _offsets(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The end before the first row and the ends of the rows, and which of these cannot be."""
@@ -265,11 +268,11 @@ class ColumnReader:
         for begin, end in edges.reshape(-1, 2).tolist():
             if not self._findings.listing:
                 rest = edges[edges >= begin].reshape(-1, 2)
-                self._findings.tally(kind.name.lower(), len(rest), int(np.diff(rest).sum()) * self._width)
+                self._findings.tally(kind.name.lower(), len(rest), int(np.diff(rest).sum()) * self.width)
                 return
             rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
-            at = self._start + (first + begin) * self._width
-            self._damage(kind, at, (end - begin) * self._width, f"column {self._column.name!r}, {rows}: {detail}")
+            at = self._start + (first + begin) * self.width
+            self._damage(kind, at, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
 
     def _damage(self, kind: Kind, offset: int, length: int, detail: str, path: str | None = None) -> None:
         assert self._column.data is not None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
+BATCH_BYTES = 32 << 20
+"""Bytes per batch of what lies in primary files, so that tables of many columns make no huge batches."""
 
 
 def headers_of(location: Location, fragment: Fragment) -> Headers:
@@ -56,10 +58,12 @@ class RowRange(Fragment):
         end = self._committed_end()
         readers = self._readers(schema, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
+        width = sum(reader.width for reader in readers.values())
+        most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
         row = self.start
         try:
             while row < end:
-                count = min(BATCH_ROWS, end - row)
+                count = min(most, end - row)
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
                 arrays = [
