@@ -355,6 +355,14 @@ def test_the_products_own_stream() -> None:
         read_grouping(b"\x7a\x00\x00\x30\x00" + bytes.fromhex("ef00000001") * 2457 + bytes(3), "x")
 
 
+def test_boxes_hold_numbers() -> None:
+    data = grouping_bytes(ColumnType.INT, [Group(7, 0, 1)], "C")
+    # The field of java.lang.Integer as an array that is null.
+    forged = data.replace(b"I\0\x05value", b"[\0\x05value\x70").replace(b"\x78\x70\0\0\0\7", b"\x78\x70\x70")
+    with pytest.raises(FormatError, match=r"unknown class java\.lang\.Integer"):
+        read_grouping(forged, "x")
+
+
 def test_groups_must_hold_every_row_once() -> None:
     grouping = Grouping("java.lang.String", (Group("A", 0, 3), Group("B", 3, 5)))
     grouping.check(5, "x")

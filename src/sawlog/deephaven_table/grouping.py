@@ -166,7 +166,7 @@ def _key(key: Any, where: str) -> tuple[str, Any]:
         return "java.lang.Number", key
     if isinstance(key, JavaObject):
         name = key.type.name
-        if name in BOXES and "value" in key.values:
+        if name in BOXES and isinstance(key.values.get("value"), int | float):
             return name, key.values["value"]
         nanos = _nanoseconds(key)
         if nanos is not None:
