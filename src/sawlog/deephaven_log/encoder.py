@@ -38,17 +38,6 @@ _TYPES: dict[pa.DataType, ColumnType] = {
     pa.float64(): ColumnType.DOUBLE,
 }
 _NUMPY = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
-_PACK = {
-    ColumnType.BOOLEAN: ">b",
-    ColumnType.BYTE: ">b",
-    ColumnType.CHAR: ">H",
-    ColumnType.SHORT: ">h",
-    ColumnType.INT: ">i",
-    ColumnType.LONG: ">q",
-    ColumnType.FLOAT: ">f",
-    ColumnType.DOUBLE: ">d",
-    ColumnType.ENUM: ">i",
-}
 
 
 @dataclass(slots=True)
