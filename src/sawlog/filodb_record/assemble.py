@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sawlog.arrow import Column, constant_string
 from sawlog.filodb_record.fields import ViewField
+from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
-from sawlog.filodb_record.kernels import records as k
 from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schema import RecordSchema

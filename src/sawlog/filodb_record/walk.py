@@ -17,6 +17,7 @@ from sawlog.filodb_record.framing import WINDOW_BYTES, Framing
 from sawlog.filodb_record.kernels import frames as f
 from sawlog.filodb_record.kernels import records as k
 from sawlog.filodb_record.kernels import series as t
+from sawlog.filodb_record.kernels.columns import BLOCK
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
 
@@ -85,8 +86,8 @@ class Walk:
         self._starts = np.zeros(self._capacity, np.int64)
         self._which = np.zeros(self._capacity, np.uint8)
         room = 1 if findings.on_damage == "fail" else min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
-        self._events = np.zeros((room + k.BLOCK + 1, k.EVENT_FIELDS), np.int64)
-        self._failed = np.zeros(2 * k.BLOCK, np.int64)
+        self._events = np.zeros((room + BLOCK + 1, k.EVENT_FIELDS), np.int64)
+        self._failed = np.zeros(2 * BLOCK, np.int64)
         self._window_bytes = max(2 * WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
