@@ -248,23 +248,42 @@ def start(logs: Logs, db: Path) -> subprocess.Popen[str]:
     )
 
 
-def workers(pid: int) -> list[int]:
-    """The Python workers below a driver's Java process: those that have no children of their own."""
-    listing = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    processes = [line.split(None, 2) for line in listing.splitlines()]
-    children: dict[int, list[int]] = {}
-    for own, parent, *_ in processes:
-        children.setdefault(int(parent), []).append(int(own))
-    below, found = [pid], []
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and command of every process that lives."""
+    command = ["ps", "-eo", "pid=,ppid=,stat=,args="]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = [line.split(None, 3) for line in listing.splitlines()]
+    return {int(own): (int(parent), " ".join(rest)) for own, parent, state, *rest in lines if state[0] != "Z"}
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Processes below one, and their commands: Java, and the Python workers that it has started."""
+    every = processes()
+    found: dict[int, str] = {}
+    below = {pid}
     while below:
-        below = [child for one in below for child in children.get(one, [])]
-        found += below
-    python = {int(own) for own, _, *command in processes if command and "pyspark" in command[0]}
-    return [one for one in found if one in python and one not in children]
+        below = {own for own, (parent, _) in every.items() if parent in below}
+        found |= {own: every[own][1] for own in below}
+    return found
 
 
-def published(db: Path) -> list[Path]:
-    return [path for path in db.rglob("table.size") if ".sawlog-staged" not in str(path)]
+def workers(pid: int) -> list[int]:
+    """The Python workers of a driver: those that are no parents themselves."""
+    parents = {parent for parent, _ in processes().values()}
+    return [own for own, command in descendants(pid).items() if "pyspark" in command and own not in parents]
+
+
+def walk(db: Path) -> list[str]:
+    """Everything below; what comes and goes meanwhile is no error, as it is to `Path.rglob`."""
+    return [os.path.join(parent, name) for parent, inner, names in os.walk(db) for name in (*inner, *names)]
+
+
+def staged(db: Path) -> list[str]:
+    return [path for path in walk(db) if path.endswith(".sawlog-staged")]
+
+
+def published(db: Path) -> list[str]:
+    return [path for path in walk(db) if path.endswith("table.size") and ".sawlog-staged" not in path]
 
 
 def more(db: Path, before: int) -> bool:
@@ -273,7 +292,7 @@ def more(db: Path, before: int) -> bool:
 
 def wait(process: subprocess.Popen[str], done: Callable[[], object]) -> None:
     """Wait until something can be seen, or the job is over."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end and process.poll() is None and not done():
         time.sleep(0.002)
 
@@ -283,6 +302,7 @@ def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession,
     total = 20_000
     logs.write(0, total)
     process = start(logs, db)
+    orphans: set[int] = set()
     for target in ("workers", "writing", "publishing"):
         if process.poll() is not None:
             process = start(logs, db)
@@ -294,7 +314,7 @@ def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession,
         if target == "publishing":
             wait(process, seen)
         else:
-            wait(process, lambda: list(db.rglob("*.sawlog-staged")))
+            wait(process, partial(staged, db))
         if target == "workers":
             found = workers(process.pid)
             assert found
@@ -302,6 +322,7 @@ def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession,
                 os.kill(pid, signal.SIGKILL)
             assert process.stdout.readline() in ("failed\n", f"{total}\n")
         else:
+            orphans |= set(descendants(process.pid))
             process.kill()
             process.wait(60)
             process.stdin.close()
@@ -310,6 +331,10 @@ def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession,
         assert rows == list(range(len(rows)))
         logs.write(total, total + 5000)
         total += 5000
+    # Java ends when its driver is gone; until then workers may go on staging.
+    end = time.monotonic() + 300
+    while orphans & set(processes()) and time.monotonic() < end:
+        time.sleep(0.1)
     import_logs(spark, logs.directory, db, location_bytes=30_000)
     assert numbers(intraday(db)) == list(range(total))
-    assert not list(db.rglob("*.sawlog-staged"))
+    assert not staged(db)

@@ -197,10 +197,11 @@ def remove_location(path: str) -> None:
 
 
 def sweep(directory: str, marker: str = "") -> None:
-    """Delete what was staged, or half deleted, under a directory."""
+    """Delete what was staged, or half deleted, under a directory; where orphaned workers still write, the next time."""
     storage = Storage()
     for path in storage.staged(directory, marker):
-        storage.remove(path)
+        with contextlib.suppress(OSError):
+            storage.remove(path)
 
 
 def remove_empty(column: str) -> None:
