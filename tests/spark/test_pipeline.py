@@ -256,7 +256,34 @@ def connect_server(place: Path) -> Iterator[str]:
             server.wait(60)
 
 
-def test_spark_connect_runs_it_unchanged(damaged: Path, tmp_path: Path) -> None:
+STREAM = """
+[pipeline]
+mode = "stream"
+checkpoint = "state"
+trigger = "available-now"
+[sources.log]
+path = "{path}"
+[sinks.streamed]
+from = "log"
+format = "parquet"
+path = "streamed"
+"""
+
+
+def check_stream(database: Path, path: Path, url: str) -> None:
+    """A stream on a server of Spark Connect."""
+    path.write_text(STREAM.format(path=database))
+    done = command(sys.executable, "-m", "sawlog", "run", str(path), "--json", "--conf", f"spark.remote={url}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    *_, end = events(done.stdout)
+    records = sawlog.read(database)["record"].to_pylist()
+    assert end["rows"] == {"streamed": len(records)}
+    assert sorted(rows(path.parent / "streamed")["record"].to_pylist()) == sorted(records)
+
+
+def test_spark_connect_runs_it_unchanged(
+    database: Path, damaged: Path, tmp_path: Path, pyspark_version: tuple[int, int]
+) -> None:
     path = write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine")
     sawlog_command = [sys.executable, "-m", "sawlog", "run", str(path), "--json"]
     with connect_server(tmp_path) as url:
@@ -265,6 +292,8 @@ def test_spark_connect_runs_it_unchanged(damaged: Path, tmp_path: Path) -> None:
         *_, end = events(done.stdout)
         assert end["rows"]["copy"] == rows(tmp_path / "sizes").num_rows > 0
         assert end["damage"] == rows(tmp_path / "quarantine").num_rows == 2
+        if pyspark_version >= (4, 2):
+            check_stream(database, tmp_path / "stream.toml", url)
         wrong = path.read_text().replace("FROM long", "FROM lang")
         path.write_text(wrong)
         done = command(*sawlog_command, "--conf", f"spark.remote={url}", "--dry-run")

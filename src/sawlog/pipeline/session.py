@@ -48,9 +48,10 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
             f"pipelines run on PySpark, which is missing: pip install 'sawlog[spark]' ({error})"
         ) from None
     _check_version(pipeline, pyspark.__version__)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ and chosen.get("spark.master", "local").startswith("local"):
+    if _local(chosen):
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
         os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+        chosen.setdefault("spark.ui.showConsoleProgress", "false")
     # Both say again, in JSON or of pandas, which no pipeline uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
@@ -70,6 +71,14 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
         if found is None:
             with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
                 spark.stop()
+
+
+def _local(settings: Mapping[str, str]) -> bool:
+    """Whether Spark is started here, for this pipeline alone."""
+    elsewhere = "spark.remote" in settings or any(
+        name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+    )
+    return not elsewhere and settings.get("spark.master", "local").startswith("local")
 
 
 def _check_version(pipeline: Pipeline, version: str) -> None:
