@@ -80,6 +80,12 @@ interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them f
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
 	$(BIN)/python -m pytest -m interop $(ARGS)
 
+KILLS ?= 200
+
+.PHONY: exactly-once
+exactly-once: java $(VENV)/.dev ## Kill writer, driver and workers of a stream at random, and count rows: make exactly-once KILLS=200
+	$(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
+
 .PHONY: bench
 bench: java $(BENCH_VENV)/.ready ## Measure against peers; fetches them first: make bench ARGS="leveldb_log --size 50MB"
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)

@@ -1,0 +1,28 @@
+"""The heavy run: `python -m tests.exactly_once --kills 200`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.exactly_once.harness import Harness
+from tests.exactly_once.run_queries import SINKS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between kills, on average")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        tally = Harness(Path(directory), asked.sinks, asked.seed).run(asked.kills, asked.pause)
+    print(tally)
+    return 0 if tally.exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

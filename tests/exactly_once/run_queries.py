@@ -1,0 +1,100 @@
+"""The driver process: one query per sink, until it is killed or told to finish.
+
+`python -m tests.exactly_once.run_queries ROOT SINK...`. When the file `ROOT/finish` is there, all that the logs hold is
+read, the keys in the Parquet sink are written to `ROOT/parquet.arrow`, and the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+SINKS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "parquet": (["k", "s"], {}),
+    "deephaven_log": (["k", "s"], {}),
+    "leveldb_log": (["CAST(CAST(k AS STRING) AS BINARY) AS record"], {}),
+    "milvus_binlog": (["k", "s"], {"primary_key": "k"}),
+    "filodb_record": (
+        ["timestamp_millis(k) AS timestamp", "1D AS value", "s AS _metric_", "map('_ws_', 'a', '_ns_', 'b') AS tags"],
+        {"schema": "gauge"},
+    ),
+}
+"""Columns and options of each sink."""
+
+
+def session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.master("local[2,100]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.log.level", "OFF")
+        .getOrCreate()
+    )
+
+
+def start(spark: SparkSession, root: str, sink: str, most: str, **trigger: Any) -> StreamingQuery:
+    columns, options = SINKS[sink]
+    rows: DataFrame = (
+        spark.readStream.format("sawlog")
+        .option("format", "deephaven_log")
+        .option("task_bytes", 20_000)
+        .option("maxBytesPerTrigger", most)
+        .load(f"{root}/logs")
+        .selectExpr(*columns)
+    )
+    writer = rows.writeStream.option("checkpointLocation", f"{root}/checkpoints/{sink}").trigger(**trigger)
+    if sink == "parquet":
+        return writer.format("parquet").start(f"{root}/sinks/{sink}")
+    return writer.format("sawlog").option("format", sink).options(**options).start(f"{root}/sinks/{sink}")
+
+
+def finish(spark: SparkSession, root: str, sink: str) -> None:
+    """Read all that is left; what busy machines do to Spark's processes counts as one more kill."""
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(20):
+        try:
+            start(spark, root, sink, "100m", availableNow=True).awaitTermination()
+        except StreamingQueryException:
+            if attempt == 19:
+                raise
+        else:
+            return
+
+
+def main(root: str, sinks: list[str]) -> None:
+    spark = session()
+    queries: dict[str, StreamingQuery] = {}
+    while not os.path.exists(f"{root}/finish"):
+        for sink in sinks:
+            if sink not in queries or not queries[sink].isActive:
+                print(sink, queries[sink].exception() if sink in queries else "starts", file=sys.stderr)
+                queries[sink] = start(spark, root, sink, "200k", processingTime="100 milliseconds")
+        time.sleep(0.1)
+    for query in queries.values():
+        query.stop()
+    for sink in sinks:
+        finish(spark, root, sink)
+    if "parquet" in sinks:
+        table = spark.read.parquet(f"{root}/sinks/parquet").select("k").toArrow()
+        with pa.OSFile(f"{root}/parquet.arrow", "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+            out.write_table(table)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

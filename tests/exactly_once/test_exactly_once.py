@@ -1,0 +1,18 @@
+"""The short run: each kind of process is killed once, with SIGKILL. `make exactly-once KILLS=200` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .harness import Harness
+
+
+@pytest.mark.spark
+def test_every_row_arrives_once(tmp_path: Path) -> None:
+    tally = Harness(tmp_path, ["parquet", "deephaven_log"]).run(3, 1.0)
+    assert tally.kills.total() >= 4
+    assert len(tally.kills) == 3
+    assert tally.logged > 100
+    assert tally.exact, str(tally)
