@@ -41,9 +41,9 @@ def compact(
 ) -> int:
     """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
     options = arguments.format_options(option)
-    from sawlog.spark.session import session
+    from sawlog.spark.session import QUIET, session
 
-    with session("sawlog compact", arguments.key_values(conf, "--conf")) as spark:
+    with session("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.spark.milvus import compact as run
 
         outcome = run(

@@ -50,9 +50,9 @@ def load(
     """
     given = {"schema": schema, "namespace": namespace, "table": table}
     options = {**arguments.format_options(option), **{name: one for name, one in given.items() if one is not None}}
-    from sawlog.spark.session import session
+    from sawlog.spark.session import QUIET, session
 
-    with session("sawlog import", arguments.key_values(conf, "--conf")) as spark:
+    with session("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.spark.deephaven import import_logs
 
         outcome = import_logs(

@@ -73,9 +73,9 @@ def merge(
     Can be killed and run again at any time; a date that is merged already is only proven again.
     """
     groups = arguments.column_names(group)
-    from sawlog.spark.session import session
+    from sawlog.spark.session import QUIET, session
 
-    with session("sawlog merge", arguments.key_values(conf, "--conf")) as spark:
+    with session("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.spark.deephaven import merge as run
 
         outcome = run(

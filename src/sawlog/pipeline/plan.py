@@ -10,8 +10,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
-from sawlog.pipeline.errors import explain, spark_errors
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Sink, Source, Watermark
+from sawlog.spark.errors import explain, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError
-from sawlog.pipeline.errors import PipelineError, explain, is_damage, spark_errors
+from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Sink
+from sawlog.spark.errors import explain, is_damage, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

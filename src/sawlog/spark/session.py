@@ -1,25 +1,31 @@
-"""A Spark session for one command."""
+"""A Spark session for one command: one of its own, `spark-submit`'s, or a server's."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
+from sawlog.spark.errors import explain, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
+"""Settings for commands that say themselves how far they are."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """The session that is there, `spark-submit`'s, or one on `local[*]`, which is stopped with the block.
+    """A session, which is stopped with the block unless it was there before.
+
+    Without a master it is what Spark's own configuration says, or `local[*]`. Under `spark-submit` it is the job's, and
+    with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server.
 
     Args:
         name: What Spark calls the application.
@@ -30,30 +36,40 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
     Raises:
         OptionError: When PySpark is missing.
-        SawlogError: When Spark does not start.
+        SawlogError: When Spark does not start, or cannot be reached.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise OptionError(f"{name} runs on PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
-    chosen = {**_QUIET, **settings}
-    if "PYSPARK_GATEWAY_PORT" not in os.environ and chosen.get("spark.master", "local").startswith("local"):
+    chosen = dict(settings)
+    if _local(chosen):
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+        chosen.setdefault("spark.ui.showConsoleProgress", "false")
+    # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-    found = SparkSession.getActiveSession()
     try:
+        found = SparkSession.getActiveSession()
         builder = SparkSession.builder.appName(name)
         for key, value in chosen.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
+        _ = spark.version  # reaches the server, where there is one
     except Exception as error:
-        line = str(error).strip().partition("\n")[0]
-        raise SawlogError(
-            f"Spark does not start: {line or type(error).__name__}; Java 17 or newer is needed"
-        ) from error
+        raise SawlogError(f"Spark does not start: {explain(error)}; Java 17 or newer is needed") from error
     try:
         yield spark
     finally:
         if found is None:
-            spark.stop()
+            with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
+                spark.stop()
+
+
+def _local(settings: Mapping[str, str]) -> bool:
+    """Whether Spark is started here, for this command alone."""
+    elsewhere = "spark.remote" in settings or any(
+        name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+    )
+    return not elsewhere and settings.get("spark.master", "local").startswith("local")

@@ -29,10 +29,10 @@ from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Dataset, Scan, get_format
 from sawlog.options import parse_options
-from sawlog.pipeline.errors import explain
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.deephaven.rows import FRAGMENT, ROW, placed_rows, values
 from sawlog.spark.digest import Digest, column, digest
+from sawlog.spark.errors import explain
 from sawlog.storage import PathLike, Staged, Storage
 
 if TYPE_CHECKING:
