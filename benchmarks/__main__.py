@@ -15,7 +15,15 @@ from rich.console import Console
 
 from benchmarks.harness import RESULTS, Case, Results, Settings, run_case, run_probe
 
-BENCHMARKS = ("leveldb_log", "leveldb_payloads", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")
+BENCHMARKS = (
+    "leveldb_log",
+    "leveldb_payloads",
+    "deephaven_log",
+    "deephaven_table",
+    "filodb_record",
+    "milvus_binlog",
+    "streams",
+)
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
 

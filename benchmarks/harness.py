@@ -67,11 +67,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Probe:
-    """Something measured once that is no time: `run` gives names and numbers of bytes."""
+    """Something measured once, that is not how long some work takes: `run` gives names and numbers in a unit."""
 
     name: str
     what: str
-    run: Callable[[], dict[str, int]]
+    run: Callable[[], dict[str, float]]
+    unit: str = "MB"
 
 
 @dataclass
@@ -155,11 +156,11 @@ def run_probe(probe: Probe, console: Console) -> dict[str, Any]:
     numbers = probe.run()
     table = Table(title=f"{probe.name}: {probe.what}", title_justify="left")
     table.add_column("")
-    table.add_column("MB", justify="right")
+    table.add_column(probe.unit, justify="right")
     for name, number in numbers.items():
-        table.add_row(name, f"{number / 1e6:,.0f}")
+        table.add_row(name, f"{number:,.0f}")
     console.print(table)
-    return {"name": probe.name, "what": probe.what, "bytes": numbers}
+    return {"name": probe.name, "what": probe.what, "unit": probe.unit, "numbers": numbers}
 
 
 @dataclass(frozen=True)

@@ -256,16 +256,16 @@ def write_plain(path: Path, source: np.ndarray) -> None:
         os.fsync(file.fileno())
 
 
-def memory(settings: Settings) -> dict[str, int]:
+def memory(settings: Settings) -> dict[str, float]:
     """Pages of the mapped file count as resident until they are given back; anonymous memory is the process's own."""
-    found: dict[str, int] = {}
+    found: dict[str, float] = {}
     for label, size in (("small log", settings.size // 100), ("big log", settings.big)):
         log = data.write_log(settings.place / "000001.log", data.records(data.count_for(size, 100), 100))
-        found[f"{label}: size"] = log.stat().st_size
+        found[f"{label}: size"] = log.stat().st_size / 1e6
         output = subprocess.run([sys.executable, "-c", _READER, log], check=True, capture_output=True, text=True)
         resident, anonymous = map(int, output.stdout.split())
-        found[f"{label}: peak resident"] = resident
-        found[f"{label}: of it anonymous, at most"] = anonymous
+        found[f"{label}: peak resident"] = resident / 1e6
+        found[f"{label}: of it anonymous, at most"] = anonymous / 1e6
         log.unlink()
     return found
 

@@ -38,7 +38,7 @@ def page(result: dict[str, Any]) -> str:
         notes = [f"- {side['name']}: {side['note']}" for side in case["sides"] if side["note"]]
         parts += ["\n".join(notes)] if notes else []
     for probe in result["probes"]:
-        rows = [["", "MB"], *([name, f"{number / 1e6:,.0f}"] for name, number in probe["bytes"].items())]
+        rows = [["", probe["unit"]], *([name, f"{number:,.0f}"] for name, number in probe["numbers"].items())]
         parts += [f"### {probe['what'].capitalize()}", table(rows)]
     return "\n\n".join(parts)
 
@@ -63,8 +63,8 @@ def summary(results: Iterable[dict[str, Any]]) -> str:
                 others = [line for line in rest if not line.name.startswith("sawlog")]
                 rows.append([case["what"], speed(ours), "; ".join(map(ratio, others))])
         for probe in result["probes"]:
-            numbers = iter(probe["bytes"].items())
-            rows.append([probe["what"], ", ".join(f"{name} {number / 1e6:,.0f} MB" for name, number in numbers), ""])
+            unit, numbers = probe["unit"], probe["numbers"].items()
+            rows.append([probe["what"], ", ".join(f"{name} {number:,.0f} {unit}" for name, number in numbers), ""])
     return table(rows) if len(rows) > 1 else ""
 
 
