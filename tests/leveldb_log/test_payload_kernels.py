@@ -15,6 +15,8 @@ from .datastore import Blob, Geo, Raw, Reference, Vector, entity
 from .test_entities import agrees
 from .test_writes import DAMAGED, TAGS, as_table, batch, delete, lp, put, save
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
+
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
