@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import json
+import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -59,20 +59,10 @@ def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("arguments", [["import", "logs", "db"], ["merge", "db", "Ns", "T", DATE]])
-def test_without_pyspark(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("pyspark"):
-            raise ImportError("No module named 'pyspark'", name="pyspark")
-        return real(name, *rest)
-
-    for name in [name for name in sys.modules if name.startswith("sawlog.spark")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert f"sawlog {arguments[0]} runs on PySpark, which is missing: pip install 'sawlog[spark]'" in error
+def test_without_pyspark(arguments: list[str]) -> None:
+    script = "import sys; sys.modules['pyspark'] = None; from sawlog.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    missing = f"sawlog {arguments[0]} runs on PySpark, which is missing: pip install 'sawlog[spark]'"
+    assert missing in done.stderr
