@@ -27,7 +27,7 @@ RESULT = {
     "environment": {"cpu": "a cpu", "cores": "2", "system": "Linux", "python": "3.11"},
     "settings": {"size": 1000, "big": 0, "repeat": 3},
     "cases": [CASE],
-    "probes": [{"name": "memory", "what": "peak memory", "bytes": {"resident": 230_000_000}}],
+    "probes": [{"name": "memory", "what": "peak memory", "unit": "MB", "numbers": {"resident": 230.0}}],
 }
 
 
