@@ -46,8 +46,12 @@ demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: java $(VENV)/.dev ## Run the tests, those with Spark included
-	$(BIN)/python -m pytest $(ARGS)
+test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two processes
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+.PHONY: test-heavy
+test-heavy: $(VENV)/.dev ## Run what is too slow for every run: the kernels compiled with bounds checks
+	$(BIN)/python -m pytest -m heavy $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and formatting with Ruff

@@ -20,6 +20,15 @@ settings.register_profile(
 settings.load_profile("sawlog")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs Spark comes first and stays in one process, for the session they share; other files stay together."""
+    for item in items:
+        group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, Any]]:
     """A server of the S3 protocol on loopback; the storage options to reach it."""
