@@ -154,7 +154,7 @@ def test_numbers_and_times_are_found_as_groups_name_them(tmp_path: Path) -> None
     assert not sawlog.verify(leaf, types=types, char="string").damaged
     for column, value, rows in (("n", 1, 2), ("f", 0.1, 2), ("c", 66, 2), ("b", True, 1), ("n", 3, 0)):
         dataset = sawlog.open(leaf, types=types, filters=[(column, "=", value)])
-        assert sum(fragment.end - fragment.start for fragment in dataset.fragments()) == rows  # type: ignore[attr-defined]
+        assert sum(fragment.end - fragment.start for fragment in dataset.fragments()) == rows
         assert dataset.count_rows() == rows
     dataset = sawlog.open(leaf, types=types, filters=[("c", "=", "B")], char="string")
     assert dataset.to_table().num_rows == 2

@@ -304,9 +304,9 @@ def test_rows_by_the_order_of_trust(tmp_path: Path) -> None:
         rows(num_rows=5)
 
     def checkpoint(count: int, sizes: dict[str, int], order: str) -> None:
-        record = b"\x00\x00\x00\x03" + count.to_bytes(8, order)  # type: ignore[arg-type]
+        record = b"\x00\x00\x00\x03" + count.to_bytes(8, order)
         for name, size in sizes.items():
-            record += struct.pack(">H", len(name)) + name.encode() + size.to_bytes(8, order)  # type: ignore[arg-type]
+            record += struct.pack(">H", len(name)) + name.encode() + size.to_bytes(8, order)
         (tmp_path / "table.size").write_bytes(record)
 
     for order in ("big", "little"):

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
     from sawlog.deephaven_table.variable import Slices
 
-_ELEMENTS = {
-    ColumnType.BYTES: ColumnType.BYTE,
-    ColumnType.SHORTS: ColumnType.SHORT,
-    ColumnType.INTS: ColumnType.INT,
-    ColumnType.LONGS: ColumnType.LONG,
-    ColumnType.FLOATS: ColumnType.FLOAT,
-    ColumnType.DOUBLES: ColumnType.DOUBLE,
-    ColumnType.CHARS: ColumnType.CHAR,
-}
 _HEAD = layout.ARRAY_PREFIX_SIZE + layout.ARRAY_LENGTH_SIZE
 
 
@@ -60,7 +51,7 @@ def array_lists(kind: ColumnType, slices: Slices, target: pa.DataType, *, sentin
         values = pa.Array.from_buffers(pa.bool_(), len(payload), [None, bits])
     else:
         values = plain_array(
-            _ELEMENTS[kind], words(payload, width, little=False), target.value_type, sentinels=sentinels
+            layout.ARRAY_ELEMENTS[kind], words(payload, width, little=False), target.value_type, sentinels=sentinels
         )
     ends = pa.py_buffer((elements.ends // width).astype(np.int32))
     return pa.Array.from_buffers(target, len(lengths), [bitmap(good), ends], children=[values]), bad

@@ -31,16 +31,6 @@ _MAP_VALUES = {
     ColumnType.STRING_TO_LONG: (">q", ColumnType.LONG),
     ColumnType.STRING_TO_INT: (">i", ColumnType.INT),
 }
-_ELEMENTS = {
-    ColumnType.BYTES: ColumnType.BYTE,
-    ColumnType.SHORTS: ColumnType.SHORT,
-    ColumnType.INTS: ColumnType.INT,
-    ColumnType.LONGS: ColumnType.LONG,
-    ColumnType.FLOATS: ColumnType.FLOAT,
-    ColumnType.DOUBLES: ColumnType.DOUBLE,
-    ColumnType.CHARS: ColumnType.CHAR,
-    ColumnType.BOOLEANS: ColumnType.BOOLEAN,
-}
 
 
 def encode_slots(spec: ColumnSpec, array: pa.Array, place: Place) -> NDArray[np.uint8]:
@@ -279,7 +269,7 @@ def _arrays(kind: ColumnType, array: pa.Array, place: Place) -> Variable:
     where = _Elements(place.column, place.row, ends)
     if kind is ColumnType.BOOLEANS and elements.null_count:
         raise where.error(elements.is_null().index(True).as_py(), "null in an array of booleans")
-    data = encode_fixed(_ELEMENTS[kind], elements, where).byteswap().tobytes()
+    data = encode_fixed(layout.ARRAY_ELEMENTS[kind], elements, where).byteswap().tobytes()
     prefix = layout.array_prefix(letter)
     encoded = []
     for at, (count, end) in enumerate(zip(counts.tolist(), ends.tolist(), strict=True)):

@@ -159,6 +159,18 @@ ARRAY_WIDTHS: Final[dict[ColumnType, tuple[str, int]]] = {
 }
 """Java-serialized arrays of primitives: the letter of the element type and the width of an element, big endian."""
 
+ARRAY_ELEMENTS: Final[dict[ColumnType, ColumnType]] = {
+    ColumnType.BYTES: ColumnType.BYTE,
+    ColumnType.SHORTS: ColumnType.SHORT,
+    ColumnType.INTS: ColumnType.INT,
+    ColumnType.LONGS: ColumnType.LONG,
+    ColumnType.FLOATS: ColumnType.FLOAT,
+    ColumnType.DOUBLES: ColumnType.DOUBLE,
+    ColumnType.CHARS: ColumnType.CHAR,
+    ColumnType.BOOLEANS: ColumnType.BOOLEAN,
+}
+"""The column types of their elements."""
+
 ARRAY_UIDS: Final[dict[str, int]] = {
     "B": 0xACF317F8060854E0,
     "S": 0xEF832E06E55DB0FA,
