@@ -232,11 +232,31 @@ class Storage:
         root = normalize(directory)
         if is_remote(root):
             fs, inner = self._fresh(root)
+            root = fs.unstrip_protocol(inner)
             below = [fs.unstrip_protocol(name) for name in fs.find(inner)]
         else:
             below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
-        found = {path[: end + len(STAGED_SUFFIX)]: None for path in below if (end := staged_end(path)) >= 0}
-        return [path for path in found if marker in path[len(root) :]]
+        relative = (path[len(root) :] for path in below)
+        found = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
+        return [root + path for path in found if marker in path]
+
+    def join(self, staged: Iterable[Staged], temporary: str, final: str) -> Staged:
+        """Make one staged directory of what was staged below it; what others have staged there is deleted.
+
+        Args:
+            staged: What belongs into it, its final places being below `temporary`.
+            temporary: A local directory with a staged name.
+            final: Where it will be; nothing may be there.
+        """
+        size = 0
+        for one in staged:
+            os.replace(one.temporary, one.final)
+            size += one.size
+        for left in self.staged(temporary, ""):
+            self.remove(left)
+        for directory, _, _ in os.walk(temporary):
+            sync_directory(directory)
+        return Staged(temporary, final, size, directory=True, exclusive=True)
 
     def remove(self, path: PathLike) -> None:
         """Delete a file, or a staged directory, if it exists."""

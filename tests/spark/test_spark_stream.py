@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
 from sawlog.deephaven_log import Logger
@@ -79,54 +85,111 @@ def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) ->
         run(spark, tmp_path, "parquet")
 
 
-def share(writer: SawlogWriter, text: bytes, task: int, run: str) -> BatchShare:
-    batch = pa.record_batch([pa.array([text], pa.binary())], names=["record"])
-    share = writer.named(f"query{run}-00000007")._open(writer.directory, task, Storage())
-    share.write(batch)
-    return BatchShare(share.finish(), "query", run)
+QUERY, BATCH = "query", 7
 
 
-def records(path: Path) -> list[bytes]:
-    return sorted(sawlog.read(path, format="leveldb_log").column("record").to_pylist())
+def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int = BATCH) -> BatchShare:
+    writer = sink.part_of(QUERY, run, batch)
+    writing = writer._open(writer.directory, task, Storage())
+    writing.write(pa.record_batch([pa.array([text], pa.binary())], names=["record"]))
+    return BatchShare(writing.finish(), QUERY, run)
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> SawlogWriter:
+def records(place: object) -> list[bytes]:
+    if not Storage().exists(str(place)) or not Storage().find(str(place)):
+        return []
+    return sorted(sawlog.read(str(place), format="leveldb_log").column("record").to_pylist())
+
+
+def make_sink(place: object, *, overwrite: bool = False) -> SawlogStreamWriter:
     chosen = sawlog.formats()["leveldb_log"]
     schema = pa.schema([("record", pa.binary())])
-    return SawlogWriter(chosen, chosen.write_options(), Storage(), str(tmp_path), schema, overwrite=False)
+    return SawlogStreamWriter(
+        SawlogWriter(chosen, chosen.write_options(), Storage(), str(place), schema, overwrite=overwrite)
+    )
 
 
-def test_a_driver_killed_between_files(writer: SawlogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = SawlogStreamWriter(writer)
-    shares = [share(writer, b"a", 0, "r1"), share(writer, b"b", 1, "r1")]
-    publish = Storage.publish
+@pytest.fixture(params=["local", "remote"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A directory, and one that cannot be renamed."""
+    return str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
 
-    def killed(storage: Storage, staged: Any) -> None:
-        chosen = list(staged)
-        publish(storage, chosen[:1])
-        if len(chosen) > 1:
-            raise KeyboardInterrupt
 
-    monkeypatch.setattr(Storage, "publish", killed)
-    with pytest.raises(KeyboardInterrupt):
-        sink.commit(shares, 7)
+@contextmanager
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """Let nothing be renamed any more after `step` renames; tells whether it came to that."""
+    left = step
+    cut = False
+
+    def counted(rename: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            nonlocal left, cut
+            if not left:
+                cut = True
+                raise KeyboardInterrupt
+            left -= 1
+            return rename(*args, **more)
+
+        return call
+
+    # A process that is killed takes nothing back.
+    monkeypatch.setattr(Storage, "take_back", counted(Storage.take_back))
+    monkeypatch.setattr(os, "replace", counted(os.replace))
+    monkeypatch.setattr(MemoryFileSystem, "mv", counted(MemoryFileSystem.mv))
+    with contextlib.suppress(KeyboardInterrupt):
+        yield lambda: cut
     monkeypatch.undo()
-    assert len(records(tmp_path)) == 1
-    sink.commit([share(writer, b"other split of a and b", 0, "r2")], 7)
-    assert records(tmp_path) == [b"other split of a and b"]
-    sink.commit([share(writer, b"once more", 0, "r3")], 7)
-    sink.commit([share(writer, b"older", 0, "r3")], 6)
-    assert records(tmp_path) == [b"other split of a and b"]
-    sink.commit([share(writer, b"next", 3, "r3")], 8)
-    assert records(tmp_path) == [b"next", b"other split of a and b"]
-    assert Storage().staged(tmp_path, "") == []
-    assert len(list((tmp_path / LEDGER).iterdir())) == 1
 
 
-def test_abort_leaves_nothing_staged(writer: SawlogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_driver_killed_between_any_two_steps(place: str, overwrite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in itertools.count():
+        root = f"{place}/{step}"
+        sink = make_sink(root, overwrite=overwrite)
+        sink.commit([share(sink, b"before", 0, "r0", 6)], 6)
+        shares = [share(sink, b"a", 0, "r1"), share(sink, b"b", 1, "r1")]
+        before = [] if overwrite else [b"before"]
+        with killed_at(step, monkeypatch) as cut:
+            sink.commit(shares, BATCH)
+        if "://" not in place:
+            assert set(records(root)) - {b"before"} in (set(), {b"a", b"b"}), "a part of a micro-batch was seen"
+        again = [share(sink, b"b", 0, "r2"), share(sink, b"a", 3, "r2")]
+        sink.commit(again, BATCH)
+        assert records(root) == [b"a", b"b", *before]
+        sink.commit([share(sink, b"once more", 0, "r3")], BATCH)
+        sink.commit([share(sink, b"older", 0, "r3", 6)], 6)
+        assert records(root) == [b"a", b"b", *before]
+        assert Storage().staged(root, "") == []
+        if not cut():
+            break
+    assert step >= 4
+
+
+def test_micro_batches_lie_side_by_side(place: str) -> None:
+    sink = make_sink(place)
+    for batch in (8, 9, 10):
+        tasks = [share(sink, b"%d %d" % (batch, task), task, "r1", batch) for task in range(2)]
+        sink.commit([*tasks, None, BatchShare([], QUERY, "r1")], batch)
+    sink.commit([BatchShare([], QUERY, "r1")], 11)
+    found = sawlog.read(place, format="leveldb_log").column("record").to_pylist()
+    assert found == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
+    assert Storage().directories_in(place) == [LEDGER, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]
+    assert [file.name for file in Storage().files_in(f"{place}/{LEDGER}")] == ["query.json"]
+
+
+def test_what_failed_attempts_have_staged_does_not_become_visible(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path)
+    failed, good = share(sink, b"failed", 0, "r1"), share(sink, b"good", 0, "r1")
+    sink.commit([good], BATCH)
+    assert records(tmp_path) == [b"good"]
+    assert not Path(failed.staged[0].temporary).exists()
+    assert [one.name for one in (tmp_path / "batch-00000007-query").iterdir()] == ["part-00000-query-00000007.log"]
+
+
+def test_abort_leaves_nothing_staged(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.spark.stream_writer.LINGER", 0)
-    lost = share(writer, b"lost", 1, "r1")
-    SawlogStreamWriter(writer).abort([share(writer, b"a", 0, "r1"), None], 7)
-    assert not any(Path(one.temporary).exists() for one in lost.staged)
-    assert Storage().staged(tmp_path, "") == []
+    sink = make_sink(place)
+    lost = share(sink, b"lost", 1, "r1")
+    sink.abort([share(sink, b"a", 0, "r1"), None], BATCH)
+    assert not any(Storage().exists(one.temporary) for one in lost.staged)
+    assert Storage().staged(place, "") == []

@@ -1,8 +1,10 @@
-"""The stream sink: each micro-batch becomes files once, however often Spark has to repeat it."""
+"""The stream sink: each micro-batch becomes a directory of files once, however often Spark has to repeat it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from sawlog.errors import SawlogError
 from sawlog.spark.writer import LINGER, SawlogWriter, make_writer
-from sawlog.storage import Staged, Storage
+from sawlog.staging import STAGED_SUFFIX
+from sawlog.storage import Staged, Storage, is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 LEDGER = "_sawlog_stream"
 """Directory in a sink's, with one file per query: the last micro-batch, and whether it is complete."""
+
+_BATCH_DIRECTORY = re.compile(r"batch-\d{8,}-[0-9a-z]{1,8}")
 
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 """Options of a query that Spark shows to the sink."""
@@ -53,11 +58,12 @@ def make_stream_writer(
 
 
 class SawlogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a directory of files of one format.
+    """Writes one directory per micro-batch, `batch-NUMBER-QUERY`, with files of one format.
 
-    Before the files of a micro-batch are published, the ledger says which they are; when all are there, it says that,
-    and the micro-batch is never published again. What a driver that was killed in between has published is taken back
-    when Spark repeats the micro-batch.
+    Where directories can be renamed, tasks fill a hidden one, and one rename makes the micro-batch visible: its name
+    says that it is there, whole. Elsewhere its files appear one after the other: the ledger says before which they are,
+    and what a driver that was killed in between has published is taken back when Spark repeats the micro-batch. The
+    ledger also remembers the last complete micro-batch, which is never published again.
     """
 
     def __init__(self, sink: SawlogWriter) -> None:
@@ -71,8 +77,14 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             raise SawlogError(
                 "Spark does not tell tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
-        job = f"{_stem(query)}{_stem(run)}-{int(batch):08d}"
-        return BatchShare(self._sink.named(job).write(iterator).staged, query, run)
+        return BatchShare(self.part_of(query, run, int(batch)).write(iterator).staged, query, run)
+
+    def part_of(self, query: str, run: str, batch: int) -> SawlogWriter:
+        """The writer of a micro-batch: into the hidden directory that is to be renamed, if it can be."""
+        name = _name(query, batch)
+        if not self._remote:
+            name = f".{name}.{_stem(run)}{STAGED_SUFFIX}"
+        return self._sink.named(f"{_stem(query)}-{batch:08d}", f"{self._root}/{name}")
 
     def commit(self, messages: Sequence[BatchShare | None], batch: int) -> None:
         """Publish the files of a micro-batch, unless that was done before.
@@ -84,18 +96,24 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         if not shares:
             return
         query, run = shares[0].query, shares[0].run
-        staged = [one for share in shares for one in share.staged]
-        sink = self._sink.named(_stem(query))
-        ledger = Ledger(sink.storage, f"{sink.directory}/{LEDGER}/{query}.json")
+        ledger = Ledger(self._sink.storage, f"{self._root}/{LEDGER}/{query}.json")
         last = ledger.read()
+        entry = Entry(batch, run, [one for share in shares for one in share.staged])
+        hidden, final = self.part_of(query, run, batch).directory, f"{self._root}/{_name(query, batch)}"
         if batch < last.batch or (batch == last.batch and last.complete):
-            sink.storage.discard(staged)
+            self._discard(entry, hidden)
         else:
             if not last.complete:
                 ledger.take_back(last.files)
-            self._publish(sink, ledger, Entry(batch, run, staged))
+            if self._remote:
+                self._publish_each(ledger, entry)
+            else:
+                entry = self._publish_at_once(entry, hidden, final)
+            if self._sink.overwrite:
+                self._replace_all_but(_name(query, batch))
+            ledger.write(replace(entry, complete=True))
         if run != last.run:
-            sink.sweep()
+            self._sink.named(_stem(query)).sweep()
 
     def abort(self, messages: Sequence[BatchShare | None], batch: int) -> None:
         """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
@@ -104,20 +122,51 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         self._sink.storage.discard(one for share in shares for one in share.staged)
         if shares:
             sink = self._sink.named(_stem(shares[0].query))
-            sink.sweep()
+            with contextlib.suppress(OSError):  # tasks that still run put more into directories that are deleted
+                sink.sweep()
             time.sleep(LINGER)
             sink.sweep()
 
-    @staticmethod
-    def _publish(sink: SawlogWriter, ledger: Ledger, entry: Entry) -> None:
-        old = sink.existing() if sink.overwrite else []
+    @property
+    def _root(self) -> str:
+        return self._sink.directory.rstrip("/")
+
+    @property
+    def _remote(self) -> bool:
+        return is_remote(self._root)
+
+    def _publish_at_once(self, entry: Entry, hidden: str, final: str) -> Entry:
+        """One rename; where the directory is there already, a driver was killed right behind it."""
+        storage = self._sink.storage
+        if storage.exists(final):
+            self._discard(entry, hidden)
+        elif entry.files:
+            whole = storage.join(entry.files, hidden, final)
+            storage.publish([whole])
+            return replace(entry, files=[whole])
+        return replace(entry, files=[])
+
+    def _discard(self, entry: Entry, hidden: str) -> None:
+        self._sink.storage.discard(entry.files)
+        if not self._remote:
+            self._sink.storage.remove(hidden)
+
+    def _publish_each(self, ledger: Ledger, entry: Entry) -> None:
+        storage = self._sink.storage
         for one in entry.files:
-            if sink.storage.exists(one.final):
+            if storage.exists(one.final):
                 raise SawlogError(f"{one.final}: exists already, and micro-batch {entry.batch} has not written it")
         ledger.write(entry)
-        sink.storage.publish(entry.files)
-        sink.delete(old)
-        ledger.write(replace(entry, complete=True))
+        storage.publish(entry.files)
+
+    def _replace_all_but(self, newest: str) -> None:
+        """Delete whatever the sink held before this micro-batch."""
+        sink = self._sink
+        if not self._remote:
+            for name in sink.storage.directories_in(self._root):
+                if _BATCH_DIRECTORY.fullmatch(name) and name != newest:
+                    sink.storage.remove_directory(f"{self._root}/{name}")
+        sink.delete([file for file in sink.existing() if f"/{newest}/" not in file.path])
 
 
 @dataclass(frozen=True)
@@ -162,6 +211,11 @@ class Ledger:
         for one in files:
             if self.storage.exists(one.final):
                 self.storage.take_back(one)
+
+
+def _name(query: str, batch: int) -> str:
+    """What the directory of a micro-batch is called."""
+    return f"batch-{batch:08d}-{_stem(query)}"
 
 
 def _stem(id: str) -> str:

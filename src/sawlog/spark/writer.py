@@ -71,10 +71,11 @@ class SawlogWriter(DataSourceArrowWriter):
         self.directory = directory
         self.overwrite = overwrite
 
-    def named(self, job: str) -> SawlogWriter:
-        """The same writer for a job of that name."""
+    def named(self, job: str, directory: str | None = None) -> SawlogWriter:
+        """The same writer for a job of that name, and for another directory where one is given."""
         other = copy.copy(self)
         other._job = job
+        other.directory = directory or self.directory
         return other
 
     def check(self) -> None:
