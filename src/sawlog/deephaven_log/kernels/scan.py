@@ -37,7 +37,8 @@ from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
 
 _ZERO = np.uint64(0)
-_AHEAD = np.uint64(1024)
+_AHEAD = np.uint64(4096)
+"""Bytes: the next page is asked for in time, for what the CPU fetches by itself stops where a page ends."""
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _FLAGS = np.uint64(layout.SIZE_SIZE)
 _MIN = np.uint64(layout.MIN_ENTRY_SIZE)
