@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -404,22 +404,31 @@ class Format(FollowedFormat, ABC):
 @cache
 def formats() -> dict[str, Format]:
     """All formats, by name, from the entry points that are installed."""
-    found: dict[str, Format] = {}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
-        found[point.name] = point.load()()
-    return found
+    return {name: _load(point) for name, point in _entry_points().items()}
 
 
+@cache
 def get_format(name: str) -> Format:
     """The format of that name.
 
     Raises:
         OptionError: When there is none.
     """
-    known = formats()
+    known = _entry_points()
     if name not in known:
         raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
-    return known[name]
+    return _load(known[name])
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name)}
+
+
+@cache
+def _load(point: EntryPoint) -> Format:
+    """Only what is asked for: each of Spark's Python processes starts with this."""
+    format: Format = point.load()()
+    return format
 
 
 def recognize(files: Sequence[File], storage: Storage, where: str) -> Format:
