@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
 from sawlog.kernels.protobuf import delimited, skip_field, varint
@@ -63,7 +63,6 @@ _M_EMPTY = np.uint64(layout.MEANING_EMPTY_LIST)
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _SIX = np.uint64(6)
 _EIGHT = np.uint64(8)
 _NINE = np.uint64(9)
@@ -82,6 +81,7 @@ def _text(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
 _NULL_TEXT = _text("null")
 _TRUE_TEXT = _text("true")
 _FALSE_TEXT = _text("false")
+_EMPTY_TEXT = _text("[]")
 _LATITUDE = _text('{"latitude":')
 _LONGITUDE = _text(',"longitude":')
 _VECTOR_NAME = _text(layout.VECTOR_PROPERTY)
@@ -132,6 +132,170 @@ def _is_vector_name(data: Any, start: Any, length: Any) -> Any:
     return True
 
 
+@inlined
+def _enter(stack: Any, depth: Any, start: Any, end: Any, names: Any) -> None:
+    """An entity begins, `data[start:end]`; its names begin behind `names` others."""
+    stack[depth, _POSITION] = start
+    stack[depth, _END] = end
+    stack[depth, _SHAPE] = _NOTHING
+    stack[depth, _ARRAY] = -1
+    stack[depth, _NAMES] = names
+    stack[depth, _RAW] = 0
+
+
+@inlined
+def _leave(out: Any, pos: Any, stack: Any, depth: Any) -> Any:
+    """Close what is open of an entity: its last array, and the object unless it is a vector. Returns the position."""
+    if stack[depth, _ARRAY] >= 0:
+        out[pos] = 93
+        pos += _ONE
+    if stack[depth, _SHAPE] == _NOTHING:
+        out[pos] = 123
+        pos += _ONE
+    if stack[depth, _SHAPE] != _VECTOR:
+        out[pos] = 125
+        pos += _ONE
+    return pos
+
+
+@always_inlined
+def _take_key(data: Any, start: Any, end: Any, keys: Any, row: Any, steps: Any, step: Any, signature: Any) -> Any:
+    """Write an entity's key down. Returns how many steps there are now, -1 for a bad key; and the signature."""
+    step = read_key(data, start, end, keys, row, steps, step)
+    if step >= 0 and step > keys[row, FIRST_STEP]:
+        kind = np.uint64(steps[step - 1, KIND])
+        signature = _mix_text(signature, data, kind, kind + np.uint64(steps[step - 1, KIND + 1]))
+    return step, signature
+
+
+@always_inlined
+def _read_property(data: Any, at: Any, stop: Any) -> Any:
+    """The fields of a property.
+
+    Returns:
+        Meaning; multiple; start and end of the name and of the value: ends are 0 in a malformed one.
+    """
+    meaning = multiple = _ZERO
+    name = name_end = value = value_end = _ZERO
+    while at < stop:
+        tag, at = varint(data, at, stop)
+        if at == _ZERO:
+            break
+        if tag == _MEANING:
+            meaning, at = varint(data, at, stop)
+        elif tag == _MULTIPLE:
+            multiple, at = varint(data, at, stop)
+        elif tag == _PROPERTY_NAME:
+            name, at = delimited(data, at, stop)
+            name_end = at
+        elif tag == _VALUE:
+            if value_end != _ZERO:
+                at = _ZERO
+                break
+            value, at = delimited(data, at, stop)
+            value_end = at
+        else:
+            at = skip_field(data, tag, at, stop)
+        if at == _ZERO:
+            break
+    if at == _ZERO:
+        name_end = _ZERO
+    return meaning, multiple, name, name_end, value, value_end
+
+
+@always_inlined
+def _known(data: Any, names: Any, first: Any, count: Any, name: Any, length: Any) -> Any:
+    """Whether an entity has had a property of this name."""
+    for i in range(first, count):
+        if names[i, 1] == np.int64(length) and _same(data, np.uint64(names[i, 0]), name, length):
+            return True
+    return False
+
+
+@always_inlined
+def _put_name(data: Any, name: Any, length: Any, out: Any, pos: Any, stack: Any, depth: Any) -> Any:
+    """Begin a property: close the array before it, open the object where it is the first, write its name.
+
+    Returns:
+        The position; 0 for a name that is no text.
+    """
+    if stack[depth, _ARRAY] >= 0:
+        out[pos] = 93
+        pos += _ONE
+        stack[depth, _ARRAY] = -1
+    if depth > 0 and stack[depth, _SHAPE] == _NOTHING and _is_vector_name(data, name, length):
+        stack[depth, _SHAPE] = _VECTOR
+        return pos
+    out[pos] = 123 if stack[depth, _SHAPE] == _NOTHING else 44
+    stack[depth, _SHAPE] = _OBJECT
+    pos = put_string(out, pos + _ONE, data, name, name + length)
+    if pos == _ZERO:
+        return pos
+    out[pos] = 58
+    return pos + _ONE
+
+
+@always_inlined
+def _shape_of(data: Any, tag: Any, at: Any, end: Any, meaning: Any) -> Any:
+    """What the type of a value shows by: tag, meaning, and whether an integer is beyond those that doubles can be."""
+    shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
+    if tag == _INT64:
+        number, _ = varint(data, at, end)
+        if not -_EXACT <= np.int64(number) <= _EXACT:
+            shape |= 1
+    return shape
+
+
+@always_inlined
+def _put_double(data: Any, at: Any, pos: Any, slots: Any, doubles: Any, slot: Any) -> Any:
+    """Write down that a double belongs at `pos`. Returns whether JSON has it."""
+    doubles[slot] = load_u64(data, at)
+    slots[slot] = pos
+    return _finite(doubles[slot])
+
+
+@always_inlined
+def _put_value(
+    data: Any, tag: Any, at: Any, end: Any, meaning: Any, out: Any, pos: Any, slots: Any, doubles: Any, slot: Any
+) -> Any:
+    """Write a value that is no entity.
+
+    Returns:
+        The position, 0 for a value that is out of the ordinary; and the slots in use.
+    """
+    if tag == _STRING:
+        start, at = delimited(data, at, end)
+        if at != end:
+            return _ZERO, slot
+        if meaning in (_M_BLOB, _M_BYTES):
+            return put_base64(out, pos, data, start, at), slot
+        return put_string(out, pos, data, start, at), slot
+    if tag == _INT64:
+        number, at = varint(data, at, end)
+        if at != end:
+            return _ZERO, slot
+        if meaning == _M_TIMESTAMP:
+            return put_timestamp(out, pos, np.int64(number)), slot
+        return put_integer(out, pos, number), slot
+    if tag == _BOOLEAN:
+        number, at = varint(data, at, end)
+        if at != end:
+            return _ZERO, slot
+        return put_text(out, pos, _TRUE_TEXT if number != _ZERO else _FALSE_TEXT), slot
+    if tag == _DOUBLE and end - at == _EIGHT and slot < len(slots):
+        return (pos if _put_double(data, at, pos, slots, doubles, slot) else _ZERO), slot + 1
+    if tag == _POINT and end - at == _POINT_SIZE - _ONE and slot + 2 <= len(slots):
+        # Both doubles with their tags, and the end of the group.
+        good = data[at] == _X and data[at + np.uint64(9)] == _Y and data[at + np.uint64(18)] == _POINT_END
+        pos = put_text(out, pos, _LATITUDE)
+        good = _put_double(data, at + _ONE, pos, slots, doubles, slot) and good
+        pos = put_text(out, pos, _LONGITUDE)
+        good = _put_double(data, at + _TEN, pos, slots, doubles, slot + 1) and good
+        out[pos] = 125
+        return (pos + _ONE if good else _ZERO), slot + 2
+    return _ZERO, slot
+
+
 @kernel
 def render_entities(
     data: Any,
@@ -172,58 +336,39 @@ def render_entities(
     step = 0
     for row in range(len(plain)):
         first, first_slot, first_step = pos, slot, step
-        good = 0 <= offsets[row] <= offsets[row + 1] <= len(data)
-        depth = 0
+        depth = -1
         has_key = False
         signature = _SEED
-        if good:
-            stack[0, _POSITION] = offsets[row]
-            stack[0, _END] = offsets[row + 1]
-            stack[0, _SHAPE] = _NOTHING
-            stack[0, _ARRAY] = -1
-            stack[0, _NAMES] = 0
-            stack[0, _RAW] = 0
         name_count = 0
+        if 0 <= offsets[row] <= offsets[row + 1] <= len(data):
+            depth = 0
+            _enter(stack, depth, offsets[row], offsets[row + 1], 0)
+        good = depth == 0
         while good and depth >= 0:
             at = np.uint64(stack[depth, _POSITION])
             end = np.uint64(stack[depth, _END])
+            good = False
             if room - pos < _SLACK:
-                good = False
                 break
             if at >= end:
-                shape = stack[depth, _SHAPE]
-                if stack[depth, _ARRAY] >= 0:
-                    out[pos] = 93
-                    pos += _ONE
-                if shape == _NOTHING:
-                    out[pos] = 123
-                    pos += _ONE
-                if shape != _VECTOR:
-                    out[pos] = 125
-                    pos += _ONE
+                pos = _leave(out, pos, stack, depth)
                 name_count = stack[depth, _NAMES]
                 signature = _mix(signature, _ENTITY_END)
                 depth -= 1
+                good = True
                 continue
             tag, at = varint(data, at, end)
             if at == _ZERO:
-                good = False
                 break
             if tag == _ENTITY_KEY:
                 start, at = delimited(data, at, end)
-                if at == _ZERO:
-                    good = False
-                elif depth > 0:
+                if at == _ZERO or (depth == 0 and has_key):
+                    break
+                if depth > 0:
                     good = not has_steps(data, start, at)
-                elif has_key:
-                    good = False
                 else:
-                    step = read_key(data, start, at, keys, row, steps, step)
-                    good = step >= 0
-                    has_key = True
-                    if good and step > keys[row, FIRST_STEP]:
-                        kind = np.uint64(steps[step - 1, KIND])
-                        signature = _mix_text(signature, data, kind, kind + np.uint64(steps[step - 1, KIND + 1]))
+                    step, signature = _take_key(data, start, at, keys, row, steps, step, signature)
+                    good = has_key = step >= 0
                 stack[depth, _POSITION] = at
                 continue
             if tag not in (_ENTITY_PROPERTY, _ENTITY_RAW):
@@ -234,46 +379,18 @@ def render_entities(
             if tag == _ENTITY_RAW:
                 stack[depth, _RAW] = 1
             elif stack[depth, _RAW] != 0:
-                good = False
                 break
 
-            # One property.
             at, stop = delimited(data, at, end)
             if stop == _ZERO or room - pos < _SIX * (stop - at) + _SLACK:
-                good = False
                 break
             stack[depth, _POSITION] = stop
-            meaning = multiple = _ZERO
-            name = name_end = value = value_end = _ZERO
-            while at < stop:
-                tag, at = varint(data, at, stop)
-                if at == _ZERO:
-                    break
-                if tag == _MEANING:
-                    meaning, at = varint(data, at, stop)
-                elif tag == _MULTIPLE:
-                    multiple, at = varint(data, at, stop)
-                elif tag == _PROPERTY_NAME:
-                    name, at = delimited(data, at, stop)
-                    name_end = at
-                elif tag == _VALUE:
-                    if value_end != _ZERO:
-                        at = _ZERO
-                        break
-                    value, at = delimited(data, at, stop)
-                    value_end = at
-                else:
-                    at = skip_field(data, tag, at, stop)
-                if at == _ZERO:
-                    break
-            if _ZERO in (at, name_end, value_end):
-                good = False
+            meaning, multiple, name, name_end, value, value_end = _read_property(data, at, stop)
+            if _ZERO in (name_end, value_end):
                 break
             length = name_end - name
-
-            # Its name, unless it goes on an array.
+            empty_list = value == value_end and meaning == _M_EMPTY
             array = stack[depth, _ARRAY]
-            vector = False
             again = (
                 array >= 0
                 and multiple != _ZERO
@@ -284,119 +401,44 @@ def render_entities(
                 out[pos] = 44
                 pos += _ONE
             else:
-                for i in range(stack[depth, _NAMES], name_count):
-                    if names[i, 1] == np.int64(length) and _same(data, np.uint64(names[i, 0]), name, length):
-                        good = False
-                        break
-                if not good or name_count >= len(names) or stack[depth, _SHAPE] == _VECTOR:
-                    good = False
+                known = _known(data, names, stack[depth, _NAMES], name_count, name, length)
+                if known or name_count >= len(names) or stack[depth, _SHAPE] == _VECTOR:
                     break
                 signature = _mix_text(signature, data, name, name_end)
                 stack[depth, _SHAPED] = 0
                 names[name_count, 0] = name
                 names[name_count, 1] = length
                 name_count += 1
-                if array >= 0:
-                    out[pos] = 93
-                    pos += _ONE
-                    stack[depth, _ARRAY] = -1
-                vector = depth > 0 and stack[depth, _SHAPE] == _NOTHING and _is_vector_name(data, name, length)
-                if vector:
-                    stack[depth, _SHAPE] = _VECTOR
-                    good = multiple != _ZERO
-                else:
-                    out[pos] = 123 if stack[depth, _SHAPE] == _NOTHING else 44
-                    stack[depth, _SHAPE] = _OBJECT
-                    pos = put_string(out, pos + _ONE, data, name, name_end)
-                    if pos == _ZERO:
-                        good = False
-                        break
-                    out[pos] = 58
-                    pos += _ONE
-                if multiple != _ZERO and not (value == value_end and meaning == _M_EMPTY):
+                pos = _put_name(data, name, length, out, pos, stack, depth)
+                vector = stack[depth, _SHAPE] == _VECTOR
+                if pos == _ZERO or (vector and (multiple == _ZERO or empty_list)):
+                    break
+                if multiple != _ZERO and not empty_list:
                     out[pos] = 91
                     pos += _ONE
                     stack[depth, _ARRAY] = name
                     stack[depth, _ARRAY_LENGTH] = length
 
-            # Its value.
             tag, at = _ZERO, value
             if value != value_end:
                 tag, at = varint(data, value, value_end)
-            shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
-            if tag == _INT64:
-                number, _ = varint(data, at, value_end)
-                if not -_EXACT <= np.int64(number) <= _EXACT:
-                    shape |= 1
+            shape = _shape_of(data, tag, at, value_end, meaning)
             if shape != stack[depth, _SHAPED] or meaning == _M_ENTITY or not again:
                 signature = _mix(signature, np.uint64(shape | np.int64(multiple != _ZERO) << 62))
                 stack[depth, _SHAPED] = shape
+            if at == _ZERO or (empty_list and again):
+                break
             if value == value_end:
-                if meaning == _M_EMPTY:
-                    if again or vector:
-                        good = False
-                        break
-                    out[pos] = 91
-                    out[pos + _ONE] = 93
-                    pos += _TWO
-                else:
-                    pos = put_text(out, pos, _NULL_TEXT)
-                continue
-            if at == _ZERO:
-                good = False
-            elif tag == _STRING:
+                pos = put_text(out, pos, _EMPTY_TEXT if empty_list else _NULL_TEXT)
+            elif tag == _STRING and meaning == _M_ENTITY:
                 start, at = delimited(data, at, value_end)
-                if at != value_end:
-                    good = False
-                elif meaning == _M_ENTITY:
-                    depth += 1
-                    if depth >= len(stack):
-                        good = False
-                        break
-                    stack[depth, _POSITION] = start
-                    stack[depth, _END] = at
-                    stack[depth, _SHAPE] = _NOTHING
-                    stack[depth, _ARRAY] = -1
-                    stack[depth, _NAMES] = name_count
-                    stack[depth, _RAW] = 0
-                elif meaning in (_M_BLOB, _M_BYTES):
-                    pos = put_base64(out, pos, data, start, at)
-                else:
-                    pos = put_string(out, pos, data, start, at)
-                    good = pos != _ZERO
-            elif tag == _INT64:
-                number, at = varint(data, at, value_end)
-                if at != value_end:
-                    good = False
-                elif meaning == _M_TIMESTAMP:
-                    pos = put_timestamp(out, pos, np.int64(number))
-                    good = pos != _ZERO
-                else:
-                    pos = put_integer(out, pos, number)
-            elif tag == _BOOLEAN:
-                number, at = varint(data, at, value_end)
-                good = at == value_end
-                pos = put_text(out, pos, _TRUE_TEXT if number != _ZERO else _FALSE_TEXT)
-            elif tag == _DOUBLE and value_end - at == _EIGHT and slot < len(slots):
-                doubles[slot] = load_u64(data, at)
-                slots[slot] = pos
-                good = _finite(doubles[slot])
-                slot += 1
-            elif tag == _POINT and value_end - at == _POINT_SIZE - _ONE and slot + 2 <= len(slots):
-                # Both doubles with their tags, and the end of the group.
-                good = data[at] == _X and data[at + np.uint64(9)] == _Y and data[at + np.uint64(18)] == _POINT_END
-                pos = put_text(out, pos, _LATITUDE)
-                doubles[slot] = load_u64(data, at + _ONE)
-                slots[slot] = pos
-                pos = put_text(out, pos, _LONGITUDE)
-                doubles[slot + 1] = load_u64(data, at + _TEN)
-                slots[slot + 1] = pos
-                out[pos] = 125
-                pos += _ONE
-                good = good and _finite(doubles[slot]) and _finite(doubles[slot + 1])
-                slot += 2
+                if at != value_end or depth + 1 >= len(stack):
+                    break
+                depth += 1
+                _enter(stack, depth, start, at, name_count)
             else:
-                good = False
+                pos, slot = _put_value(data, tag, at, value_end, meaning, out, pos, slots, doubles, slot)
+            good = pos != _ZERO
         good = good and has_key and keys[row, STEPS] > 0
         plain[row] = 1 if good else 0
         signatures[row] = signature
