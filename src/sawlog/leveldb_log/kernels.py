@@ -221,6 +221,77 @@ def _full_run(
     return pos, rows, committed
 
 
+@inlined
+def _pass_unused(state: Any, here: Any, left: Any) -> None:
+    """The rest of a block is zeros: padding."""
+    state[PADDING_BYTES] += np.int64(left)
+    if state[ZEROS] < 0:
+        state[ZEROS] = here
+
+
+@inlined
+def _suspect(state: Any, here: Any, left: Any, recycled: Any, unused: Any, kind: Any, one: Any, two: Any) -> None:
+    """What cannot be read where a recycled file may end: the end of the log, unless fragments of it follow."""
+    if state[SYNCED] == 0 or state[SUSPECT] >= 0:
+        return
+    if unused and state[RECORD_START] < 0:
+        _pass_unused(state, here, left)
+    # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
+    elif not unused or left >= recycled:
+        state[SUSPECT] = here
+        state[SUSPECT_KIND] = kind if kind != 0 else _UNUSED_SPACE
+        state[SUSPECT_ONE] = one
+        state[SUSPECT_TWO] = two
+
+
+@inlined
+def _pass_unreadable(state: Any, events: Any, here: Any, left: Any, unused: Any, kind: Any, one: Any, two: Any) -> None:
+    """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
+    state[SYNCED] = 1
+    if unused:
+        _pass_unused(state, here, left)
+    else:
+        dropped = np.int64(-1) if kind == _FOREIGN_FRAGMENT else np.int64(left)
+        _note(events, state, kind, here, left, dropped, one, two)
+        state[ZEROS] = -1
+    _forget_record(events, state, _BROKEN_RECORD, here)
+
+
+@inlined
+def _take_record(
+    state: Any, start: Any, end: Any, rows: Any, committed: Any, ends: Any, starts: Any, stops: Any
+) -> None:
+    """A record is complete, from file offset `start` to `end`; `committed` counts its bytes."""
+    starts[rows] = start
+    stops[rows] = end
+    ends[rows + 1] = committed
+    state[RECORD_BYTES] += end - start
+
+
+@inlined
+def _take_other(state: Any, events: Any, here: Any, total: Any, length: Any, code: Any, role: Any) -> Any:
+    """A fragment that is no part of the open record. Returns whether it was one."""
+    start = state[RECORD_START]
+    if role == _ROLE_METADATA:
+        _forget_record(events, state, _PARTIAL_RECORD, here)
+        state[METADATA_BYTES] += np.int64(total)
+        if state[NOTE_METADATA] != 0:
+            _note(events, state, METADATA, here, total, -1, code, total - length)
+        return True
+    if role == _ROLE_UNKNOWN:
+        if start < 0:
+            _note(events, state, _UNKNOWN_TYPE, here, total, length, code, 0)
+        else:
+            dropped = np.int64(length) + state[RECORD_LENGTH]
+            _note(events, state, _UNKNOWN_TYPE, start, here + np.int64(total) - start, dropped, code, 0)
+            state[RECORD_START] = -1
+        return True
+    if start < 0:
+        _note(events, state, _MISSING_START, here, total, length, length, role)
+        return True
+    return False
+
+
 @kernel
 def read_fragments(
     window: Any,
@@ -293,9 +364,7 @@ def read_fragments(
                 status = END
                 break
             if state[SYNCED] != 0 and state[RECORD_START] < 0 and state[SUSPECT] < 0:
-                state[PADDING_BYTES] += np.int64(left)
-                if state[ZEROS] < 0:
-                    state[ZEROS] = here
+                _pass_unused(state, here, left)
             pos += left
             continue
 
@@ -327,33 +396,13 @@ def read_fragments(
 
         if kind != 0 or unused:
             if recycled != 0:
-                if state[SYNCED] != 0 and state[SUSPECT] < 0:
-                    if unused and state[RECORD_START] < 0:
-                        state[PADDING_BYTES] += np.int64(left)
-                        if state[ZEROS] < 0:
-                            state[ZEROS] = here
-                    # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
-                    elif not unused or left >= recycled:
-                        state[SUSPECT] = here
-                        state[SUSPECT_KIND] = kind if kind != 0 else _UNUSED_SPACE
-                        state[SUSPECT_ONE] = one
-                        state[SUSPECT_TWO] = two
-                pos += left
-                continue
-            if at >= end:
+                _suspect(state, here, left, recycled, unused, kind, one, two)
+            elif at < end:
+                _pass_unreadable(state, events, here, left, unused, kind, one, two)
+            else:
                 _forget_record(events, state, _BROKEN_RECORD, here)
                 status = END
                 break
-            state[SYNCED] = 1
-            if unused:
-                state[PADDING_BYTES] += np.int64(left)
-                if state[ZEROS] < 0:
-                    state[ZEROS] = here
-            else:
-                dropped = np.int64(-1) if kind == _FOREIGN_FRAGMENT else np.int64(left)
-                _note(events, state, kind, at, left, dropped, one, two)
-                state[ZEROS] = -1
-            _forget_record(events, state, _BROKEN_RECORD, here)
             pos += left
             continue
 
@@ -379,11 +428,8 @@ def read_fragments(
                 state[OVERSIZE] = 0 if keep else 1
             elif keep:
                 committed += length
-                starts[rows] = here
-                stops[rows] = here + np.int64(total)
+                _take_record(state, here, here + np.int64(total), rows, committed, ends, starts, stops)
                 rows += 1
-                ends[rows] = committed
-                state[RECORD_BYTES] += np.int64(total)
             else:
                 _note(events, state, _RECORD_TOO_LARGE, at, total, -1, length, max_record)
             continue
@@ -393,25 +439,7 @@ def read_fragments(
             continue
         _confirm_suspect(events, state, here)
         state[ZEROS] = -1
-        if role == _ROLE_METADATA:
-            _forget_record(events, state, _PARTIAL_RECORD, here)
-            state[METADATA_BYTES] += np.int64(total)
-            if state[NOTE_METADATA] != 0:
-                _note(events, state, METADATA, here, total, -1, code, header)
-            pos += total
-            continue
-        start = state[RECORD_START]
-        if role == _ROLE_UNKNOWN:
-            if start < 0:
-                _note(events, state, _UNKNOWN_TYPE, at, total, length, code, 0)
-            else:
-                dropped = np.int64(length) + state[RECORD_LENGTH]
-                _note(events, state, _UNKNOWN_TYPE, start, here + np.int64(total) - start, dropped, code, 0)
-                state[RECORD_START] = -1
-            pos += total
-            continue
-        if start < 0:
-            _note(events, state, _MISSING_START, at, total, length, length, role)
+        if _take_other(state, events, here, total, length, code, role):
             pos += total
             continue
 
@@ -426,17 +454,14 @@ def read_fragments(
         state[RECORD_LENGTH] = whole
         pos += total
         if role == _ROLE_LAST:
+            start, stop = state[RECORD_START], np.int64(base + pos)
             state[RECORD_START] = -1
-            span = np.int64(base + pos) - start
             if state[OVERSIZE] != 0:
-                _note(events, state, _RECORD_TOO_LARGE, start, span, -1, whole, max_record)
+                _note(events, state, _RECORD_TOO_LARGE, start, stop - start, -1, whole, max_record)
             else:
                 committed += np.uint64(whole)
-                starts[rows] = start
-                stops[rows] = base + pos
+                _take_record(state, start, stop, rows, committed, ends, starts, stops)
                 rows += 1
-                ends[rows] = committed
-                state[RECORD_BYTES] += span
     state[POSITION] = base + pos
     state[ROWS] = rows
     state[COMMITTED] = committed
