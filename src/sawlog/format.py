@@ -16,7 +16,17 @@ import pyarrow as pa
 from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, damage_batch
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedDataset, FollowedFormat
-from sawlog.scan import FILE_COLUMN, OFFSET_COLUMN, PROVENANCE, Projection, Scan, fixed_schema
+from sawlog.scan import (
+    BYTES_COLUMN,
+    DAMAGE_EXTRA,
+    DAMAGED_BYTES,
+    FILE_COLUMN,
+    OFFSET_COLUMN,
+    PROVENANCE,
+    Projection,
+    Scan,
+    fixed_schema,
+)
 from sawlog.storage import File, Staged, Storage
 
 __all__ = [
@@ -122,7 +132,19 @@ class Fragment(ABC):
         batch = damage_batch(findings.drain())
         for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
             batch = batch.append_column(provenance, batch.column(source))
+        if BYTES_COLUMN in self.projection.decoded.names:
+            batch = batch.append_column(DAMAGE_EXTRA[-1], self._damaged_bytes(batch))
         return self.projection.apply(batch.select(self.projection.decoded.names))
+
+    def _damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
+        """The first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
+        found: list[bytes | None] = []
+        for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
+            try:
+                found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
+            except OSError:
+                found.append(None)
+        return pa.array(found, pa.binary())
 
 
 class Dataset(FollowedDataset, ABC):
@@ -142,7 +164,7 @@ class Dataset(FollowedDataset, ABC):
         view = DAMAGE_SCHEMA if damages else self.view_schema()
         if scan.schema is not None:
             view = fixed_schema(scan.schema, view, self._where)
-        self.projection = Projection.of(view, scan, PROVENANCE if damages else self.extra_columns())
+        self.projection = Projection.of(view, scan, DAMAGE_EXTRA if damages else self.extra_columns())
 
     @abstractmethod
     def view_schema(self) -> pa.Schema:
@@ -157,7 +179,7 @@ class Dataset(FollowedDataset, ABC):
         """Every column that can be asked for by name: those of the view, and the extra ones."""
         damages = self.scan.view == "damage"
         view = DAMAGE_SCHEMA if damages else self.view_schema()
-        extra = PROVENANCE if damages else self.extra_columns()
+        extra = DAMAGE_EXTRA if damages else self.extra_columns()
         return pa.schema([*view, *(f for f in extra if f.name not in view.names)])
 
     @abstractmethod

@@ -20,6 +20,11 @@ PROVENANCE = (
     pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
 )
 """Columns that every reader can add: the file a row came from, and its byte offset there."""
+BYTES_COLUMN = "_bytes"
+DAMAGED_BYTES = 64 << 10
+"""Bytes of a damaged range that are delivered, at most."""
+DAMAGE_EXTRA = (*PROVENANCE, pa.field(BYTES_COLUMN, pa.binary()))
+"""Columns that can be asked for by name in the view `damage`: those, and the first bytes of the damaged range."""
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,14 @@ def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp
     *_, end = events(out)
     assert (end["damage"], end["skipped"]) == (2, 0)
     damage = sawlog.read(damaged, view="damage").to_pylist()
-    assert rows(tmp_path / "quarantine").to_pylist() == [{"source": "log", **one} for one in damage]
+    data = damaged.read_bytes()
+    spans = [data[one["offset"] : one["offset"] + one["length"]] for one in damage]
+    expected = [{"source": "log", **one, "bytes": span} for one, span in zip(damage, spans, strict=True)]
+    assert rows(tmp_path / "quarantine").to_pylist() == expected
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
-    expected = [record for record in intact if len(record) > 100]
-    assert sorted(rows(tmp_path / "sizes")["record"].to_pylist()) == sorted(expected)
+    long = [record for record in intact if len(record) > 100]
+    assert sorted(rows(tmp_path / "sizes")["record"].to_pylist()) == sorted(long)
 
 
 def test_lines_for_people(run: Run, database: Path, tmp_path: Path) -> None:
@@ -159,6 +162,12 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(run: Run, database: Path, t
         ('path = "{path}"', 'path = "nowhere"', "p.toml:5: sources.log.path: "),
         ('path = "{path}"', 'path = "{path}"\nview = "pages"', "has no view 'pages'"),
         ('path = "{path}"', 'path = "{path}"\noptions = {{ colour = "red" }}', "unknown option 'colour'"),
+        (
+            'format = "parquet"',
+            'format = "parqet"',
+            "p.toml:16: sinks.sizes.format: neither sawlog nor Spark has a for",
+        ),
+        ('format = "parquet"', 'format = "kafka"', "p.toml:16: sinks.sizes.format: neither sawlog nor Spark has a for"),
         ('path = "sizes"', 'path = "sizes"\npartition_by = ["day"]', "sinks.sizes: no column 'day' to partition by"),
     ],
 )

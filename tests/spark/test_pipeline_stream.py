@@ -141,6 +141,8 @@ def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger,
     reports, totals = once(spark, path)
     damage = sawlog.read(file, view="damage")
     found = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
+    spans = zip(damage["offset"].to_pylist(), damage["length"].to_pylist(), strict=True)
+    assert found["bytes"].to_pylist() == [bytes(data[offset : offset + length]) for offset, length in spans]
     assert found["offset"].to_pylist() == damage["offset"].to_pylist()
     assert set(found["source"].to_pylist()) == {"log"}
     assert (totals.damage, totals.skipped) == (damage.num_rows, 0)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format import formats
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Sink, Source, Watermark
+from sawlog.scan import BYTES_COLUMN
 from sawlog.spark.errors import explain, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_UNKNOWN = re.compile("Failed to find (the )?data source")
+_NO_SOURCES = ("memory",)
+"""Sinks of Spark's that it does not look up."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,13 @@ class Plan:
             with self._told((*step.key, "sql")):
                 self._define(step.name, spark.sql(step.sql), step.watermark)
         for sink in pipeline.sinks:
-            with self._told(sink.key):
-                self._check(sink, self.frames[sink.source].schema)
+            self._check(sink, self.frames[sink.source].schema)
         self.quarantined = self._damage("quarantine")
-        """Damage that is written down: `source` and the columns of the view `damage`."""
+        """Damage that is written down: `source`, the columns of the view `damage`, and `bytes`, the first of each."""
         self.skipped = self._damage("skip")
         """Damage that is only counted."""
         if pipeline.quarantine is not None and self.quarantined is not None:
-            with self._told(pipeline.quarantine.key):
-                self._check(pipeline.quarantine, self.quarantined.schema)
+            self._check(pipeline.quarantine, self.quarantined.schema)
 
     def parts(self) -> list[Part]:
         """The plan in the order in which rows flow."""
@@ -143,21 +149,39 @@ class Plan:
             if source.on_damage == policy:
                 with self._told((*source.key, "on_damage")):
                     options = {key: value for key, value in source.options.items() if key != "columns"}
+                    if policy == "quarantine":
+                        options["columns"] = ",".join([*DAMAGE_SCHEMA.names, BYTES_COLUMN])
                     bare = Source(**{**_fields(source), "options": options, "schema": None, "watermark": None})
                     damage = self._read(bare, view="damage")
-                    frames.append(damage.select(sql.lit(source.name).alias("source"), *damage.columns))
+                    named = damage.select(sql.lit(source.name).alias("source"), *damage.columns)
+                    frames.append(named.withColumnRenamed(BYTES_COLUMN, "bytes"))
         return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
 
     def _check(self, sink: Sink, schema: StructType) -> None:
-        """Refuse, before anything runs, what a format of sawlog cannot represent."""
-        missing = [name for name in sink.partition_by if name not in schema.names]
-        if missing:
-            raise OptionError(f"no column {missing[0]!r} to partition by; columns: {', '.join(schema.names)}")
-        if sink.own:
-            from sawlog.spark.writer import make_writer
+        """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""
+        with self._told((*sink.key, "format")):
+            if not sink.own and sink.format not in _NO_SOURCES:
+                self._find(sink.format)
+        with self._told(sink.key):
+            missing = [name for name in sink.partition_by if name not in schema.names]
+            if missing:
+                raise OptionError(f"no column {missing[0]!r} to partition by; columns: {', '.join(schema.names)}")
+            if sink.own:
+                from sawlog.spark.writer import make_writer
 
-            lower = {name.lower(): value for name, value in sink.options.items()}
-            make_writer({**lower, "path": str(sink.path)}, sink.format, schema, overwrite=sink.mode == "overwrite")
+                lower = {name.lower(): value for name, value in sink.options.items()}
+                make_writer({**lower, "path": str(sink.path)}, sink.format, schema, overwrite=sink.mode == "overwrite")
+
+    def _find(self, format: str) -> None:
+        """Refuse a format that nobody knows. What Spark says of a known one, of which nothing is read, is no matter."""
+        try:
+            _ = self.spark.read.format(format).load().schema
+        except spark_errors() as error:
+            if _UNKNOWN.search(str(error)):
+                raise OptionError(
+                    f"neither sawlog nor Spark has a format {format!r}; if it is one, its jar is missing:"
+                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(formats())}"
+                ) from error
 
     @contextmanager
     def _told(self, key: tuple[str, ...]) -> Iterator[None]:
