@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,9 +19,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        tally = Harness(Path(directory), asked.sinks, asked.seed).run(asked.kills, asked.pause)
+    directory = Path(tempfile.mkdtemp(prefix="exactly-once-"))
+    print(f"everything is kept in {directory} until it is proven", file=sys.stderr)
+    tally = Harness(directory, asked.sinks, asked.seed).run(asked.kills, asked.pause)
     print(tally)
+    if tally.exact:
+        shutil.rmtree(directory)
     return 0 if tally.exact else 1
 
 

@@ -21,8 +21,14 @@ from numpy.typing import NDArray
 import sawlog
 
 ROOT = Path(__file__).parents[2]
-VICTIMS = ("worker", "worker", "writer", "writer", "driver")
-"""Who is killed, by chance: a driver costs most, for Spark has to be started again."""
+VICTIMS = {"worker": 12, "writer": 9, "driver": 3}
+"""Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again."""
+AT_A_TIME = 2
+"""Sinks that one driver streams into; the next one takes others. Each query of Spark starts several processes."""
+EARLY = 0.25
+"""How often a driver has to bear kills before its queries have got anywhere."""
+STARTED = "starts query"
+"""What the driver says of each query that it starts."""
 
 
 @dataclass
@@ -32,11 +38,15 @@ class Tally:
     Attributes:
         logged: Rows that are complete in the logs at the end.
         kills: How often each kind of process was killed.
+        drivers: How often a driver was started.
+        queries: How often a query was started, by drivers and after the loss of a process.
         sinks: Rows in each sink, and how many of them are missing, doubled or unknown.
     """
 
     logged: int = 0
     kills: Counter[str] = field(default_factory=Counter)
+    drivers: int = 0
+    queries: int = 0
     sinks: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     @property
@@ -46,9 +56,13 @@ class Tally:
 
     def __str__(self) -> str:
         kills = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.kills.items()))
-        lines = [f"killed with SIGKILL: {kills}", f"rows in the logs: {self.logged:,}"]
+        lines = [
+            f"killed with SIGKILL: {self.kills.total()} ({kills})",
+            f"starts: {self.drivers} of drivers, {self.queries} of queries",
+            f"rows in the logs: {self.logged:,}",
+        ]
         for sink, (rows, missing, doubled, unknown) in self.sinks.items():
-            lines.append(f"  {sink:<14} {rows:>10,} rows, {missing} missing, {doubled} doubled, {unknown} unknown")
+            lines.append(f"  {sink:<16} {rows:>10,} rows, {missing} missing, {doubled} doubled, {unknown} unknown")
         return "\n".join([*lines, "every row arrived once" if self.exact else "NOT EXACTLY ONCE"])
 
 
@@ -67,19 +81,24 @@ class Harness:
         self.tally = Tally()
         self._chance = random.Random(seed)
         self._writers = 0
+        self._begun = 0.0
+        self._now: list[str] = []
+        self._turns = self._chance.sample(self.sinks, len(self.sinks))
         self._ours: list[subprocess.Popen[bytes]] = []
         (root / "logs").mkdir()
 
     def run(self, kills: int, pause: float) -> Tally:
-        """Kill `kills` processes, `pause` seconds apart on average, then count."""
-        first = sorted(set(VICTIMS))
+        """Kill `kills` processes, one of each kind at least, `pause` seconds apart on average, then count."""
+        first = list(VICTIMS)
         self._chance.shuffle(first)
+        self._begun = time.monotonic()
         try:
-            writer, driver = self._start_writer(), self._start_driver()
-            self._wait_for_sinks(driver)
-            while self.tally.kills.total() < kills:
+            writer, driver = self._start_writer(), self._start_driver(patient=True)
+            while self.tally.kills.total() < kills or first:
                 time.sleep(self._chance.uniform(0, 2 * pause))
-                victim = first.pop() if first else self._chance.choice(VICTIMS)
+                if driver.poll() is not None:
+                    raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
+                victim = first.pop() if first else self._chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
                 if victim == "writer":
                     self._kill(victim, [writer.pid])
                     writer.wait()
@@ -87,20 +106,14 @@ class Harness:
                 elif victim == "driver":
                     self._kill(victim, [driver.pid, *descendants(driver.pid)])
                     driver.wait()
-                    driver = self._start_driver()
-                    self._wait_for_sinks(driver)
-                else:
-                    workers = [pid for pid in descendants(driver.pid) if "pyspark" in command(pid).partition(" ")[2]]
-                    workers = [pid for pid in workers if "pyspark/" not in command(pid) and "java" not in command(pid)]
-                    if workers:
-                        self._kill(victim, [self._chance.choice(workers)])
-                    else:
-                        first.append(victim)
+                    driver = self._start_driver(patient=self._chance.random() > EARLY)
+                elif found := [pid for pid in descendants(driver.pid) if is_worker(pid)]:
+                    self._kill(victim, [self._chance.choice(found)])
+                elif victim not in self.tally.kills:
+                    first.append(victim)
             self._kill("writer", [writer.pid])
             writer.wait()
-            (self.root / "finish").touch()
-            if driver.wait(600):
-                raise RuntimeError(f"the driver ended with {driver.returncode}; see {self.root}/run_queries.log")
+            self._finish(driver)
             return self._count()
         finally:
             for process in self._ours:
@@ -108,12 +121,40 @@ class Harness:
                     kill(pid)
                 process.wait()
 
+    def _finish(self, driver: subprocess.Popen[bytes]) -> None:
+        """Let a driver read all that is left into every sink."""
+        self._say("all is read that is left")
+        (self.root / "finish").touch()
+        driver.wait(600)
+        if set(self._now) != set(self.sinks):
+            driver = self._start("run_queries", str(self.root), *self.sinks)
+            driver.wait(1200)
+        if driver.returncode:
+            raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
+
     def _start_writer(self) -> subprocess.Popen[bytes]:
         self._writers += 1
         return self._start("log_rows", str(self.root / "logs"), str(self._writers))
 
-    def _start_driver(self) -> subprocess.Popen[bytes]:
-        return self._start("run_queries", str(self.root), *self.sinks)
+    def _start_driver(self, *, patient: bool) -> subprocess.Popen[bytes]:
+        """A driver of the sinks whose turn it is; `patient` waits until all of them have got something from it."""
+        self._now = self._turns[:AT_A_TIME]
+        self._turns = self._turns[AT_A_TIME:] + self._now
+        self.tally.drivers += 1
+        driver, begun = self._start("run_queries", str(self.root), *self._now), time.time()
+        while patient and driver.poll() is None and time.time() - begun < 300:
+            if all(self._committed(sink) > begun for sink in self._now):
+                break
+            time.sleep(0.1)
+        return driver
+
+    def _committed(self, sink: str) -> float:
+        """When a query has last committed a micro-batch."""
+        try:
+            places = list((self.root / "checkpoints" / sink / "commits").iterdir())
+            return max((place.stat().st_mtime for place in places if place.name.isdecimal()), default=0.0)
+        except OSError:
+            return 0.0
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.root / f"{module}.log").open("ab") as log:
@@ -123,24 +164,19 @@ class Harness:
         self._ours.append(process)
         return process
 
-    def _wait_for_sinks(self, driver: subprocess.Popen[bytes]) -> None:
-        """Wait until every query has committed a micro-batch since the driver was started: there is work to kill."""
-        begun = time.time()
-        while driver.poll() is None and time.time() - begun < 300:
-            commits = [self.root / "checkpoints" / sink / "commits" for sink in self.sinks]
-            if all(commit.exists() and commit.stat().st_mtime > begun for commit in commits):
-                return
-            time.sleep(0.1)
-
     def _kill(self, kind: str, pids: Sequence[int]) -> None:
         self.tally.kills[kind] += 1
-        print(f"kill {self.tally.kills.total()}: {kind}", file=sys.stderr, flush=True)
+        self._say(f"kill {self.tally.kills.total()}: {kind}, while rows go into {' and '.join(self._now)}")
         for pid in pids:
             kill(pid)
+
+    def _say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._begun:6.0f} s  {text}", file=sys.stderr, flush=True)
 
     def _count(self) -> Tally:
         logged = self._keys("logs", "deephaven_log")
         self.tally.logged = len(logged)
+        self.tally.queries = (self.root / "run_queries.log").read_text(errors="replace").count(STARTED)
         for sink in self.sinks:
             found = self._keys(f"sinks/{sink}", sink)
             distinct = np.unique(found)
@@ -154,7 +190,7 @@ class Harness:
             with pa.memory_map(str(self.root / "parquet.arrow")) as file:
                 return pa.ipc.open_file(file).read_all().column("k").to_numpy()
         options = {"schema": "gauge"} if format == "filodb_record" else {}
-        column = {"filodb_record": "timestamp", "leveldb_log": "record"}.get(format, "k")
+        column = {"filodb_record": "timestamp", "leveldb_log": "record", "milvus_binlog": "100"}.get(format, "k")
         read = sawlog.open(self.root / place, format=format, columns=[column], on_damage="skip", **options)
         batches = [batch.column(0) for fragment in read.fragments() for batch in fragment.to_batches()]
         if format == "leveldb_log":
@@ -179,6 +215,12 @@ def descendants(pid: int) -> list[int]:
             found.append(child)
             waiting.append(child)
     return found
+
+
+def is_worker(pid: int) -> bool:
+    """Whether a process below a driver is one of Spark's Python processes: they plan, read, write and commit."""
+    module = command(pid).partition(" ")[2]
+    return "pyspark." in module and "java" not in command(pid)
 
 
 def command(pid: int) -> str:

@@ -30,7 +30,7 @@ def main(directory: str, number: int) -> None:
             else:
                 logger.write(batch)
             key += size
-            time.sleep(0.02)
+            time.sleep(0.04)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ SINKS: dict[str, tuple[list[str], dict[str, str]]] = {
     "parquet": (["k", "s"], {}),
     "deephaven_log": (["k", "s"], {}),
     "leveldb_log": (["CAST(CAST(k AS STRING) AS BINARY) AS record"], {}),
+    "deephaven_table": (["k", "s"], {}),
     "milvus_binlog": (["k", "s"], {"primary_key": "k"}),
     "filodb_record": (
         ["timestamp_millis(k) AS timestamp", "1D AS value", "s AS _metric_", "map('_ws_', 'a', '_ns_', 'b') AS tags"],
@@ -41,17 +42,19 @@ def session() -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
 
 
-def start(spark: SparkSession, root: str, sink: str, most: str, **trigger: Any) -> StreamingQuery:
+def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **trigger: Any) -> StreamingQuery:
+    print("starts query", sink, flush=True)
     columns, options = SINKS[sink]
     rows: DataFrame = (
         spark.readStream.format("sawlog")
         .option("format", "deephaven_log")
-        .option("task_bytes", 20_000)
+        .option("task_bytes", task)
         .option("maxBytesPerTrigger", most)
         .load(f"{root}/logs")
         .selectExpr(*columns)
@@ -68,7 +71,7 @@ def finish(spark: SparkSession, root: str, sink: str) -> None:
 
     for attempt in range(20):
         try:
-            start(spark, root, sink, "100m", availableNow=True).awaitTermination()
+            start(spark, root, sink, "100m", "1000000", availableNow=True).awaitTermination()
         except StreamingQueryException:
             if attempt == 19:
                 raise
@@ -82,8 +85,9 @@ def main(root: str, sinks: list[str]) -> None:
     while not os.path.exists(f"{root}/finish"):
         for sink in sinks:
             if sink not in queries or not queries[sink].isActive:
-                print(sink, queries[sink].exception() if sink in queries else "starts", file=sys.stderr)
-                queries[sink] = start(spark, root, sink, "200k", processingTime="100 milliseconds")
+                if sink in queries:
+                    print(str(queries[sink].exception())[:1000], flush=True)
+                queries[sink] = start(spark, root, sink, "200k", "50000", processingTime="100 milliseconds")
         time.sleep(0.1)
     for query in queries.values():
         query.stop()
