@@ -101,6 +101,7 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
                 prepare=partial(fresh_copy, small, opened),
             ),
         ),
+        headline=name == "small",
     )
     for directory in (whole, small, opened):
         shutil.rmtree(directory)
@@ -259,13 +260,13 @@ def write_plain(path: Path, source: np.ndarray) -> None:
 def memory(settings: Settings) -> dict[str, float]:
     """Pages of the mapped file count as resident until they are given back; anonymous memory is the process's own."""
     found: dict[str, float] = {}
-    for label, size in (("small log", settings.size // 100), ("big log", settings.big)):
+    for size in (settings.size // 100, settings.big):
         log = data.write_log(settings.place / "000001.log", data.records(data.count_for(size, 100), 100))
-        found[f"{label}: size"] = log.stat().st_size / 1e6
+        label = f"a log of {log.stat().st_size / 1e6:,.0f} MB:"
         output = subprocess.run([sys.executable, "-c", _READER, log], check=True, capture_output=True, text=True)
         resident, anonymous = map(int, output.stdout.split())
-        found[f"{label}: peak resident"] = resident / 1e6
-        found[f"{label}: of it anonymous, at most"] = anonymous / 1e6
+        found[label] = resident / 1e6
+        found[f"{label} without pages of the file"] = anonymous / 1e6
         log.unlink()
     return found
 

@@ -55,17 +55,20 @@ def case_table(case: dict[str, Any]) -> str:
 
 
 def summary(results: Iterable[dict[str, Any]]) -> str:
-    rows = [["", "sawlog", "is"]]
+    rows = [["", "", "sawlog", "is"]]
     for result in results:
+        format = f"`{result['benchmark']}`"
         for case in result["cases"]:
             if case["headline"]:
                 ours, *rest = lines(case)
                 others = [line for line in rest if not line.name.startswith("sawlog")]
-                rows.append([case["what"], speed(ours), "; ".join(map(ratio, others))])
+                rows.append([format, case["what"], speed(ours), "; ".join(map(ratio, others))])
         for probe in result["probes"]:
             unit, numbers = probe["unit"], probe["numbers"].items()
-            rows.append([probe["what"], ", ".join(f"{name} {number:,.0f} {unit}" for name, number in numbers), ""])
-    return table(rows) if len(rows) > 1 else ""
+            rows.append(
+                [format, probe["what"], ", ".join(f"{name} {number:,.0f} {unit}" for name, number in numbers), ""]
+            )
+    return table(rows, "|---|---|---:|---|") if len(rows) > 1 else ""
 
 
 def speed(line: Line) -> str:
@@ -76,9 +79,9 @@ def ratio(line: Line) -> str:
     return f"{line.ratio_best:.2f} x {line.name}"
 
 
-def table(rows: list[list[str]]) -> str:
+def table(rows: list[list[str]], alignment: str = "") -> str:
     head, *body = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|---|" + "---:|" * (len(rows[0]) - 1), *body])
+    return "\n".join([head, alignment or "|---|" + "---:|" * (len(rows[0]) - 1), *body])
 
 
 if __name__ == "__main__":
