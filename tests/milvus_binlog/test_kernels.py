@@ -100,12 +100,17 @@ def test_rows_survive_what_is_no_younger(
     assert (keep is None and all(wanted)) or (keep is not None and keep.tolist() == wanted)
 
 
-@given(st.lists(st.booleans(), max_size=30), st.integers(1, 9))
-def test_slots_close_up(keep: list[bool], width: int) -> None:
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 9), st.integers(0, 300))
+def test_slots_are_copied_as_far_as_there_is_room(keep: list[bool], width: int, room: int) -> None:
     slots = np.arange(len(keep) * width).astype(np.uint8)
+    slots.flags.writeable = False
+    out = np.full(room, 255, np.uint8)
     wanted = slots.reshape(-1, width)[np.array(keep, bool)].tobytes()
-    delete_kernels.close_up(slots, np.array(keep, np.uint8), np.uint64(width))
-    assert slots.tobytes()[: len(wanted)] == wanted
+    end = delete_kernels.copy_kept(slots, np.array(keep, np.uint8), np.uint64(width), out, np.uint64(0))
+    assert out.tobytes()[: int(end)] == wanted[: int(end)]
+    assert int(end) == len(wanted) or room < len(wanted)
+    short = delete_kernels.copy_kept(slots[:-1], np.array(keep, np.uint8), np.uint64(width), out, np.uint64(0))
+    assert int(short) == 0
 
 
 @given(st.lists(st.binary(max_size=20)), st.binary(max_size=6))

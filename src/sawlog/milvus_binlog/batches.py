@@ -24,10 +24,10 @@ from sawlog.milvus_binlog.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.fields import bare_field
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus_binlog.source import open_log
-from sawlog.milvus_binlog.survivors import take_kept
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
+from sawlog.milvus_binlog.vectors import open_column
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ class _Join:
                 raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
         self._offsets(some)
         step = batch_rows((payload, place) for payloads, place, _ in opened.values() for payload in payloads)
-        streams = {id: ColumnStream(payloads, place, step) for id, (payloads, place, _) in opened.items()}
+        column = open_column if self._thins else ColumnStream
+        streams = {id: column(payloads, place, step) for id, (payloads, place, _) in opened.items()}
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
@@ -267,12 +268,16 @@ class _Join:
     def _step(
         self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
-        stored = {name: self._stored(field, count, streams.get(field.id)) for name, field in wanted.items()}
+        deciding = self._deciding & wanted.keys()
+        stored = {name: self._stored(wanted[name], count, streams) for name in deciding}
         keep = self._survivors(stored, count)
         left = count if keep is None else int(keep.sum())
         if keep is not None:
-            delivered = self._needed(wanted)
-            stored = take_kept({name: column for name, column in stored.items() if name in delivered}, keep, left)
+            mask = mask_of(keep)
+            stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
+        for name, one in wanted.items():
+            if name not in deciding:
+                stored[name] = self._stored(one, left, streams, keep)
         extra = self._dynamic(stored)
         arrays = [
             extra[field.name] if field.name in extra else self._column(field, stored, keep, left)
@@ -282,18 +287,20 @@ class _Join:
         self._findings.rows += left
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _stored(self, field: Field, count: int, stream: ColumnStream | None) -> pa.Array:
-        """The next values of a field as they are stored; nulls where it has no file.
+    def _stored(
+        self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8] | None = None
+    ) -> pa.Array:
+        """The next `count` values of a field as they are stored, less those not to keep; nulls where it has no file.
 
         Raises:
             UnreadableError: When there are fewer.
         """
+        stream = streams.get(field.id)
         if stream is None:
             return pa.nulls(count, field.storage or pa.binary())
-        taken = stream.take(count)
+        taken = stream.take(count) if keep is None else stream.take_kept(keep, count)
         if taken is None or len(taken) != count:
-            have = 0 if taken is None else len(taken)
-            raise UnreadableError(self._damage(f"field {field.id}: {have} values where {count} were expected"))
+            raise UnreadableError(self._damage(f"field {field.id}: fewer values than expected"))
         return taken
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -303,9 +310,18 @@ class _Join:
             return {}
         return expand(fields, next(stored[name] for name, one in self._shared.fields.items() if one.dynamic))
 
-    def _needed(self, wanted: Mapping[str, Field]) -> set[str]:
-        """Stored columns that are delivered, or expanded into others."""
-        return {name for name, field in wanted.items() if name in self._schema.names or field.dynamic}
+    @property
+    def _thins(self) -> bool:
+        """Whether rows may be left out."""
+        shared = self._shared
+        bounded = shared.until is not None or shared.since is not None
+        return not shared.raw and (self._deletes or bounded or self._fragment.winners is not None)
+
+    @property
+    def _deciding(self) -> set[str]:
+        """Columns that decide which rows survive, and are read before the others."""
+        primary = self._shared.primary
+        return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}
 
     def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8] | None:
         """Which rows are in the collection; `None` for all of them."""

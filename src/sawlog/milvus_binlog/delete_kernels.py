@@ -1,4 +1,4 @@
-"""Deletes: reading the JSON of delta logs, looking keys up, and taking deleted rows out of vectors."""
+"""Deletes: reading the JSON of delta logs, looking keys up, and copying the vectors that are left."""
 
 from __future__ import annotations
 
@@ -168,6 +168,20 @@ def _equal(one: Any, start: Any, other: Any, begin: Any, length: Any) -> Any:
 
 
 @inlined
+def _mark(marks: Any, hashed: Any) -> None:
+    """Set the bit of a hash."""
+    bit = hashed & np.uint64((len(marks) << 6) - 1)
+    marks[bit >> _SIX] |= _ONE << (bit & _LOW6)
+
+
+@inlined
+def _marked(marks: Any, hashed: Any) -> Any:
+    """The bit of a hash."""
+    bit = hashed & np.uint64((len(marks) << 6) - 1)
+    return marks[bit >> _SIX] >> (bit & _LOW6) & _ONE
+
+
+@inlined
 def _number_slot(key: Any, hashed: Any, table_keys: Any, table_stamps: Any) -> Any:
     """Where a key stands in the table, or would stand."""
     mask = np.uint64(len(table_stamps) - 1)
@@ -204,13 +218,11 @@ def index_numbers(keys: Any, stamps: Any, salt: Any, table_keys: Any, table_stam
         salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
         table_keys: int64; its length is a power of two, at least 64 and above the number of keys.
         table_stamps: int64 of the same length, -1 everywhere.
-        marks: uint64, zeros, a 64th as long as the table; receives a bit for each slot that a key hashes to.
+        marks: uint64, zeros, its length a power of two; receives a bit for each key, by its hash.
     """
-    mask = np.uint64(len(table_stamps) - 1)
     for i in range(len(keys)):
         hashed = _mixed(np.uint64(keys[i]) ^ salt)
-        home = hashed & mask
-        marks[home >> _SIX] |= _ONE << (home & _LOW6)
+        _mark(marks, hashed)
         slot = _number_slot(keys[i], hashed, table_keys, table_stamps)
         table_keys[slot] = keys[i]
         table_stamps[slot] = max(table_stamps[slot], stamps[i])
@@ -229,13 +241,11 @@ def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, tab
         table_stamps: As for `index_numbers`.
         marks: As for `index_numbers`.
     """
-    mask = np.uint64(len(table_stamps) - 1)
     for i in range(len(stamps)):
         start = np.uint64(offsets[i])
         length = np.uint64(offsets[i + 1]) - start
         hashed = _text_hash(data, start, length, salt)
-        home = hashed & mask
-        marks[home >> _SIX] |= _ONE << (home & _LOW6)
+        _mark(marks, hashed)
         slot = _text_slot(data, start, length, hashed, data, offsets, table, table_stamps)
         if table_stamps[slot] < 0:
             table[slot] = i
@@ -260,13 +270,11 @@ def surviving_numbers(
         suspects: int64, scratch space for as many rows.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
-    mask = np.uint64(len(table_stamps) - 1)
     found: Any = 0
     for i in range(len(keys)):
         keep[i] = 1
-        home = _mixed(np.uint64(keys[i]) ^ salt) & mask
         suspects[found] = i
-        found += np.int64(marks[home >> _SIX] >> (home & _LOW6) & _ONE)
+        found += np.int64(_marked(marks, _mixed(np.uint64(keys[i]) ^ salt)))
     kept = len(keys)
     for at in range(found):
         row = suspects[at]
@@ -304,15 +312,13 @@ def surviving_texts(
         marks: As filled by it.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
-    mask = np.uint64(len(table_stamps) - 1)
     kept = len(stamps)
     for i in range(len(stamps)):
         keep[i] = 1
         start = np.uint64(offsets[i])
         length = np.uint64(offsets[i + 1]) - start
         hashed = _text_hash(data, start, length, salt)
-        home = hashed & mask
-        if marks[home >> _SIX] >> (home & _LOW6) & _ONE:
+        if _marked(marks, hashed):
             slot = _text_slot(data, start, length, hashed, key_data, key_offsets, table, table_stamps)
             if table_stamps[slot] > stamps[i]:
                 keep[i] = 0
@@ -321,19 +327,33 @@ def surviving_texts(
 
 
 @kernel
-def close_up(data: Any, keep: Any, width: Any) -> None:
-    """Move the kept slots of `data` to its front, in order.
+def copy_kept(source: Any, keep: Any, width: Any, out: Any, at: Any) -> Any:
+    """Copy the slots to keep, in order.
 
     Args:
-        data: uint8, `len(keep)` slots.
-        keep: uint8, 1 for every slot to keep.
+        source: uint8, `len(keep)` slots.
+        keep: uint8, 1 for every slot to keep, 0 for the others.
         width: uint64, bytes per slot.
+        out: uint8; receives them.
+        at: uint64, where in `out` to begin; not beyond its end.
+
+    Returns:
+        Where in `out` they end; before the last of them where there is no room for more.
     """
-    at = _ZERO
-    pos = _ZERO
-    for i in range(len(keep)):
-        if keep[i]:
-            if at != pos:
-                copy_bytes(data, at, data, pos, width)
-            at += width
-        pos += width
+    rows = len(keep)
+    if np.uint64(len(source)) < np.uint64(rows) * width:
+        return at
+    row = 0
+    while row < rows:
+        if not keep[row]:
+            row += 1
+            continue
+        first = row
+        while row < rows and keep[row]:
+            row += 1
+        length = np.uint64(row - first) * width
+        if np.uint64(len(out)) - at < length:
+            return at
+        copy_bytes(out, at, source, np.uint64(first) * width, length)
+        at += length
+    return at

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
 _SMALLEST_TABLE = 64
+_MARKS = 8
+"""Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
 _PK_TYPES = {DataType.Int64: pa.int64(), DataType.VarChar: pa.string()}
 
 
@@ -264,7 +266,7 @@ class _Table:
         self._salt = np.uint64(secrets.randbits(64))
         self._slots = np.zeros(room, np.int64)
         self._stamps = np.full(room, -1, np.int64)
-        self._marks = np.zeros(room // 64, np.uint64)
+        self._marks = np.zeros(room // 64 * _MARKS, np.uint64)
 
 
 class _Numbers(_Table):

@@ -224,10 +224,13 @@ def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout
     elif field.nullable and (field.type in VECTOR_BYTES or field.type is DataType.BinaryVector):
         metadata = {MAX_DIM_KEY: str(field.dim).encode()}
     stored = pa.field(name, column.type, nullable=field.nullable, metadata=metadata or None)
-    return parquet(pa.Table.from_arrays([column], schema=pa.schema([stored])), store_schema=bool(metadata))
+    # Values that hardly ever stand twice: a dictionary would cost time on both sides, and save nothing.
+    unique = field.primary or field.type in VECTOR_BYTES or field.id in (layout.ROW_ID_FIELD, layout.DELTA_FIELD)
+    table = pa.Table.from_arrays([column], schema=pa.schema([stored]))
+    return parquet(table, store_schema=bool(metadata), dictionary=not unique)
 
 
-def parquet(table: pa.Table, *, store_schema: bool = False) -> bytes:
+def parquet(table: pa.Table, *, store_schema: bool = False, dictionary: bool = True) -> bytes:
     """A table as Parquet bytes, in one row group. Section 3.2 of the format."""
     import pyarrow.parquet as pq
 
@@ -241,6 +244,7 @@ def parquet(table: pa.Table, *, store_schema: bool = False) -> bytes:
         compression="zstd",
         compression_level=3,
         store_schema=store_schema,
+        use_dictionary=dictionary,
     )
     return bytes(sink.getvalue().to_pybytes())
 

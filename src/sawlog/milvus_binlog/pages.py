@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,10 +14,16 @@ HEADER_ROOM = 64 << 10
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _VARINTS = (4, 5, 6)
-_DICTIONARY_PAGE = 2
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_DATA_HEADER = 5
+"""Field of a page header that holds the header of a data page: number of values, and encoding."""
+_PLAIN = 0
+_INDICES = (2, 8)
+"""Encodings of pages that refer to a dictionary."""
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
 """Arrow's names of Parquet's codecs. What "LZ4" stands for has changed over the years."""
 _MAX_DEPTH = 8
+_NONE: Mapping[int, dict[int, int]] = {}
 
 
 class PageError(ValueError):
@@ -31,17 +36,32 @@ class PageSizeError(PageError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its type, where its data begins in the file, and its size before and after decompression."""
+    """One page: its type, where its data begins in the file, and its size before and after decompression.
+
+    Of a data page of the first version also the number of its values, nulls included, and their encoding.
+    """
 
     type: int
     start: int
     compressed: int
     uncompressed: int
+    values: int = 0
+    encoding: int = -1
 
     @property
     def dictionary(self) -> bool:
         """Whether it holds the values that other pages refer to."""
         return self.type == _DICTIONARY_PAGE
+
+    @property
+    def plain(self) -> bool:
+        """Whether it holds values as they are, one behind the other."""
+        return self.type == _DATA_PAGE and self.encoding == _PLAIN
+
+    @property
+    def indices(self) -> bool:
+        """Whether it holds references to the dictionary."""
+        return self.type == _DATA_PAGE and self.encoding in _INDICES
 
 
 def pages(source: Source, start: int, length: int) -> Iterator[Page]:
@@ -52,25 +72,28 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     """
     at, end = start, start + length
     while at < end:
-        fields, size = _header(source, at, end - at)
+        fields, data, size = _header(source, at, end - at)
         compressed, uncompressed = fields.get(3, -1), fields.get(2, -1)
         at += size
         if compressed < 0 or uncompressed < 0 or compressed > end - at:
             raise PageError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
             )
-        yield Page(fields.get(1, -1), at, compressed, uncompressed)
+        yield Page(fields.get(1, -1), at, compressed, uncompressed, max(0, data.get(1, 0)), data.get(2, -1))
         at += compressed
 
 
-def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], int]:
-    """The integers of a page header by field number, and its size."""
+def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], dict[int, int], int]:
+    """The integers of a page header by field number, those of its data header, and its size."""
     header = _Thrift(source.window(at, min(HEADER_ROOM, left)).data)
-    return header.integers(), header.at
+    data: dict[int, int] = {}
+    return header.integers({_DATA_HEADER: data}), data, header.at
 
 
-def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int) -> Page | None:
-    """Check where a column chunk lies and how large its pages claim to be.
+def checked_pages(
+    source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int
+) -> Iterator[Page]:
+    """The pages of a column chunk that lies where it may, and whose pages claim no more than they may.
 
     Args:
         source: The file.
@@ -79,28 +102,22 @@ def check_chunk(source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkM
         chunk: pyarrow's metadata of the column chunk.
         max_page: Bytes that a decompressed page may have.
 
-    Returns:
-        The dictionary page; `None` without one.
-
     Raises:
         PageError: For a chunk outside of the file, or a broken page header.
         PageSizeError: For a page that is too large.
     """
     if not chunk.num_values:
-        return None  # without values there are no pages, and offsets mean nothing
+        return  # without values there are no pages, and offsets mean nothing
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
     length = chunk.total_compressed_size
     if start < 0 or length < 0 or length > size - start:
         raise PageError(f"a column chunk of {length} bytes at byte {start} of a payload of {size} bytes")
-    dictionary = None
     for page in pages(source, base + start, length):
         if page.uncompressed > max_page:
             raise PageSizeError(f"a page claims {page.uncompressed} bytes; max_page_bytes is {max_page}")
-        if page.dictionary:
-            dictionary = page
-    return dictionary
+        yield page
 
 
 def longest_value(source: Source, dictionary: Page, compression: str) -> int:
@@ -113,21 +130,61 @@ def longest_value(source: Source, dictionary: Page, compression: str) -> int:
 
     from sawlog.milvus_binlog import kernels
 
-    data: Any = source.window(dictionary.start, dictionary.compressed)
-    if compression != "UNCOMPRESSED":
-        name = _CODECS.get(compression)
-        if name is None:
-            return dictionary.uncompressed
-        try:
-            data = pa.Codec(name).decompress(pa.py_buffer(data), dictionary.uncompressed)
-        except (pa.ArrowException, OSError) as error:
-            raise PageError(f"a dictionary page that cannot be decompressed: {error}") from None
+    data = decompressed(source, dictionary, compression)
+    if data is None:
+        return dictionary.uncompressed
     values = np.frombuffer(data, np.uint8)
     values.flags.writeable = False
     longest = int(kernels.longest_value(values))
     if longest < 0:
         raise PageError("a dictionary page whose values do not fit into it")
     return longest
+
+
+def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | None:
+    """The bytes of a page; `None` where nothing says for sure how it is compressed.
+
+    Raises:
+        PageError: When the page cannot be decompressed.
+    """
+    data = pa.py_buffer(source.window(page.start, page.compressed))
+    if compression == "UNCOMPRESSED":
+        return data
+    name = _CODECS.get(compression)
+    if name is None:
+        return None
+    try:
+        return pa.Codec(name).decompress(data, page.uncompressed)
+    except (pa.ArrowException, OSError) as error:
+        raise PageError(f"a page that cannot be decompressed: {error}") from None
+
+
+def plain_values(page: Page, data: pa.Buffer | None, width: int, *, optional: bool) -> pa.Buffer | None:
+    """The values of a plain page of fixed-width values, as they lie; `None` unless it holds no nulls for sure.
+
+    Args:
+        page: The page.
+        data: Its bytes, decompressed.
+        width: Bytes per value.
+        optional: Whether definition levels, a single run of ones, stand in front of the values.
+    """
+    if data is None:
+        return None
+    levels = b""
+    if optional:
+        run = _varint_bytes(page.values << 1) + b"\x01"
+        levels = len(run).to_bytes(4, "little") + run
+    if data.size != len(levels) + page.values * width or data.slice(0, len(levels)).to_pybytes() != levels:
+        return None
+    return data.slice(len(levels))
+
+
+def _varint_bytes(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
 
 
 class _Thrift:
@@ -137,8 +194,8 @@ class _Thrift:
         self._data = data
         self.at = 0
 
-    def integers(self) -> dict[int, int]:
-        """The integer fields of the struct at hand; everything else is passed over."""
+    def integers(self, structs: Mapping[int, dict[int, int]] = _NONE) -> dict[int, int]:
+        """The integer fields of the struct at hand, and those of the `structs` within it; the rest is passed over."""
         found: dict[int, int] = {}
         number = 0
         while True:
@@ -149,6 +206,8 @@ class _Thrift:
             number = number + (byte >> 4) if byte >> 4 else self._zigzag()
             if kind in _VARINTS:
                 found[number] = self._zigzag()
+            elif kind == _STRUCT and number in structs:
+                structs[number].update(self.integers())
             else:
                 self._skip(kind, 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,14 @@ import pyarrow as pa
 
 from sawlog.damage import Damage
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.pages import PageError, PageSizeError, check_chunk, longest_value
+from sawlog.milvus_binlog.pages import Page, PageError, PageSizeError, checked_pages, longest_value
 from sawlog.milvus_binlog.source import SMALL
 from sawlog.storage import Source, is_remote
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow.parquet as pq
+    from numpy.typing import NDArray
 
 BATCH_BYTES = 8 << 20
 """Decoded bytes per batch that reading aims at."""
@@ -26,6 +29,7 @@ DICTIONARY_BUDGET = 64 << 20
 MOST_HELD = 256 << 20
 """Remote payloads up to this size are fetched whole when the first of their pages is read: most have one column."""
 _VALUE_BYTES = 8
+_FIXED, _VARIABLE = "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,14 @@ class Payload:
     def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int) -> None:
         import pyarrow.parquet as pq
 
-        self._source = source
+        self.source = source
         self.path = path
         self._extent = extent
         self._max_page = max_page_bytes
         self._limits: dict[int, int] = {}
         if extent.length < PARQUET_MINIMUM:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
-        with self._errors():
+        with self.errors():
             self.file: pq.ParquetFile = pq.ParquetFile(self._open(), pre_buffer=False)
             self.schema: pa.Schema = self.file.schema_arrow
         self.rows: int = self.file.metadata.num_rows
@@ -78,26 +82,32 @@ class Payload:
         return self._extent.length
 
     def row_bytes(self, column: int) -> float:
-        """Decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes."""
+        """Decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes.
+
+        Vectors take what they take, however often a dictionary stands for one.
+        """
         metadata = self.file.metadata
         total = 0
         for group in range(metadata.num_row_groups):
-            for leaf in self._leaves(column):
-                total += max(0, metadata.row_group(group).column(leaf).total_uncompressed_size)
+            for leaf in self.leaves(column):
+                chunk = metadata.row_group(group).column(leaf)
+                width = max(0, self.file.schema.column(leaf).length) if chunk.physical_type == _FIXED else 0
+                total += max(0, chunk.total_uncompressed_size, chunk.num_values * width)
         return total / max(1, self.rows) + _VALUE_BYTES
 
-    def column_batches(self, index: int, batch_rows: int) -> Iterator[pa.Array]:
-        """The values of a top-level column, in arrays of at most `batch_rows`.
+    def column_batches(self, index: int, batch_rows: int, group: int | None = None) -> Iterator[pa.Array]:
+        """The values of a top-level column, of all row groups or of one, in arrays of at most `batch_rows`.
 
         Raises:
             UnreadableError: When a page cannot be decoded.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
         name = self.schema.names[index]
-        with self._errors():
-            batches = self.file.iter_batches(batch_size=batch_rows, columns=[name], use_threads=False)
+        with self.errors():
+            groups = None if group is None else [group]
+            batches = self.file.iter_batches(batch_rows, groups, columns=[name], use_threads=False)
         while True:
-            with self._errors():
+            with self.errors():
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -129,55 +139,70 @@ class Payload:
             UnreadableError: For pages that are broken or too large.
         """
         if index not in self._limits:
-            if is_remote(self.path) and self._extent.length <= MOST_HELD:
-                self._source.window(self._extent.offset, self._extent.length)  # all of it, at once
             longest = self._check(index)
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
 
-    def _leaves(self, index: int) -> list[int]:
+    @property
+    def held(self) -> bool:
+        """Whether its pages are at hand: in a local file, or fetched at once."""
+        return not is_remote(self.path) or self._extent.length <= MOST_HELD
+
+    def holds_vectors(self, index: int) -> bool:
+        """Whether the values of a top-level column are all of one width, and that is more than nothing."""
+        kind = self.schema.types[index]
+        return pa.types.is_fixed_size_binary(kind) and bool(kind.byte_width)
+
+    def leaves(self, index: int) -> list[int]:
         """Leaf columns below a top-level column."""
         name = self.schema.names[index]
         metadata = self.file.metadata
         paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         return [i for i, path in enumerate(paths) if path == name or path.startswith(name + ".")]
 
+    def pages(self, group: int, leaf: int) -> Iterator[Page]:
+        """The pages of one column chunk, headers only, none of them larger than it may be.
+
+        Raises:
+            PageError: For pages that are broken or too large.
+        """
+        if is_remote(self.path) and self.held:
+            self.source.window(self._extent.offset, self._extent.length)  # all of it, at once
+        chunk = self.file.metadata.row_group(group).column(leaf)
+        return checked_pages(self.source, self._extent.offset, self._extent.length, chunk, self._max_page)
+
     def _check(self, index: int) -> int:
         """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
         metadata = self.file.metadata
         longest = 0
-        for group in range(metadata.num_row_groups):
-            for leaf in self._leaves(index):
+        with self.errors():
+            for group, leaf in itertools.product(range(metadata.num_row_groups), self.leaves(index)):
+                dictionary = None
+                for page in self.pages(group, leaf):
+                    dictionary = page if page.dictionary else dictionary
                 chunk = metadata.row_group(group).column(leaf)
-                try:
-                    dictionary = check_chunk(
-                        self._source, self._extent.offset, self._extent.length, chunk, self._max_page
-                    )
-                    texts = chunk.physical_type == "BYTE_ARRAY"
-                    if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
-                        longest = max(longest, longest_value(self._source, dictionary, chunk.compression))
-                except PageSizeError as error:
-                    raise self.unreadable(str(error), Kind.PAYLOAD_TOO_LARGE) from None
-                except PageError as error:
-                    raise self.unreadable(str(error)) from None
+                texts = chunk.physical_type == _VARIABLE
+                if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
+                    longest = max(longest, longest_value(self.source, dictionary, chunk.compression))
         return longest
 
     def _open(self) -> Any:
         extent = self._extent
         if is_remote(self.path) and extent.length > SMALL:
-            return pa.PythonFile(_Ranges(self._source, extent), mode="r")
-        return pa.BufferReader(pa.py_buffer(self._source.window(extent.offset, extent.length)))
+            return pa.PythonFile(_Ranges(self.source, extent), mode="r")
+        return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """What to raise when the payload cannot be read on."""
         return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
-    def _errors(self) -> _Errors:
+    def errors(self) -> _Errors:
+        """Turns what is raised for broken bytes into `UnreadableError`."""
         return _Errors(self)
 
 
 class _Errors:
-    """Turns what pyarrow raises for broken bytes into `UnreadableError`."""
+    """Turns what pyarrow, or a check of pages, raises for broken bytes into `UnreadableError`."""
 
     def __init__(self, payload: Payload) -> None:
         self._payload = payload
@@ -186,6 +211,9 @@ class _Errors:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PageError):
+            kind_of_damage = Kind.PAYLOAD_TOO_LARGE if isinstance(error, PageSizeError) else Kind.BAD_PAYLOAD
+            raise self._payload.unreadable(str(error), kind_of_damage) from None
         if isinstance(error, pa.ArrowException | OSError | ValueError | MemoryError | KeyError):
             message = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
             raise self._payload.unreadable(f"pyarrow cannot read the Parquet payload: {message}") from error
@@ -230,7 +258,8 @@ def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
     """
     columns = list(columns)
     size = sum(payload.row_bytes(index) for payload, index in columns)
-    limit = min((payload.row_limit(index) for payload, index in columns), default=BATCH_ROWS)
+    texts = [(payload, index) for payload, index in columns if not payload.holds_vectors(index)]
+    limit = min((payload.row_limit(index) for payload, index in texts), default=BATCH_ROWS)
     return max(1, min(limit, int(BATCH_BYTES / max(size, 1))))
 
 
@@ -262,3 +291,26 @@ class ColumnStream:
         self._have -= len(taken)
         self._rest = [whole.slice(count)] if self._have else []
         return taken
+
+    def take_kept(self, keep: NDArray[np.uint8], left: int) -> pa.Array | None:
+        """Of the next values those to keep; `None` when there are too few.
+
+        Args:
+            keep: 1 for every value to keep, 0 for the others.
+            left: How many are kept.
+
+        Raises:
+            UnreadableError: When a page cannot be decoded.
+        """
+        taken = self.take(len(keep))
+        if taken is None or len(taken) != len(keep):
+            return None
+        return taken if left == len(keep) else taken.filter(mask_of(keep))
+
+
+def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
+    """Ones and zeros as Arrow's Booleans."""
+    import numpy as np
+
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])

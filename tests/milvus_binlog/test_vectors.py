@@ -1,0 +1,126 @@
+"""Vectors that are left, copied out of the pages that hold them, against pyarrow's filter of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sawlog.milvus_binlog import vectors
+from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.payload_stream import BATCH_BYTES, Extent, Payload, UnreadableError, batch_rows
+from sawlog.storage import Storage
+
+ROWS, WIDTH = 700, 8
+RNG = np.random.default_rng(7)
+DIFFERENT = pa.array([RNG.bytes(WIDTH) for _ in range(ROWS)], pa.binary(WIDTH))
+ALIKE = pa.array([bytes([i % 5] * WIDTH) for i in range(ROWS)], pa.binary(WIDTH))
+GAPS = pa.array([None if i % 7 == 0 else RNG.bytes(WIDTH) for i in range(ROWS)], pa.binary(WIDTH))
+PLAIN = {"use_dictionary": False}
+
+SHAPES: dict[str, tuple[pa.Array, dict[str, Any]]] = {
+    "plain": (DIFFERENT, PLAIN),
+    "optional": (DIFFERENT, PLAIN | {"optional": True}),
+    "nulls": (GAPS, PLAIN | {"optional": True}),
+    "nulls of some pages": (pa.concat_arrays([DIFFERENT, GAPS, DIFFERENT]), PLAIN | {"optional": True}),
+    "dictionary": (ALIKE, {}),
+    "dictionary, then plain": (DIFFERENT, {"dictionary_pagesize_limit": 600}),
+    "row groups": (DIFFERENT, {"row_group_size": 90, "dictionary_pagesize_limit": 300}),
+    "pages of version 2": (DIFFERENT, PLAIN | {"data_page_version": "2.0"}),
+    "not compressed": (DIFFERENT, PLAIN | {"compression": "none"}),
+    "another codec": (DIFFERENT, PLAIN | {"compression": "snappy"}),
+    "nothing": (DIFFERENT.slice(0, 0), PLAIN),
+}
+
+
+def payload_of(place: Path, values: pa.Array, *, optional: bool = False, **options: Any) -> Payload:
+    schema = pa.schema([pa.field("val", values.type, nullable=optional)])
+    settings_ = {"compression": "zstd", "data_page_size": 512, "write_batch_size": 16, "store_schema": False} | options
+    pq.write_table(pa.table([values], schema=schema), place, **settings_)
+    return Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 1 << 20)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.1, 0.9, 1.0]))
+def test_what_is_kept_is_what_a_filter_keeps(
+    name: str, tmp_path_factory: pytest.TempPathFactory, seed: int, share: float
+) -> None:
+    values, options = SHAPES[name]
+    payload = payload_of(tmp_path_factory.getbasetemp() / name.replace(" ", "-"), values, **options)
+    stream = vectors.open_column([payload, payload], 0, 100)
+    assert isinstance(stream, vectors.VectorStream)
+    every = pa.concat_arrays([values, values])
+    rng = np.random.default_rng(seed)
+    at = 0
+    while at < len(every):
+        count = int(rng.integers(1, min(300, len(every) - at) + 1))
+        if rng.random() < 0.2:
+            taken, wanted = stream.take(count), every.slice(at, count)
+        else:
+            keep = (rng.random(count) >= share).astype(np.uint8)
+            taken = stream.take_kept(keep, int(keep.sum()))
+            wanted = every.slice(at, count).filter(pa.array(keep == 1))
+        assert taken is not None
+        taken.validate(full=True)
+        assert taken.equals(wanted)
+        at += count
+    assert stream.take_kept(np.ones(1, np.uint8), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("plain", 0), ("optional", 0), ("dictionary, then plain", 100), ("nulls", ROWS)]
+)
+def test_pages_are_taken_as_they_lie(name: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but what a dictionary stands for, and what holds nulls, is left to pyarrow."""
+    rows = 0
+    usual = Payload.column_batches
+
+    def counted(self: Payload, *given: Any) -> Any:
+        nonlocal rows
+        for array in usual(self, *given):
+            rows += len(array)
+            yield array
+
+    monkeypatch.setattr(Payload, "column_batches", counted)
+    values, options = SHAPES[name]
+    stream = vectors.open_column([payload_of(tmp_path / "file", values, **options)], 0, 100)
+    assert stream.take_kept(np.ones(ROWS, np.uint8), ROWS) is not None
+    assert rows <= most
+    assert rows or not most
+
+
+def test_broken_pages_are_damage(tmp_path: Path) -> None:
+    values, options = SHAPES["plain"]
+    place = tmp_path / "file"
+    payload_of(place, values, **options)
+    whole = place.read_bytes()
+    kinds = set()
+    for at in range(4, 400, 3):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        payload = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 1 << 20)
+        try:
+            taken = vectors.open_column([payload], 0, 100).take_kept(np.ones(ROWS, np.uint8), ROWS)
+        except UnreadableError as error:
+            kinds.add(error.damage.kind)
+        else:
+            assert taken is None or len(taken) == ROWS
+    assert Kind.BAD_PAYLOAD in kinds
+    small = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 100)
+    with pytest.raises(UnreadableError, match="max_page_bytes is 100"):
+        vectors.open_column([small], 0, 100).take_kept(np.ones(ROWS, np.uint8), ROWS)
+
+
+def test_a_dictionary_of_one_long_vector_makes_small_batches(tmp_path: Path) -> None:
+    """A file of a few kilobytes does not become gigabytes."""
+    width = 64 << 10
+    one = pa.array([b"x" * width] * 500, pa.binary(width))
+    payload = payload_of(tmp_path / "file", one)
+    assert (tmp_path / "file").stat().st_size < width
+    assert batch_rows([(payload, 0)]) * width <= BATCH_BYTES
