@@ -108,13 +108,15 @@ def is_prefix(part: list[dict], whole: list[dict]) -> bool:
 
 
 def test_truncation_at_every_byte() -> None:
-    rows, _ = outcome(DATA)
+    first, second = container(3), container(3, 3)
+    data = first + second
+    rows, _ = outcome(data)
     ends = [row["_offset"] for row in rows]
-    for size in range(len(DATA)):
+    for size in range(len(data)):
         with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
             path = Path(place) / "a.container"
-            path.write_bytes(DATA[:size])
+            path.write_bytes(data[:size])
             table = sawlog.read(path, provenance=True, **OPTIONS)
             found = [{**row, "_file": None} for row in plain(table).to_pylist()]
             assert is_prefix(found, rows)
@@ -122,13 +124,14 @@ def test_truncation_at_every_byte() -> None:
             (report,) = sawlog.verify(path, **OPTIONS).files
             assert report.account.total == size
             assert not report.damaged
-            complete = size in (0, len(FIRST), len(FIRST) + len(SECOND))
+            complete = size in (0, len(first))
             assert report.tail.status is (TailStatus.CLEAN if complete else TailStatus.TORN)
 
 
 def test_truncation_of_whole_containers() -> None:
     rows, _ = outcome(WHOLE)
-    for size in [*range(64), *range(1900, 2200), *range(4000, 4200), 8191]:
+    edges = (0, 2047, 2048, 2049, 2063, 2064, 2065, 4095, 4096, 4097, 8191)
+    for size in (*edges, *range(1, 64, 7), *range(1900, 2200, 11), *range(4000, 4200, 13)):
         found, report = outcome(WHOLE[:size])
         assert is_prefix(found, rows)
         assert report.account.total == size

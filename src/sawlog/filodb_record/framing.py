@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sawlog.storage import Source
 
-WINDOW_BYTES = 8 << 20
+WINDOW_BYTES = 16 << 20
 """Bytes of the file that kernels see at a time."""
 FRAMES_ROOM = 1024
 """Containers that are settled at a time."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sawlog.filodb_record.schema import RecordSchema
     from sawlog.storage import Source
 
-BATCH_ROWS = 64 << 10
+BATCH_ROWS = 128 << 10
 BATCH_BYTES = 16 << 20
 """Payload bytes per batch, unless one record has more."""
 BATCH_BUCKETS = 1 << 20
@@ -88,6 +88,7 @@ class Walk:
         room = 1 if findings.on_damage == "fail" else min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         self._events = np.zeros((room + BLOCK + 1, k.EVENT_FIELDS), np.int64)
         self._failed = np.zeros(2 * BLOCK, np.int64)
+        self._picked = np.zeros(BLOCK, np.int64)
         self._window_bytes = max(2 * WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -175,6 +176,7 @@ class Walk:
             self._gatherer.scratch,
             self._events,
             self._failed,
+            self._picked,
         )
 
     def _events_of(self, marks: Marks) -> list[Event]:

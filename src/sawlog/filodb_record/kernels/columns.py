@@ -28,7 +28,7 @@ NO_PAYLOAD = 10
 OP_FIELDS = 5
 """Code, record offset, arena offset, second arena offset, column number for messages."""
 
-BLOCK = 128
+BLOCK = 64
 """Records that are located before they are gathered."""
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
@@ -49,6 +49,7 @@ def gather_columns(
     base: Any,
     starts: Any,
     first: Any,
+    picked: Any,
     count: Any,
     smallest: Any,
     ops: Any,
@@ -57,13 +58,12 @@ def gather_columns(
     scratch: Any,
     tally: Any,
     failed: Any,
-    shift: Any,
 ) -> Any:
-    """Gather records of one schema, the rows from `first` on, column by column.
+    """Gather records of one schema, the rows `first + picked[r]`, column by column.
 
     `tally[0]` and `tally[1]` grow by payload bytes and histogram buckets. For a record with a bad pointer, `failed`
-    gets, `shift` places on, the number of the operation plus one, and, BLOCK behind it, the pointer or length that is
-    wrong.
+    gets, `picked[r]` places on, the number of the operation plus one, and, BLOCK behind it, the pointer or length that
+    is wrong.
 
     Returns:
         How many operations failed.
@@ -81,27 +81,35 @@ def gather_columns(
             place += row * _FOUR
         if code == COPY_8:
             for r in range(count):
-                store_u64(arena, place + np.uint64(8 * r), load_u64(window, np.uint64(starts[first + r]) - base + slot))
+                store_u64(
+                    arena,
+                    place + np.uint64(8 * picked[r]),
+                    load_u64(window, np.uint64(starts[first + picked[r]]) - base + slot),
+                )
         elif code == COPY_4:
             for r in range(count):
-                store_u32(arena, place + np.uint64(4 * r), load_u32(window, np.uint64(starts[first + r]) - base + slot))
+                store_u32(
+                    arena,
+                    place + np.uint64(4 * picked[r]),
+                    load_u32(window, np.uint64(starts[first + picked[r]]) - base + slot),
+                )
         elif code in (PAYLOAD, HISTOGRAM):
             for r in range(count):
-                at = np.uint64(starts[first + r]) - base
+                at = np.uint64(starts[first + picked[r]]) - base
                 total = load_u32(window, at) + _LENGTH
                 pointer = load_u32(window, at + slot)
                 start = at + pointer + _PAYLOAD_LENGTH
                 length = _ZERO
                 if pointer < smallest or pointer > total or total - pointer < _PAYLOAD_LENGTH:
-                    failures += _fail(failed, shift + r, i, pointer)
+                    failures += _fail(failed, picked[r], i, pointer)
                     start = at
                 else:
                     length = load_u16(window, at + pointer)
                     if at + total - start < length:
-                        failures += _fail(failed, shift + r, i, length)
+                        failures += _fail(failed, picked[r], i, length)
                         length = _ZERO
-                store_u64(scratch, place + np.uint64(8 * r), start)
-                store_u32(scratch, second + np.uint64(4 * r), length)
+                store_u64(scratch, place + np.uint64(8 * picked[r]), start)
+                store_u32(scratch, second + np.uint64(4 * picked[r]), length)
                 tally[0] += np.int64(length)
                 if (
                     code == HISTOGRAM
@@ -111,25 +119,25 @@ def gather_columns(
                     tally[1] += np.int64(min(load_u16(window, start + _HISTOGRAM_HEAD), _MAX_BUCKETS))
         elif code == WHOLE:
             for r in range(count):
-                at = np.uint64(starts[first + r]) - base
+                at = np.uint64(starts[first + picked[r]]) - base
                 total = load_u32(window, at) + _LENGTH
-                store_u64(scratch, place + np.uint64(8 * r), at)
-                store_u32(scratch, second + np.uint64(4 * r), total)
+                store_u64(scratch, place + np.uint64(8 * picked[r]), at)
+                store_u32(scratch, second + np.uint64(4 * picked[r]), total)
                 tally[0] += np.int64(total)
         elif code == SCHEMA_ID:
             for r in range(count):
-                identity = load_u16(window, np.uint64(starts[first + r]) - base + _ID)
-                store_u32(arena, place + np.uint64(4 * r), identity)
+                identity = load_u16(window, np.uint64(starts[first + picked[r]]) - base + _ID)
+                store_u32(arena, place + np.uint64(4 * picked[r]), identity)
         elif code == NO_PAYLOAD:
             for r in range(count):
-                store_u64(scratch, place + np.uint64(8 * r), _ZERO)
-                store_u32(scratch, second + np.uint64(4 * r), _ZERO)
+                store_u64(scratch, place + np.uint64(8 * picked[r]), _ZERO)
+                store_u32(scratch, second + np.uint64(4 * picked[r]), _ZERO)
         elif code == NOTHING_4:
             for r in range(count):
-                store_u32(arena, place + np.uint64(4 * r), _ZERO)
+                store_u32(arena, place + np.uint64(4 * picked[r]), _ZERO)
         else:
             for r in range(count):
-                store_u64(arena, place + np.uint64(8 * r), time if code == CONTAINER_TIME else _ZERO)
+                store_u64(arena, place + np.uint64(8 * picked[r]), time if code == CONTAINER_TIME else _ZERO)
     return failures
 
 
@@ -153,6 +161,7 @@ def read_nested(
     scratch: Any,
     tally: Any,
     failed: Any,
+    picked: Any,
     bad: Any,
     where: Any,
 ) -> None:
@@ -169,6 +178,7 @@ def read_nested(
         scratch: uint8, positions and lengths of payloads.
         tally: int64[2], payload bytes and histogram buckets.
         failed: int64[2 * BLOCK], all 0.
+        picked: int64[1], 0.
         bad: uint8 per row, set to a `Kind` where the payload is no record.
         where: int64 per row: the pointer or length that is wrong.
     """
@@ -183,7 +193,7 @@ def read_nested(
             if smallest <= total <= given:
                 good = True
                 if gather_columns(
-                    window, _ZERO, positions, row, 1, smallest, ops, _ZERO, arena, scratch, tally, failed, 0
+                    window, _ZERO, positions, row, picked, 1, smallest, ops, _ZERO, arena, scratch, tally, failed
                 ):
                     good = False
                     wrong = failed[BLOCK]
@@ -192,4 +202,6 @@ def read_nested(
             bad[row] = _BAD_NESTED
             where[row] = wrong
         if not good or given == _ZERO:
-            gather_columns(window, _ZERO, positions, row, 1, smallest, empty, _ZERO, arena, scratch, tally, failed, 0)
+            gather_columns(
+                window, _ZERO, positions, row, picked, 1, smallest, empty, _ZERO, arena, scratch, tally, failed
+            )

@@ -14,7 +14,7 @@ from sawlog.filodb_record.kernels.frames import START as FRAME_START
 from sawlog.filodb_record.kernels.frames import TIME as FRAME_TIME
 from sawlog.filodb_record.kernels.frames import TORN as FRAME_TORN
 from sawlog.filodb_record.layout import Kind
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, prefetch
 from sawlog.kernels.xxh32 import xxh32
 
@@ -64,12 +64,15 @@ _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _PAYLOAD_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _ZERO = np.uint64(0)
 _FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
 _SIGN = np.uint64(0x80000000)
 _BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
 _BAD_POINTER = int(Kind.BAD_POINTER)
 _UNKNOWN_SCHEMA = int(Kind.UNKNOWN_SCHEMA)
 _UNEXPECTED_SCHEMA = int(Kind.UNEXPECTED_SCHEMA)
-_AHEAD = np.uint64(2048)
+_AHEAD = np.uint64(32)
+"""Records ahead of the present one whose bytes are asked into the cache."""
+_LINE = np.uint64(64)
 _HASH_SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
@@ -90,32 +93,27 @@ def _gather_block(
     scratch: Any,
     tally: Any,
     failed: Any,
+    picked: Any,
 ) -> Any:
-    """Gather a block of records: those of one schema that stand together at a time."""
+    """Gather a block of records, those of one schema at a time, in whatever order the schemas stand."""
     failures = 0
     done = 0
-    while done < count:
-        number = which[first + done]
-        stop = done + 1
-        while stop < count and which[first + stop] == number:
-            stop += 1
-        smallest = np.uint64(schemas[number, SMALLEST])
-        failures += gather_columns(
-            window,
-            base,
-            starts,
-            first + done,
-            stop - done,
-            smallest,
-            ops[number],
-            time,
-            arena,
-            scratch,
-            tally,
-            failed,
-            done,
-        )
-        done = stop
+    begin = np.int64(which[first])
+    for turn in range(len(schemas)):
+        # Mostly all are of the first one's schema.
+        number = (begin + turn) % len(schemas)
+        found = 0
+        for r in range(count):
+            picked[found] = r
+            found += which[first + r] == number
+        if found > 0:
+            smallest = np.uint64(schemas[number, SMALLEST])
+            failures += gather_columns(
+                window, base, starts, first, picked, found, smallest, ops[number], time, arena, scratch, tally, failed
+            )
+            done += found
+        if done == count:
+            break
     return failures
 
 
@@ -169,6 +167,57 @@ def _note(events: Any, state: Any, kind: Any, offset: Any, length: Any, column: 
     state[EVENTS] = row + 1
 
 
+@always_inlined
+def _locate(
+    window: Any,
+    base: Any,
+    at: Any,
+    stop: Any,
+    plain: Any,
+    meanings: Any,
+    schemas: Any,
+    room: Any,
+    starts: Any,
+    which: Any,
+    rows: Any,
+) -> Any:
+    """Write down records that need no second look: whole ones, with room up to the next one, of known schemas.
+
+    Returns:
+        The position of the first other record, or of the first beyond `room`; rows; and how many were passed over.
+    """
+    passed = 0
+    while rows < room:
+        left = stop - at
+        if left < _LENGTH + _ID_SIZE:
+            break
+        here = at - base
+        total = load_u32(window, here) + _LENGTH
+        step = (total + _ROUND) & ~_ROUND
+        if step > left:
+            break
+        # Records that stand together are mostly about as long, and fixed areas few cache lines of each.
+        soon = here + _AHEAD * step
+        prefetch(window, soon)
+        prefetch(window, soon + _LINE)
+        number = 0
+        if not plain:
+            number = int(meanings[load_u16(window, here + _ID)])
+            if number < 0:
+                if number != NOT_WANTED:
+                    break
+                passed += 1
+                at += step
+                continue
+        if total < np.uint64(schemas[number, SMALLEST]) or total > np.uint64(schemas[number, LARGEST]):
+            break
+        starts[rows] = at
+        which[rows] = number
+        rows += 1
+        at += step
+    return at, rows, passed
+
+
 @kernel
 def read_records(
     window: Any,
@@ -187,6 +236,7 @@ def read_records(
     scratch: Any,
     events: Any,
     failed: Any,
+    picked: Any,
 ) -> Any:
     """Read records from a window, and gather their fixed areas.
 
@@ -209,6 +259,7 @@ def read_records(
         scratch: uint8, positions (relative to the window) and lengths of payloads.
         events: int64[:, EVENT_FIELDS], damage; room for more than two blocks.
         failed: int64[2 * BLOCK], all 0.
+        picked: int64[BLOCK], working memory.
 
     Returns:
         MORE, FULL or DONE.
@@ -220,16 +271,13 @@ def read_records(
     frame = state[FRAME]
     position = state[POSITION]
     tally = state[BYTES : BUCKETS + 1]
-    last_id = np.uint64(0x10000)
-    meaning = 0
-    smallest = np.uint64(schemas[0, SMALLEST])
-    largest = np.uint64(schemas[0, LARGEST])
     status = DONE
     while frame < len(frames):
         if position < 0:
             position = frames[frame, FRAME_FIRST]
         at = np.uint64(position)
         end = np.uint64(frames[frame, FRAME_END])
+        stop = min(end, limit)
         status = DONE
         while at < end and status == DONE:
             first = rows
@@ -237,17 +285,25 @@ def read_records(
             before_bytes, before_buckets = tally[0], tally[1]
             before_events, before_passed, before_record = state[EVENTS], state[PASSED], state[RECORD_BYTES]
             used = _ZERO
+            room = min(first + BLOCK, max_rows)
             while at < end and rows - first < BLOCK:
                 if rows == max_rows or state[EVENTS] >= max_events:
                     status = FULL
                     break
+                if base <= at < stop:
+                    before = at
+                    at, rows, passed = _locate(
+                        window, base, at, stop, plain, meanings, schemas, room, starts, which, rows
+                    )
+                    used += at - before
+                    state[PASSED] += passed
+                    if at == end or rows == room:
+                        continue
                 if at < base or at > limit or limit - at < min(end - at, _FOUR + _FOUR):
                     status = MORE
                     break
                 left = end - at
                 here = at - base
-                prefetch(window, here + _AHEAD)
-                prefetch(window, here + _AHEAD + np.uint64(64))
                 length = load_u32(window, here) if left >= _LENGTH else _SIGN
                 if length >= _SIGN or left - _LENGTH < length:
                     if frames[frame, FRAME_TORN] != 0:
@@ -259,28 +315,24 @@ def read_records(
                     break
                 total = length + _LENGTH
                 step = _step(total, left)
+                meaning = 0
                 if not plain:
                     if length < _ID_SIZE:
                         _note(events, state, _BAD_LENGTH, at, left, -1, length, end)
                         at = end
                         break
                     schema_id = load_u16(window, here + _ID)
-                    if schema_id != last_id:
-                        found = meanings[schema_id]
-                        if found < 0:
-                            if found == NOT_WANTED:
-                                state[PASSED] += 1
-                                used += step
-                            else:
-                                kind = _UNKNOWN_SCHEMA if found == UNKNOWN else _UNEXPECTED_SCHEMA
-                                _note(events, state, kind, at, step, -1, schema_id, 0)
-                            at += step
-                            continue
-                        last_id = schema_id
-                        meaning = int(found)
-                        smallest = np.uint64(schemas[meaning, SMALLEST])
-                        largest = np.uint64(schemas[meaning, LARGEST])
-                if total < smallest or total > largest:
+                    meaning = int(meanings[schema_id])
+                    if meaning < 0:
+                        if meaning == NOT_WANTED:
+                            state[PASSED] += 1
+                            used += step
+                        else:
+                            kind = _UNKNOWN_SCHEMA if meaning == UNKNOWN else _UNEXPECTED_SCHEMA
+                            _note(events, state, kind, at, step, -1, schema_id, 0)
+                        at += step
+                        continue
+                if total < np.uint64(schemas[meaning, SMALLEST]) or total > np.uint64(schemas[meaning, LARGEST]):
                     _note(events, state, _BAD_LENGTH, at, left, -1, length, end)
                     at = end
                     break
@@ -297,13 +349,14 @@ def read_records(
                 time = np.uint64(frames[frame, FRAME_TIME])
                 count = rows - first
                 if _gather_block(
-                    window, base, starts, which, first, count, schemas, ops, time, arena, scratch, tally, failed
+                    window, base, starts, which, first, count, schemas, ops, time, arena, scratch, tally, failed, picked
                 ):
                     tally[0], tally[1] = before_bytes, before_buckets
                     count = _drop_failed(window, base, starts, which, first, count, end, ops, failed, state, events)
                     _gather_block(
-                        window, base, starts, which, first, count, schemas, ops, time, arena, scratch, tally, failed
-                    )
+                        window, base, starts, which, first, count, schemas, ops, time, arena, scratch, tally, failed,
+                        picked,
+                    )  # fmt: skip
                     rows = first + count
                 if first > 0 and (tally[0] > max_bytes or tally[1] > max_buckets):
                     tally[0], tally[1] = before_bytes, before_buckets

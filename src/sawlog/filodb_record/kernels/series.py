@@ -201,6 +201,7 @@ def read_series(
     scratch: Any,
     events: Any,
     failed: Any,
+    picked: Any,
     hashes: Any,
     fixed: Any,
     payloads: Any,
@@ -214,7 +215,7 @@ def read_series(
 ) -> Any:
     """Read records, and keep those rows whose series is met for the first time.
 
-    Arguments up to `failed`, and what is returned, are as for `read_records`; NEEDS_ROOM asks to be called again, with
+    Arguments up to `picked`, and what is returned, are as for `read_records`; NEEDS_ROOM asks to be called again, with
     larger `slots`, `key_starts` and `keys`. The others:
 
     - hashes: uint64, place of the stored partition hashes in the arena.
@@ -249,6 +250,7 @@ def read_series(
                 scratch,
                 events,
                 failed,
+                picked,
             )
             table[ROW] = table[KEPT] = first
             state[records.BYTES] = before
