@@ -85,6 +85,25 @@ def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) ->
         run(spark, tmp_path, "parquet")
 
 
+def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any], tmp_path: Path) -> None:
+    kwargs = str(s3["client_kwargs"]).replace("'", '"')
+    options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}
+    place = "s3://logs/spark/stream"
+    for number in range(2):
+        texts = [f"row {n}" for n in range(number * 50, number * 50 + 50)]
+        log = pa.table({"n": pa.array(range(50), pa.int64()), "s": texts})
+        sawlog.write(log, f"{place}/in/{number}.bin", format="deephaven_log", storage_options=s3)
+        rows = spark.readStream.format("sawlog").options(**options).load(f"{place}/in")
+        writer = rows.selectExpr("CAST(s AS BINARY) AS record").writeStream.format("sawlog").trigger(availableNow=True)
+        writer = writer.option("format", "leveldb_log").option("checkpointLocation", str(tmp_path)).options(**options)
+        query = writer.start(f"{place}/out")
+        query.awaitTermination()
+        assert [one.numInputRows for one in query.recentProgress] == [50]
+    found = sawlog.read(f"{place}/out", format="leveldb_log", storage_options=s3).column("record").to_pylist()
+    assert found == [b"row %d" % n for n in range(100)]
+    assert Storage(s3).staged(f"{place}/out", "") == []
+
+
 QUERY, BATCH = "query", 7
 
 
