@@ -89,6 +89,15 @@ def test_partitions_and_commands(registered: SparkSession, place: Path) -> None:
     assert [(one.record_type, one.command_id) for one in commands] == [(20000, 10000)]
 
 
+def test_columns_that_are_said_to_hold_no_nulls(registered: SparkSession, place: Path) -> None:
+    reader = registered.read.format("deephaven_log")
+    frame = reader.schema("Time bigint NOT NULL, Sym string NOT NULL, Px double").load(str(place))
+    assert [field.nullable for field in frame.schema] == [False, False, True]
+    assert [one.Time for one in frame.select("Time").collect()] == list(range(COUNT))
+    with pytest.raises(Exception, match=r"Ns\.Trades.*: column 'Px' holds nulls; its schema says NOT NULL"):
+        reader.schema("Px double NOT NULL").load(str(place)).collect()
+
+
 def test_damage_is_left_out_where_that_is_wanted(registered: SparkSession, tmp_path: Path) -> None:
     rows = log(500)
     broken = bytearray(rows[100])

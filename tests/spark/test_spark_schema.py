@@ -228,7 +228,17 @@ AVAILABLE = pa.schema(
 
 
 @pytest.mark.parametrize(
-    "ddl", ["n int", "n int not null, t timestamp", "t bigint", "l array<smallint>", "s struct<a:int>"]
+    "ddl",
+    [
+        "n int",
+        "n int not null, t timestamp",
+        "t bigint",
+        "t bigint not null",
+        "t timestamp not null",
+        "l array<smallint>",
+        "s struct<a:int>",
+        "s struct<a:int> not null",
+    ],
 )
 def test_schemas_that_fit(ddl: str, spark: SparkSession) -> None:
     check_schema(spark_types.StructType.fromDDL(ddl), AVAILABLE, "here")
@@ -241,9 +251,10 @@ def test_schemas_that_fit(ddl: str, spark: SparkSession) -> None:
         ("N int", "here: no column 'N'; did you mean 'n'? Case matters"),
         ("q int", "here: no column 'q'; columns: t timestamp, n int, l array<smallint>, s struct<a:int>, u (dec"),
         ("u int", "here: column 'u': Spark"),
-        ("t bigint not null", "here: column 't' may hold nulls"),
-        ("t timestamp not null", "here: column 't' may hold nulls; the schema given to Spark says NOT NULL"),
-        ("s struct<a:int not null>", "here: column 's' may hold nulls"),
+        (
+            "s struct<a:int not null>",
+            "here: values of column 's' may hold nulls; the schema given to Spark says NOT NULL",
+        ),
         ("l array<int>", "column 'l' is array<smallint>"),
     ],
 )

@@ -22,7 +22,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Timestamps and durations in nanoseconds are rounded down to Spark's microseconds. Nothing else is ever lost.
 
     Raises:
-        SchemaError: When a value does not fit; names the column.
+        SchemaError: When a value does not fit, or is null where the schema has none; names the column.
     """
     arrays = []
     for field in schema:
@@ -32,7 +32,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SchemaError(f"column {field.name!r}: cannot turn {column.type} into {field.type}: {error}") from error
         if not field.nullable and arrays[-1].null_count:
-            raise SchemaError(f"column {field.name!r} holds nulls; expected none")
+            raise SchemaError(f"column {field.name!r} holds nulls; its schema says NOT NULL")
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.damage import Findings
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Dataset, Fragment, Scan
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
@@ -88,13 +88,21 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
 
 
 def read_fragments(fragments: Sequence[Fragment], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of fragments, in order, as Spark wants them. What is left out is logged."""
+    """The rows of fragments, in order, as Spark wants them. What is left out is logged.
+
+    Raises:
+        SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.
+    """
     target = arrow_schema(schema)
     for fragment in fragments:
         findings = Findings(fragment.scan.on_damage)
         for batch in fragment.to_batches(findings):
             _settle()
-            yield cast_batch(batch, target)
+            try:
+                ready = cast_batch(batch, target)
+            except SchemaError as error:
+                raise SchemaError(f"{fragment.path}: {error}") from error
+            yield ready
         for remark in findings.remarks(fragment.path):
             logger.warning(remark)
 

@@ -152,7 +152,8 @@ def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
 
     Args:
         given: The wanted columns; names, types and case must be those of the data. Temporal columns of 64 bits may also
-            be asked for as BIGINT: the integer, in the unit of the column.
+            be asked for as BIGINT: the integer, in the unit of the column. Columns may be NOT NULL whatever the data
+            says, which is then checked batch by batch (see `cast_batch`); values within them may not.
         available: The columns that the view has.
         where: What has them, for messages.
 
@@ -165,18 +166,17 @@ def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
         if wanted.name not in available.names:
             raise SchemaError(f"{where}: no column {wanted.name!r}{_hint(wanted.name, available)}")
         field = available.field(wanted.name)
-        nulls = field.nullable and not wanted.nullable
-        if not (isinstance(wanted.dataType, spark.LongType) and has_integers(field.type)):
-            known = spark_type(field.type, f"{where}: column {wanted.name!r}")
-            if nullable(wanted.dataType) != nullable(known):
-                raise SchemaError(
-                    f"{where}: column {wanted.name!r} is {known.simpleString()};"
-                    f" the schema given to Spark says {wanted.dataType.simpleString()}"
-                )
-            nulls = nulls or not _admits(wanted.dataType, known)
-        if nulls:
+        if isinstance(wanted.dataType, spark.LongType) and has_integers(field.type):
+            continue
+        known = spark_type(field.type, f"{where}: column {wanted.name!r}")
+        if nullable(wanted.dataType) != nullable(known):
             raise SchemaError(
-                f"{where}: column {wanted.name!r} may hold nulls; the schema given to Spark says NOT NULL"
+                f"{where}: column {wanted.name!r} is {known.simpleString()};"
+                f" the schema given to Spark says {wanted.dataType.simpleString()}"
+            )
+        if not _admits(wanted.dataType, known):
+            raise SchemaError(
+                f"{where}: values of column {wanted.name!r} may hold nulls; the schema given to Spark says NOT NULL"
             )
 
 
