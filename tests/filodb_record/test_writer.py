@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog import OptionError, SchemaError
-from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
+from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
 
@@ -324,6 +324,17 @@ def test_nested_records(tmp_path: Path) -> None:
     assert write(again, tmp_path / "b.container") == made
     write(again.slice(7, 20), tmp_path / "c.container")
     assert sawlog.read(tmp_path / "c.container", schemas=schemas, schema="result").equals(again.slice(7, 20))
+
+
+def test_records_without_schema_id_are_of_the_only_schema(tmp_path: Path) -> None:
+    schemas, table, _ = nested_rows()
+    write(table, tmp_path / "a.container", schemas=schemas)
+    found = sawlog.read(tmp_path / "a.container", schemas=schemas)
+    assert found.num_rows == table.num_rows
+    assert found.equals(sawlog.read(tmp_path / "a.container", schemas=schemas, schema="result"))
+    two = Schemas([schemas["result"], Schema("other", schemas["result"].columns, None)])
+    with pytest.raises(OptionError, match="name their schema with schema=; schemas: result, other"):
+        sawlog.read(tmp_path / "a.container", schemas=two)
 
 
 def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:

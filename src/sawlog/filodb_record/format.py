@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".container", ".filodb")
 _LABELS = pa.map_(pa.string(), pa.string())
+_NESTED = """
+[schemas.result]
+columns = ["timestamp:ts", "inner:br"]
+partitioned = false
+
+[schemas.result.nested.inner]
+columns = ["x:double"]
+"""
 
 
 class FiloDBRecord(Format):
@@ -64,20 +72,38 @@ class FiloDBRecord(Format):
         return repair(file, target, options, storage)
 
     def warm_up(self) -> None:
-        """See `Format.warm_up`: write containers of one record, read every view of them, check and repair them."""
+        """See `Format.warm_up`: write a container, read every view of it, check and repair it; and what is beside."""
+        from sawlog.filodb_record import nibblepack
+        from sawlog.filodb_record.schemas import Schemas, default_partition
+        from sawlog.filodb_record.values import partition_hashes, shards
+        from sawlog.filodb_record.walk import FIRST_SERIES
+
         with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
             path, copy = (os.path.join(directory, f"{number}{self.suffix}") for number in (1, 2))
+            count = FIRST_SERIES + 1  # a table of series that must grow
             histogram = {"tops": [1.0, 2.0], "values": [1.0, 2.0]}
             columns: dict[str, list[Any]] = {"timestamp": [0], "sum": [0.0], "count": [2.0], "h": [histogram]}
-            row = pa.table({**columns, "_metric_": ["é"], "tags": pa.array([[("_ws_", "é")]], _LABELS)})
-            api.write(row, path, format=self.name, schema="prom-histogram")
+            metrics = pa.array([f"é{n}" for n in range(count)])
+            labels = pa.array([[("_ws_", "é")]] * count, _LABELS)
+            values = {name: pa.array(values * count) for name, values in columns.items()}
+            table = pa.table({**values, "_metric_": metrics, "tags": labels})
+            api.write(table, path, format=self.name, schema="prom-histogram")
             for view in self.views:
                 api.read(path, format=self.name, view=view, on_damage="skip", provenance=True)
             statistics: dict[str, Any] = {"statistics": ("count", "sum"), "quantiles": (0.5,), "verify_hashes": True}
             api.read(path, format=self.name, **statistics)
             api.verify(path, format=self.name)
             api.repair(path, copy, format=self.name)
+            nested = pa.table({"timestamp": [0], "inner": [{"x": 1.0}]})
+            schemas = Schemas.parse(_NESTED)
+            api.write(nested, path, format=self.name, schemas=schemas)
+            api.read(path, format=self.name, schemas=schemas)
+        partition_hashes({"_metric_": metrics, "tags": labels}, Schemas.built_in()["gauge"])
+        shards(metrics, labels, 4, 1, default_partition())
+        nibblepack.unpack(nibblepack.pack([1]), 1)
+        nibblepack.unpack_delta(nibblepack.pack_delta([1]), 1)
+        nibblepack.unpack_doubles(nibblepack.pack_doubles([1.0]), 1)
 
 
 def _is_container(head: bytes, size: int) -> bool:

@@ -101,7 +101,7 @@ def select(options: ReadOptions, head: bytes) -> Selection:
 
     Raises:
         SchemaError: For a schema that is not known.
-        OptionError: For a schema without partition columns beside others.
+        OptionError: For a schema without partition columns beside others, or where none of several is named.
     """
     known = options.known
     records = _records(head)
@@ -109,6 +109,11 @@ def select(options: ReadOptions, head: bytes) -> Selection:
     if not chosen:
         found = {int.from_bytes(record[4:6], "little"): None for record in records}
         chosen = [schema for schema in map(known.by_id, found) if schema is not None] or known.select(("all",))
+    if not chosen:
+        # None has partition columns, so that records do not say their schema.
+        chosen = list(known.values())
+        if len(chosen) != 1:
+            raise OptionError(f"records have no schema ID: name their schema with schema=; schemas: {', '.join(known)}")
     if any(schema.partition is None for schema in chosen):
         if len(chosen) > 1:
             raise OptionError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def schema_table(layouts: Sequence[RecordSchema | None]) -> NDArray[np.int64]:
     return np.array(rows, np.int64)
 
 
-class Walk:
+class Walk(ABC):
     """What all passes share: containers, records, damage, and the account of bytes."""
 
     def __init__(self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings) -> None:
@@ -111,12 +112,13 @@ class Walk:
     def _named(self) -> tuple[Layout, ...]:
         return self._fragment.selection.layouts
 
+    @abstractmethod
     def _gathered(self) -> Sequence[ViewField]:
-        raise NotImplementedError
+        """The fields that are gathered of each record."""
 
+    @abstractmethod
     def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The batches of some containers."""
-        raise NotImplementedError
 
     # Containers.
 

@@ -13,7 +13,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.jit import CHECKED, always_inlined, inlined
+
+_EIGHT = np.uint64(8)
 
 
 def _load(bits: int) -> Any:
@@ -217,3 +219,20 @@ copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
 prefetch: Any = inlined(_checked_prefetch) if CHECKED else _prefetch
 """`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""
+
+
+@always_inlined
+def same_bytes(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
+    """Whether the `length` bytes of `a` at `at` are those of `b` at `start`; all of them uint64."""
+    if length < _EIGHT:
+        same = True
+        for i in range(length):
+            same = same and a[at + i] == b[start + i]
+        return same
+    done = np.uint64(0)
+    last = length - _EIGHT
+    differs = load_u64(a, at + last) ^ load_u64(b, start + last)
+    while done < last:
+        differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
+        done += _EIGHT
+    return differs == np.uint64(0)

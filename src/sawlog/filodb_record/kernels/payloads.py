@@ -13,7 +13,7 @@ import numpy as np
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, copy_short
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import load_u64, store_u16
+from sawlog.kernels.memory import load_u64, same_bytes, store_u16
 from sawlog.kernels.xxh32 import xxh32
 
 # What is wrong with a value.
@@ -82,23 +82,6 @@ def combine_hashes(which: Any, places: Any, scratch: Any, hashes: Any) -> None:
         hashes[row] = total
 
 
-@always_inlined
-def _same(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
-    """Whether `length` bytes are the same."""
-    if length < _EIGHT:
-        same = True
-        for i in range(length):
-            same = same and a[at + i] == b[start + i]
-        return same
-    done = _ZERO
-    last = length - _EIGHT
-    differs = load_u64(a, at + last) ^ load_u64(b, start + last)
-    while done < last:
-        differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
-        done += _EIGHT
-    return differs == _ZERO
-
-
 @kernel
 def encode_strings(
     data: Any,
@@ -139,7 +122,7 @@ def encode_strings(
             continue
         start = np.uint64(ends[row])
         length = np.uint64(ends[row + 1]) - start
-        if last >= 0 and np.uint64(lengths[last]) == length and _same(data, start, out, positions[last], length):
+        if last >= 0 and np.uint64(lengths[last]) == length and same_bytes(data, start, out, positions[last], length):
             positions[row] = positions[last]
             lengths[row] = lengths[last]
             hashes[row] = hashes[last]
@@ -208,7 +191,7 @@ def _same_texts(keys: Any, key_ends: Any, a: Any, b: Any, count: Any) -> Any:
     differs = 0
     for i in range(1, count + 1):
         differs |= (key_ends[a + i] - key_ends[a]) ^ (key_ends[b + i] - key_ends[b])
-    return differs == 0 and _same(keys, start, keys, other, np.uint64(key_ends[a + count]) - start)
+    return differs == 0 and same_bytes(keys, start, keys, other, np.uint64(key_ends[a + count]) - start)
 
 
 @inlined

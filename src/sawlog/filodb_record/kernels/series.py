@@ -9,7 +9,7 @@ import numpy as np
 from sawlog.filodb_record.kernels import records
 from sawlog.filodb_record.kernels.records import read_records
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32
 
 # Fields of the state of a table, an int64 array.
@@ -47,23 +47,6 @@ _AHEAD = 8
 
 
 @always_inlined
-def _same(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
-    """Whether `length` bytes are the same."""
-    if length < _EIGHT:
-        same = True
-        for i in range(length):
-            same = same and a[at + i] == b[start + i]
-        return same
-    done = _ZERO
-    last = length - _EIGHT
-    differs = load_u64(a, at + last) ^ load_u64(b, start + last)
-    while done < last:
-        differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
-        done += _EIGHT
-    return differs == _ZERO
-
-
-@always_inlined
 def _matches(
     window: Any, row: Any, layout: Any, arena: Any, fixed: Any, scratch: Any, payloads: Any, keys: Any, at: Any
 ) -> Any:
@@ -73,7 +56,7 @@ def _matches(
     at += _ONE
     for i in range(len(fixed)):
         width = np.uint64(fixed[i, 1])
-        if not _same(keys, at, arena, np.uint64(fixed[i, 0]) + row * width, width):
+        if not same_bytes(keys, at, arena, np.uint64(fixed[i, 0]) + row * width, width):
             return False
         at += width
     for i in range(len(payloads)):
@@ -81,7 +64,7 @@ def _matches(
         if load_u32(keys, at) != length:
             return False
         at += _FOUR
-        if not _same(keys, at, window, load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT), length):
+        if not same_bytes(keys, at, window, load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT), length):
             return False
         at += length
     return True
