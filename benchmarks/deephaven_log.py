@@ -138,8 +138,10 @@ def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
     frame.write.mode("overwrite").parquet(str(parquet))
     frame.write.mode("overwrite").csv(str(text))
     types = frame.schema
+    no_nulls = ", ".join(f"{field.name} {field.dataType.simpleString()} NOT NULL" for field in types)
     readers: dict[str, Callable[[], object]] = {
         "sawlog": lambda: spark.read.format("sawlog").load(str(log)),
+        "sawlog, NOT NULL": lambda: spark.read.format("sawlog").schema(no_nulls).load(str(log)),
         "sawlog, resync": lambda: (
             spark.read.format("sawlog").option("split", "resync").option("deletes", "ignore").load(str(log))
         ),
