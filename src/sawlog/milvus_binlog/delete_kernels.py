@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u64
+from sawlog.kernels.memory import copy_bytes, load_u64, prefetch
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_TWO = np.uint64(2)
 _THREE = np.uint64(3)
 _SIX = np.uint64(6)
 _TEN = np.uint64(10)
@@ -132,6 +133,8 @@ def text_cells(data: Any, offsets: Any, starts: Any, lengths: Any, stamps: Any) 
     return len(starts)
 
 
+_AHEAD = 12
+"""Lookups whose place in the table is fetched before they are made."""
 _FIRST_MIX = np.uint64(0xFF51AFD7ED558CCD)
 _SECOND_MIX = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(32)
@@ -182,54 +185,52 @@ def _marked(marks: Any, hashed: Any) -> Any:
 
 
 @inlined
-def _number_slot(key: Any, hashed: Any, table_keys: Any, table_stamps: Any) -> Any:
-    """Where a key stands in the table, or would stand."""
-    mask = np.uint64(len(table_stamps) - 1)
-    slot = hashed & mask
-    while table_stamps[slot] >= 0 and table_keys[slot] != key:
-        slot = slot + _ONE & mask
+def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
+    """Where a key stands in the table, or would stand: the place of its first number."""
+    mask = np.uint64(len(table) - 1)
+    slot = hashed << _ONE & mask
+    while table[slot + _ONE] >= 0 and table[slot] != key:
+        slot = slot + _TWO & mask
     return slot
 
 
 @inlined
-def _text_slot(
-    data: Any, start: Any, length: Any, hashed: Any, key_data: Any, key_offsets: Any, table: Any, table_stamps: Any
-) -> Any:
-    """Where a key stands in the table, or would stand."""
-    mask = np.uint64(len(table_stamps) - 1)
-    slot = hashed & mask
-    while table_stamps[slot] >= 0:
+def _text_slot(data: Any, start: Any, length: Any, hashed: Any, key_data: Any, key_offsets: Any, table: Any) -> Any:
+    """Where a key stands in the table, or would stand: the place of its first number."""
+    mask = np.uint64(len(table) - 1)
+    slot = hashed << _ONE & mask
+    while table[slot + _ONE] >= 0:
         key = table[slot]
         begin = np.uint64(key_offsets[key])
         same = np.uint64(key_offsets[key + 1]) - begin == length
         if same and _equal(data, start, key_data, begin, length):
             return slot
-        slot = slot + _ONE & mask
+        slot = slot + _TWO & mask
     return slot
 
 
 @kernel
-def index_numbers(keys: Any, stamps: Any, salt: Any, table_keys: Any, table_stamps: Any, marks: Any) -> None:
+def index_numbers(keys: Any, stamps: Any, salt: Any, table: Any, marks: Any) -> None:
     """Fill a hash table with the latest delete of every int64 key.
 
     Args:
         keys: int64.
         stamps: int64, none of them negative.
         salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
-        table_keys: int64; its length is a power of two, at least 64 and above the number of keys.
-        table_stamps: int64 of the same length, -1 everywhere.
+        table: int64, -1 everywhere; its length is a power of two, above twice the number of keys. Receives pairs: a
+            key, and when it was deleted.
         marks: uint64, zeros, its length a power of two; receives a bit for each key, by its hash.
     """
     for i in range(len(keys)):
         hashed = _mixed(np.uint64(keys[i]) ^ salt)
         _mark(marks, hashed)
-        slot = _number_slot(keys[i], hashed, table_keys, table_stamps)
-        table_keys[slot] = keys[i]
-        table_stamps[slot] = max(table_stamps[slot], stamps[i])
+        slot = _number_slot(keys[i], hashed, table)
+        table[slot] = keys[i]
+        table[slot + _ONE] = max(table[slot + _ONE], stamps[i])
 
 
 @kernel
-def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, table_stamps: Any, marks: Any) -> None:
+def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, marks: Any) -> None:
     """Fill a hash table with the latest delete of every varchar key.
 
     Args:
@@ -237,8 +238,7 @@ def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, tab
         offsets: int64; key i is `data[offsets[i] : offsets[i + 1]]`. Checked by the caller to ascend within `data`.
         stamps: int64, none of them negative.
         salt: As for `index_numbers`.
-        table: int64; receives which key stands in each slot. As long as `table_keys` of `index_numbers` is.
-        table_stamps: As for `index_numbers`.
+        table: As for `index_numbers`; receives which key it is instead of the key.
         marks: As for `index_numbers`.
     """
     for i in range(len(stamps)):
@@ -246,15 +246,15 @@ def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, tab
         length = np.uint64(offsets[i + 1]) - start
         hashed = _text_hash(data, start, length, salt)
         _mark(marks, hashed)
-        slot = _text_slot(data, start, length, hashed, data, offsets, table, table_stamps)
-        if table_stamps[slot] < 0:
+        slot = _text_slot(data, start, length, hashed, data, offsets, table)
+        if table[slot + _ONE] < 0:
             table[slot] = i
-        table_stamps[slot] = max(table_stamps[slot], stamps[i])
+        table[slot + _ONE] = max(table[slot + _ONE], stamps[i])
 
 
 @kernel
 def surviving_numbers(
-    keys: Any, stamps: Any, salt: Any, table_keys: Any, table_stamps: Any, marks: Any, suspects: Any, keep: Any
+    keys: Any, stamps: Any, salt: Any, table: Any, lines: Any, marks: Any, suspects: Any, keep: Any
 ) -> Any:
     """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
 
@@ -264,8 +264,8 @@ def surviving_numbers(
         keys: int64, primary keys.
         stamps: int64, when the rows were inserted.
         salt: As for `index_numbers`.
-        table_keys: As filled by it.
-        table_stamps: As filled by it.
+        table: As filled by it.
+        lines: The bytes of the table, to have them ready in time.
         marks: As filled by it.
         suspects: int64, scratch space for as many rows.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
@@ -275,11 +275,15 @@ def surviving_numbers(
         keep[i] = 1
         suspects[found] = i
         found += np.int64(_marked(marks, _mixed(np.uint64(keys[i]) ^ salt)))
+    mask = np.uint64(len(table) - 1)
     kept = len(keys)
     for at in range(found):
+        if at + _AHEAD < found:
+            later = _mixed(np.uint64(keys[suspects[at + _AHEAD]]) ^ salt)
+            prefetch(lines, (later << _ONE & mask) << _THREE)
         row = suspects[at]
-        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), table_keys, table_stamps)
-        if table_stamps[slot] > stamps[row]:
+        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), table)
+        if table[slot + _ONE] > stamps[row]:
             keep[row] = 0
             kept -= 1
     return kept
@@ -294,7 +298,6 @@ def surviving_texts(
     key_data: Any,
     key_offsets: Any,
     table: Any,
-    table_stamps: Any,
     marks: Any,
     keep: Any,
 ) -> Any:
@@ -308,7 +311,6 @@ def surviving_texts(
         key_data: The bytes of the deleted keys.
         key_offsets: int64; where each begins and the last ends.
         table: As filled by `index_texts`.
-        table_stamps: As filled by it.
         marks: As filled by it.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
@@ -319,41 +321,42 @@ def surviving_texts(
         length = np.uint64(offsets[i + 1]) - start
         hashed = _text_hash(data, start, length, salt)
         if _marked(marks, hashed):
-            slot = _text_slot(data, start, length, hashed, key_data, key_offsets, table, table_stamps)
-            if table_stamps[slot] > stamps[i]:
+            slot = _text_slot(data, start, length, hashed, key_data, key_offsets, table)
+            if table[slot + _ONE] > stamps[i]:
                 keep[i] = 0
                 kept -= 1
     return kept
 
 
 @kernel
-def copy_kept(source: Any, keep: Any, width: Any, out: Any, at: Any) -> Any:
+def copy_kept(source: Any, slot: Any, keep: Any, first: Any, last: Any, width: Any, out: Any, at: Any) -> Any:
     """Copy the slots to keep, in order.
 
     Args:
-        source: uint8, `len(keep)` slots.
-        keep: uint8, 1 for every slot to keep, 0 for the others.
+        source: uint8, slots one behind the other.
+        slot: uint64, the first one to look at.
+        keep: uint8, 1 for every slot to keep, 0 for the others; `keep[first]` is that of `slot`.
+        first: int64.
+        last: int64, where in `keep` to stop.
         width: uint64, bytes per slot.
         out: uint8; receives them.
         at: uint64, where in `out` to begin; not beyond its end.
 
     Returns:
-        Where in `out` they end; before the last of them where there is no room for more.
+        Where in `out` they end; before the last of them where there is no room for more, or there are no more slots.
     """
-    rows = len(keep)
-    if np.uint64(len(source)) < np.uint64(rows) * width:
-        return at
-    row = 0
-    while row < rows:
+    row = first
+    while row < last:
         if not keep[row]:
             row += 1
             continue
-        first = row
-        while row < rows and keep[row]:
+        begin = row
+        while row < last and keep[row]:
             row += 1
-        length = np.uint64(row - first) * width
-        if np.uint64(len(out)) - at < length:
+        pos = (slot + np.uint64(begin - first)) * width
+        length = np.uint64(row - begin) * width
+        if np.uint64(len(out)) - at < length or np.uint64(len(source)) < pos + length:
             return at
-        copy_bytes(out, at, source, np.uint64(first) * width, length)
+        copy_bytes(out, at, source, pos, length)
         at += length
     return at

@@ -264,8 +264,7 @@ class _Table:
     def __init__(self, count: int) -> None:
         room = max(_SMALLEST_TABLE, 1 << (2 * count).bit_length())
         self._salt = np.uint64(secrets.randbits(64))
-        self._slots = np.zeros(room, np.int64)
-        self._stamps = np.full(room, -1, np.int64)
+        self._table = np.full(2 * room, -1, np.int64)
         self._marks = np.zeros(room // 64 * _MARKS, np.uint64)
 
 
@@ -275,11 +274,11 @@ class _Numbers(_Table):
     def __init__(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> None:
         keys, times = (np.concatenate([one.to_numpy() for one in column]) for column in zip(*pairs, strict=True))
         super().__init__(len(keys))
-        kernels.index_numbers(keys, times, self._salt, self._slots, self._stamps, self._marks)
+        kernels.index_numbers(keys, times, self._salt, self._table, self._marks)
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
-        table = (self._salt, self._slots, self._stamps, self._marks)
+        table = (self._salt, self._table, self._table.view(np.uint8), self._marks)
         suspects = np.empty(len(keys), np.int64)
         return int(kernels.surviving_numbers(keys.to_numpy(), times, *table, suspects, keep))
 
@@ -292,12 +291,12 @@ class _Texts(_Table):
         times = np.concatenate([time.to_numpy() for _, time in pairs])
         super().__init__(len(keys))
         self._offsets, self._data = offsets_of(keys)
-        kernels.index_texts(self._data, self._offsets, times, self._salt, self._slots, self._stamps, self._marks)
+        kernels.index_texts(self._data, self._offsets, times, self._salt, self._table, self._marks)
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
         offsets, data = offsets_of(keys)
-        table = (self._salt, self._data, self._offsets, self._slots, self._stamps, self._marks)
+        table = (self._salt, self._data, self._offsets, self._table, self._marks)
         return int(kernels.surviving_texts(data, offsets, times, *table, keep))
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sawlog.storage import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEADER_ROOM = 64 << 10
 """Bytes within which a page header has to end, statistics included."""
@@ -159,7 +164,7 @@ def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | No
         raise PageError(f"a page that cannot be decompressed: {error}") from None
 
 
-def plain_values(page: Page, data: pa.Buffer | None, width: int, *, optional: bool) -> pa.Buffer | None:
+def plain_values(page: Page, data: pa.Buffer | None, width: int, optional: bool) -> NDArray[np.uint8] | None:
     """The values of a plain page of fixed-width values, as they lie; `None` unless it holds no nulls for sure.
 
     Args:
@@ -168,15 +173,19 @@ def plain_values(page: Page, data: pa.Buffer | None, width: int, *, optional: bo
         width: Bytes per value.
         optional: Whether definition levels, a single run of ones, stand in front of the values.
     """
+    import numpy as np
+
     if data is None:
         return None
-    levels = b""
+    values = np.frombuffer(data, np.uint8)
+    values.flags.writeable = False
     if optional:
         run = _varint_bytes(page.values << 1) + b"\x01"
         levels = len(run).to_bytes(4, "little") + run
-    if data.size != len(levels) + page.values * width or data.slice(0, len(levels)).to_pybytes() != levels:
-        return None
-    return data.slice(len(levels))
+        if values[: len(levels)].tobytes() != levels:
+            return None
+        values = values[len(levels) :]
+    return values if len(values) == page.values * width else None
 
 
 def _varint_bytes(value: int) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,119 +35,114 @@ _EXACT = ("ZSTD", "UNCOMPRESSED")
 """What Milvus writes; of other codecs, Arrow does not tell how many bytes a page has in the end."""
 
 
+@dataclass(slots=True)
+class _Piece:
+    """Some vectors: their bytes, the first of them that is still to be taken, how many are left, and those not null."""
+
+    data: NDArray[np.uint8]
+    first: int
+    rows: int
+    valid: NDArray[np.bool_] | None = None
+
+
 class VectorStream(ColumnStream):
     """The values of one column of vectors of one file: those of all its payloads, one behind the other."""
 
     def __init__(self, payloads: Sequence[Payload], index: int, batch_rows: int) -> None:
         super().__init__(payloads, index, batch_rows)
-        self._arrays = (array for payload in payloads for array in _vectors(payload, index, batch_rows))
         self._type = payloads[0].schema.types[index]
+        self._pieces = (piece for payload in payloads for piece in _pieces(payload, index, batch_rows))
+        self._piece: _Piece | None = None
+        self._left = self.rows
+
+    def take(self, count: int) -> pa.Array | None:
+        """See `ColumnStream.take`."""
+        count = min(count, self._left)
+        return self.take_kept(np.ones(count, np.uint8), count) if count else None
 
     def take_kept(self, keep: NDArray[np.uint8], left: int) -> pa.Array | None:
         """See `ColumnStream.take_kept`."""
-        kept = _Kept(self._type, left)
-        at = 0
-        while at < len(keep):
-            array = self._rest.pop() if self._rest else next(self._arrays, None)
-            if array is None:
+        width = np.uint64(self._type.byte_width)
+        out: NDArray[np.uint8] | None = None
+        valid: NDArray[np.bool_] | None = None
+        row, rows, at = 0, len(keep), np.uint64(0)
+        while row < rows:
+            piece = self._piece or next(self._pieces, None)
+            if piece is None:
                 return None
-            some = array.slice(0, len(keep) - at)
-            kept.add(some, keep[at : at + len(some)])
-            at += len(some)
-            if len(some) < len(array):
-                self._rest.append(array.slice(len(some)))
-        self._have = sum(map(len, self._rest))
-        return kept.array()
-
-
-class _Kept:
-    """Vectors that are left, one behind the other.
-
-    Args:
-        kind: Their type.
-        left: How many there will be.
-    """
-
-    def __init__(self, kind: pa.FixedSizeBinaryType, left: int) -> None:
-        self._kind = kind
-        self._left = left
-        self._at = 0
-        self._out: pa.Buffer | None = None
-        self._valid: NDArray[np.bool_] | None = None
-
-    def add(self, array: pa.Array, keep: NDArray[np.uint8]) -> None:
-        """Copy the vectors of which `keep` is 1."""
-        width = self._kind.byte_width
-        if self._out is None:  # not before there is a vector: what a footer claims does not justify it
-            self._out = pa.allocate_buffer(self._left * width)
-        source = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
-        source.flags.writeable = False
-        out = np.frombuffer(self._out, np.uint8)
-        end = int(kernels.copy_kept(source, keep, np.uint64(width), out, np.uint64(self._at)))
-        if array.null_count:
-            self._valid = np.ones(self._left, bool) if self._valid is None else self._valid
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            self._valid[self._at // width : end // width] = valid[keep == 1]
-        self._at = end
-
-    def array(self) -> pa.Array | None:
-        """What was copied; `None` when it is not all of them."""
-        if self._at != self._left * self._kind.byte_width:
+            if out is None:  # not before there is a vector: what a footer claims does not justify it
+                buffer = pa.allocate_buffer(left * self._type.byte_width)
+                out = np.frombuffer(buffer, np.uint8)
+            stop = min(rows, row + piece.rows)
+            at = np.uint64(kernels.copy_kept(piece.data, np.uint64(piece.first), keep, row, stop, width, out, at))
+            if piece.valid is not None:
+                valid = np.ones(rows, bool) if valid is None else valid
+                valid[row:stop] = piece.valid[piece.first : piece.first + stop - row]
+            piece.first += stop - row
+            piece.rows -= stop - row
+            self._piece = piece if piece.rows else None
+            row = stop
+        self._left -= rows
+        if int(at) != left * self._type.byte_width:
             return None
-        mask = None if self._valid is None else pa.py_buffer(np.packbits(self._valid, bitorder="little"))
-        return pa.Array.from_buffers(self._kind, self._left, [mask, self._out or pa.py_buffer(b"")])
+        mask = None if valid is None else pa.py_buffer(np.packbits(valid[keep == 1], bitorder="little"))
+        return pa.Array.from_buffers(self._type, left, [mask, pa.py_buffer(b"") if out is None else buffer])
 
 
-def _vectors(payload: Payload, index: int, batch_rows: int) -> Iterator[pa.Array]:
-    """The vectors of a column: plain pages without a copy, whatever else there is as pyarrow decodes it."""
+def _pieces(payload: Payload, index: int, batch_rows: int) -> Iterator[_Piece]:
+    """The vectors of a column: plain pages as they lie, whatever else there is as pyarrow decodes it."""
     (leaf,) = payload.leaves(index)
     for group in range(payload.file.metadata.num_row_groups):
         rows = payload.file.metadata.row_group(group).num_rows
         done = 0
-        for start, array in _plain_pages(payload, index, group, leaf):
-            if len(array) > rows - start:
+        for start, piece in _plain_pages(payload, index, group, leaf):
+            if piece.rows > rows - start:
                 break
-            yield from _decoded(payload, index, batch_rows, group, done, start)
-            yield array
-            done = start + len(array)
-        yield from _decoded(payload, index, batch_rows, group, done, rows)
+            if done < start:
+                yield from _decoded(payload, index, batch_rows, group, done, start)
+            done = start + piece.rows
+            yield piece
+        if done < rows:
+            yield from _decoded(payload, index, batch_rows, group, done, rows)
 
 
-def _decoded(payload: Payload, index: int, batch_rows: int, group: int, start: int, stop: int) -> Iterator[pa.Array]:
+def _decoded(payload: Payload, index: int, batch_rows: int, group: int, start: int, stop: int) -> Iterator[_Piece]:
     """Rows of a row group as pyarrow decodes them."""
-    if start == stop:
-        return
     at = 0
     for array in payload.column_batches(index, min(batch_rows, stop), group):
         first, last = max(start - at, 0), min(stop - at, len(array))
         if first < last:
-            yield array.slice(first, last - first)
+            width = array.type.byte_width
+            data = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width :]
+            data.flags.writeable = False  # as all input of kernels, so that there is one version of each
+            valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+            yield _Piece(data, first, last - first, valid)
         at += len(array)
         if at >= stop:
             return
 
 
-def _plain_pages(payload: Payload, index: int, group: int, leaf: int) -> Iterator[tuple[int, pa.Array]]:
+def _plain_pages(payload: Payload, index: int, group: int, leaf: int) -> Iterator[tuple[int, _Piece]]:
     """Plain pages of a row group, and the row that each begins with.
 
     They follow those that refer to a dictionary; ends where something else follows.
     """
-    kind = payload.schema.types[index]
-    codec = payload.file.metadata.row_group(group).column(leaf).compression
+    chunk = payload.file.metadata.row_group(group).column(leaf)
     levels = payload.file.schema.column(leaf).max_definition_level
-    if codec not in _EXACT or levels > 1:
+    if chunk.compression not in _EXACT or levels > 1:
         return
+    width = payload.schema.types[index].byte_width
     row = 0
     plain = False
     with payload.errors():
         for page in _ahead(payload.pages(group, leaf)):
             if page.plain:
-                data = decompressed(payload.source, page, codec)
-                values = plain_values(page, data, kind.byte_width, optional=levels == 1)
+                values = plain_values(page, decompressed(payload.source, page, chunk.compression), width, levels == 1)
                 if values is None:
                     return
                 plain = True
-                yield row, pa.Array.from_buffers(kind, page.values, [None, values])
+                if page.values:
+                    yield row, _Piece(values, 0, page.values)
             elif plain or not (page.indices or page.dictionary):
                 return
             row += page.values
