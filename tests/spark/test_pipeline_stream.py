@@ -202,12 +202,12 @@ class Running:
         with self.process.stdout as lines:
             self.events.extend(json.loads(line) for line in lines)
 
-    def wait_for(self, met: Callable[[], bool]) -> None:
+    def wait_for(self, met: Callable[[], bool], pause: float = 0.1) -> None:
         deadline = time.monotonic() + 300
         while not met():
             assert self.process.poll() is None, "the pipeline has ended"
             assert time.monotonic() < deadline, "the pipeline does not get there"
-            time.sleep(0.1)
+            time.sleep(pause)
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal: SIGKILL to everything that was started, others to the command alone."""
@@ -243,7 +243,7 @@ def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, lo
     running = Running(path)
     running.wait_for(lambda: running.rows >= 1000)
     logger.write(ticks(3000, 1000))
-    running.wait_for(lambda: numbers(spark, tmp_path) == expected(4000))
+    running.wait_for(lambda: numbers(spark, tmp_path) == expected(4000), 1.0)
     running.wait_for(lambda: b"sawlog_last_batch" in metrics(port))
     assert b'sawlog_rows_total{pipeline="ticks",sink="dear"}' in metrics(port)
     assert b"sawlog_lag_bytes" in metrics(port)
