@@ -94,6 +94,19 @@ def test_splits_at_any_byte(flags, task_bytes, verify):
         os.unlink(path)
 
 
+def test_fragments_of_a_log_are_of_one_size(tmp_path: Path):
+    path = tmp_path / "t.bin"
+    path.write_bytes(make([3] * 1000))
+    entries = path.stat().st_size - len(HEADER)
+    one = entries // 1000
+    for options in ({}, {"split": "resync", "deletes": "ignore"}):
+        dataset = sawlog.open(path, **options)
+        sizes = [fragment.size for fragment in dataset.fragments(entries * 10 // 11)]
+        assert len(sizes) == 2
+        assert max(sizes) - min(sizes) <= 2 * one
+        assert len(dataset.fragments(entries)) == 1
+
+
 def test_a_long_log_is_cut_into_many_fragments(tmp_path: Path):
     flags = [3, 1, 0, 0, 2] * 4000
     path = tmp_path / "long.bin"

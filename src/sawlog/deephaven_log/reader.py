@@ -328,11 +328,11 @@ class DeephavenLogDataset(Dataset):
     def _layout(self, log: Log, task_bytes: int | None) -> Layout:
         if log.header is None or log.header.version == 0 or self.scan.view == "damage":
             return Layout()
-        divided = task_bytes is not None and log.file.size - log.header.size > task_bytes
-        if divided and self._options.split == "resync":
-            return Layout(tuple(self._resync_cuts(log, log.header, task_bytes or log.file.size)))
-        if divided or self._applies:
-            return self._scan(log, log.header.size, task_bytes if divided else None)
+        distance = _even(log.file.size - log.header.size, task_bytes)
+        if distance is not None and self._options.split == "resync":
+            return Layout(tuple(self._resync_cuts(log, log.header, distance)))
+        if distance is not None or self._applies:
+            return self._scan(log, log.header.size, distance)
         return Layout()
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
@@ -371,6 +371,14 @@ class DeephavenLogDataset(Dataset):
         size = end - start
         partition = log.name.column_partition
         return kind(self.scan, self.projection, path, size, log.file, log.header, start, end, live_from, partition)
+
+
+def _even(span: int, task_bytes: int | None) -> int | None:
+    """The distance of cuts that makes tasks of one size, none much larger than `task_bytes`; None for no cuts."""
+    if task_bytes is None or span <= task_bytes:
+        return None
+    tasks = -(-span // task_bytes)
+    return -(-span // tasks)
 
 
 def replace_size(log: Log, size: int) -> Log:
