@@ -385,7 +385,7 @@ class Gatherer:
             inner.scratch,
             np.zeros(2, np.int64),
             np.zeros(2 * k.BLOCK, np.int64),
-            np.zeros(1, np.int64),
+            np.zeros(1, np.uint64),
             bad,
             where,
         )

@@ -89,7 +89,7 @@ class Walk(ABC):
         room = 1 if findings.on_damage == "fail" else min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         self._events = np.zeros((room + BLOCK + 1, k.EVENT_FIELDS), np.int64)
         self._failed = np.zeros(2 * BLOCK, np.int64)
-        self._picked = np.zeros(BLOCK, np.int64)
+        self._picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
         self._window_bytes = max(2 * WINDOW_BYTES, int(self._schemas[:, k.LARGEST].max()) + 64)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

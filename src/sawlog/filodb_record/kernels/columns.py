@@ -69,28 +69,27 @@ def gather_columns(
         How many operations failed.
     """
     failures = 0
-    row = np.uint64(first)
     for i in range(len(ops)):
         code = ops[i, 0]
         slot = np.uint64(ops[i, 1])
         place = np.uint64(ops[i, 2])
-        second = np.uint64(ops[i, 3]) + row * _FOUR
+        second = np.uint64(ops[i, 3]) + first * _FOUR
         if code in (COPY_8, NOTHING_8, CONTAINER_TIME, PAYLOAD, HISTOGRAM, NO_PAYLOAD, WHOLE):
-            place += row * _EIGHT
+            place += first * _EIGHT
         else:
-            place += row * _FOUR
+            place += first * _FOUR
         if code == COPY_8:
             for r in range(count):
                 store_u64(
                     arena,
-                    place + np.uint64(8 * picked[r]),
+                    place + _EIGHT * picked[r],
                     load_u64(window, np.uint64(starts[first + picked[r]]) - base + slot),
                 )
         elif code == COPY_4:
             for r in range(count):
                 store_u32(
                     arena,
-                    place + np.uint64(4 * picked[r]),
+                    place + _FOUR * picked[r],
                     load_u32(window, np.uint64(starts[first + picked[r]]) - base + slot),
                 )
         elif code in (PAYLOAD, HISTOGRAM):
@@ -108,8 +107,8 @@ def gather_columns(
                     if at + total - start < length:
                         failures += _fail(failed, picked[r], i, length)
                         length = _ZERO
-                store_u64(scratch, place + np.uint64(8 * picked[r]), start)
-                store_u32(scratch, second + np.uint64(4 * picked[r]), length)
+                store_u64(scratch, place + _EIGHT * picked[r], start)
+                store_u32(scratch, second + _FOUR * picked[r], length)
                 tally[0] += np.int64(length)
                 if (
                     code == HISTOGRAM
@@ -121,23 +120,23 @@ def gather_columns(
             for r in range(count):
                 at = np.uint64(starts[first + picked[r]]) - base
                 total = load_u32(window, at) + _LENGTH
-                store_u64(scratch, place + np.uint64(8 * picked[r]), at)
-                store_u32(scratch, second + np.uint64(4 * picked[r]), total)
+                store_u64(scratch, place + _EIGHT * picked[r], at)
+                store_u32(scratch, second + _FOUR * picked[r], total)
                 tally[0] += np.int64(total)
         elif code == SCHEMA_ID:
             for r in range(count):
                 identity = load_u16(window, np.uint64(starts[first + picked[r]]) - base + _ID)
-                store_u32(arena, place + np.uint64(4 * picked[r]), identity)
+                store_u32(arena, place + _FOUR * picked[r], identity)
         elif code == NO_PAYLOAD:
             for r in range(count):
-                store_u64(scratch, place + np.uint64(8 * picked[r]), _ZERO)
-                store_u32(scratch, second + np.uint64(4 * picked[r]), _ZERO)
+                store_u64(scratch, place + _EIGHT * picked[r], _ZERO)
+                store_u32(scratch, second + _FOUR * picked[r], _ZERO)
         elif code == NOTHING_4:
             for r in range(count):
-                store_u32(arena, place + np.uint64(4 * picked[r]), _ZERO)
+                store_u32(arena, place + _FOUR * picked[r], _ZERO)
         else:
             for r in range(count):
-                store_u64(arena, place + np.uint64(8 * picked[r]), time if code == CONTAINER_TIME else _ZERO)
+                store_u64(arena, place + _EIGHT * picked[r], time if code == CONTAINER_TIME else _ZERO)
     return failures
 
 
@@ -178,11 +177,12 @@ def read_nested(
         scratch: uint8, positions and lengths of payloads.
         tally: int64[2], payload bytes and histogram buckets.
         failed: int64[2 * BLOCK], all 0.
-        picked: int64[1], 0.
+        picked: uint64[1], 0.
         bad: uint8 per row, set to a `Kind` where the payload is no record.
         where: int64 per row: the pointer or length that is wrong.
     """
-    for row in range(len(positions)):
+    for n in range(len(positions)):
+        row = np.uint64(n)
         given = np.uint64(lengths[row])
         at = positions[row]
         good = given == _ZERO and at == _ZERO

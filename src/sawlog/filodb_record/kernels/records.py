@@ -63,6 +63,7 @@ _ID_SIZE = np.uint64(layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _PAYLOAD_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _ZERO = np.uint64(0)
+_ONE = np.uint64(1)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _SIGN = np.uint64(0x80000000)
@@ -98,18 +99,26 @@ def _gather_block(
     """Gather a block of records, those of one schema at a time, in whatever order the schemas stand."""
     failures = 0
     done = 0
-    begin = np.int64(which[first])
+    row = np.uint64(first)
+    begin = which[row]
+    differ = False
+    for r in range(count):
+        differ |= which[row + np.uint64(r)] != begin
     for turn in range(len(schemas)):
         # Mostly all are of the first one's schema.
-        number = (begin + turn) % len(schemas)
-        found = 0
-        for r in range(count):
-            picked[found] = r
-            found += which[first + r] == number
+        number = (np.int64(begin) + turn) % len(schemas)
+        rows = picked[0]
+        found = count
+        if differ:
+            rows = picked[1]
+            found = 0
+            for r in range(count):
+                rows[found] = r
+                found += which[row + np.uint64(r)] == number
         if found > 0:
             smallest = np.uint64(schemas[number, SMALLEST])
             failures += gather_columns(
-                window, base, starts, first, picked, found, smallest, ops[number], time, arena, scratch, tally, failed
+                window, base, starts, row, rows, found, smallest, ops[number], time, arena, scratch, tally, failed
             )
             done += found
         if done == count:
@@ -187,7 +196,9 @@ def _locate(
         The position of the first other record, or of the first beyond `room`; rows; and how many were passed over.
     """
     passed = 0
-    while rows < room:
+    row = np.uint64(rows)
+    room = np.uint64(room)
+    while row < room:
         left = stop - at
         if left < _LENGTH + _ID_SIZE:
             break
@@ -211,11 +222,11 @@ def _locate(
                 continue
         if total < np.uint64(schemas[number, SMALLEST]) or total > np.uint64(schemas[number, LARGEST]):
             break
-        starts[rows] = at
-        which[rows] = number
-        rows += 1
+        starts[row] = at
+        which[row] = number
+        row += _ONE
         at += step
-    return at, rows, passed
+    return at, np.int64(row), passed
 
 
 @kernel
@@ -259,7 +270,7 @@ def read_records(
         scratch: uint8, positions (relative to the window) and lengths of payloads.
         events: int64[:, EVENT_FIELDS], damage; room for more than two blocks.
         failed: int64[2 * BLOCK], all 0.
-        picked: int64[BLOCK], working memory.
+        picked: uint64[2, BLOCK], the numbers from 0 on, and working memory.
 
     Returns:
         MORE, FULL or DONE.
