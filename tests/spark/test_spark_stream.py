@@ -20,6 +20,9 @@ from sawlog.deephaven_log import Logger
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
 
+from pyspark.sql.types import StructType
+
+from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import LEDGER, BatchShare, SawlogStreamWriter
 from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage
@@ -102,6 +105,27 @@ def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any
     found = sawlog.read(f"{place}/out", format="leveldb_log", storage_options=s3).column("record").to_pylist()
     assert found == [b"row %d" % n for n in range(100)]
     assert Storage(s3).staged(f"{place}/out", "") == []
+
+
+def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        log(tmp_path, number * 100, number * 100 + 100, f"w{number}")
+    options = {"path": str(tmp_path), "format": "deephaven_log"}
+
+    def tasks(worth: int, cores: int = 2, **more: str) -> list[int]:
+        monkeypatch.setattr("sawlog.spark.stream_reader.WORTH_A_TASK", worth)
+        monkeypatch.setattr(os, "cpu_count", lambda: cores)
+        schema = StructType().add("n", "long")
+        reader = make_stream_reader({**options, **more}, None, schema)
+        start = reader.initialOffset()
+        parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+        return [len(part.value) for part in parts]
+
+    assert tasks(4 << 20) == [8]
+    assert tasks(1) == [4, 4]
+    assert tasks(1, cores=4) == [2, 2, 2, 2]
+    assert tasks(1, cores=1) == [8]
+    assert len(tasks(1, cores=1, task_bytes="1")) == 8
 
 
 QUERY, BATCH = "query", 7

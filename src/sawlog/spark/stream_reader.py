@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, pack
+from sawlog.format import Dataset, Fragment, pack
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import projected, read_fragments
 from sawlog.stream.follower import Follower
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from sawlog.format import Scan
     from sawlog.stream.listing import Seen
+
+WORTH_A_TASK = 4 << 20
+"""Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
 
 
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
@@ -90,12 +94,12 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             follower.freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One partition per task: small files share one, large ones make several."""
+        """One partition per task: small files share one, but no core is left without work that is worth a task."""
         follower = self._follow()
         if follower is None or start == end:
             return []
         fragments = follower.between(Offset.from_json(start), Offset.from_json(end))
-        return [InputPartition(task) for task in pack(fragments, self._request.own.task_bytes)]
+        return [InputPartition(task) for task in _tasks(fragments, self._request.own.task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
@@ -135,3 +139,17 @@ class _Opener:
 
     def __call__(self, some: Sequence[Seen]) -> Dataset:
         return self._format.open([one.file for one in some], self._scan)
+
+
+def _tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
+    """Fragments in order, one task per core if there is enough to read, and more where there is too much for that."""
+    total = sum(one.size for one in fragments)
+    count = max(1, min(os.cpu_count() or 1, total // WORTH_A_TASK))
+    if total > count * task_bytes:
+        return pack(fragments, task_bytes)
+    tasks: list[list[Fragment]] = [[] for _ in range(count)]
+    place = 0
+    for one in fragments:
+        tasks[min((2 * place + one.size) * count // (2 * total or 1), count - 1)].append(one)
+        place += one.size
+    return [task for task in tasks if task]
