@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import sawlog
 from benchmarks.harness import Case, Probe, Settings, Side
-from benchmarks.spark import noop, session
+from benchmarks.spark import noop, register_premade, session
 
 SEED = 7
 ROW_BYTES = 47
@@ -139,12 +139,15 @@ def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
     frame.write.mode("overwrite").csv(str(text))
     types = frame.schema
     no_nulls = ", ".join(f"{field.name} {field.dataType.simpleString()} NOT NULL" for field in types)
+    made = settings.place / "trades.arrow"
+    register_premade(spark, "premade", sawlog.open(log, format="deephaven_log").to_batches(), types, made)
     readers: dict[str, Callable[[], object]] = {
         "sawlog": lambda: spark.read.format("sawlog").load(str(log)),
         "sawlog, NOT NULL": lambda: spark.read.format("sawlog").schema(no_nulls).load(str(log)),
         "sawlog, resync": lambda: (
             spark.read.format("sawlog").option("split", "resync").option("deletes", "ignore").load(str(log))
         ),
+        "a Python source of batches made before": lambda: spark.read.format("premade").schema(types).load(),
         "Spark's Parquet": lambda: spark.read.parquet(str(parquet)),
         "Spark's CSV": lambda: spark.read.schema(types).csv(str(text)),
     }
@@ -152,6 +155,7 @@ def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
     what = "market data, all columns, read by Spark, local[2]"
     yield Case("deephaven_spark", what, sides, per="rows", cores=0)
     log.unlink()
+    made.unlink()
     shutil.rmtree(parquet)
     shutil.rmtree(text)
 
