@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
+_CELLS = 8 << 10
+"""Cells of text that are read at once: the next ones take the memory of the last, which is in the cache."""
 _SMALLEST_TABLE = 64
 _MARKS = 8
 """Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
@@ -95,7 +97,7 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
     if len(payload.schema) >= 2:
         yield from _columns(payload, bad)
         return
-    step = batch_rows([(payload, 0)])
+    step = min(_CELLS, batch_rows([(payload, 0)]))
     stream = ColumnStream([payload], 0, step)
     row = 0
     while (cells := stream.take(step)) is not None:

@@ -2,7 +2,8 @@
 
 Vectors are most of what a collection holds, and their pages mostly hold them as they are, one behind the other. Such a
 page is decompressed, and the rows that are left are copied out of it while it is in the cache. pyarrow would copy all
-of them first; so it decodes only the pages that refer to a dictionary, or hold nulls.
+of them first; so it decodes only the pages that refer to a dictionary, or hold nulls. Nobody holds on to a page when
+the next one is decompressed, so that it takes the same memory, which is in the cache.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class VectorStream(ColumnStream):
             piece.rows -= stop - row
             self._piece = piece if piece.rows else None
             row = stop
+            del piece
         self._left -= rows
         if int(at) != left * self._type.byte_width:
             return None
@@ -102,6 +104,7 @@ def _pieces(payload: Payload, index: int, batch_rows: int) -> Iterator[_Piece]:
                 yield from _decoded(payload, index, batch_rows, group, done, start)
             done = start + piece.rows
             yield piece
+            del piece
         if done < rows:
             yield from _decoded(payload, index, batch_rows, group, done, rows)
 
@@ -143,6 +146,7 @@ def _plain_pages(payload: Payload, index: int, group: int, leaf: int) -> Iterato
                 plain = True
                 if page.values:
                     yield row, _Piece(values, 0, page.values)
+                del values
             elif plain or not (page.indices or page.dictionary):
                 return
             row += page.values
