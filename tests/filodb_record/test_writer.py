@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog import OptionError, SchemaError
+from sawlog import DamageError, OptionError, SchemaError
 from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
@@ -324,6 +325,66 @@ def test_nested_records(tmp_path: Path) -> None:
     assert write(again, tmp_path / "b.container") == made
     write(again.slice(7, 20), tmp_path / "c.container")
     assert sawlog.read(tmp_path / "c.container", schemas=schemas, schema="result").equals(again.slice(7, 20))
+
+
+PART_KEYS = """
+[schemas.found]
+columns = ["last:ts", "series:br"]
+partitioned = false
+
+[schemas.found.nested.series]
+columns = ["_metric_:string", "tags:map", "n:long"]
+predefined-keys = ["_ws_", "job"]
+partition-start = 0
+"""
+
+
+def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
+    """Query results hold part keys, which say their schema and hash."""
+    schemas = Schemas.parse(PART_KEYS)
+    outer = schemas["found"]
+    series = outer.ingestion.br_schemas[1]
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    rows = []
+    for n in range(300):
+        inner = RecordBuilder()
+        inner.add_from_reader((f"m{n % 7}", {"_ws_": "demo", "k": "v" * (n % 5)}, n), series, 60000 + n)
+        key = bytes(next(iter(inner.all_containers[0])))
+        target.add_from_reader((n, key), outer)
+        tags = [("_ws_", "demo"), ("k", "v" * (n % 5))]
+        found = {"_schema_id": 60000 + n, "_hash": series.partition_hash(key)}
+        rows.append({"_metric_": f"m{n % 7}", "tags": tags, "n": n, **found})
+    data = b"".join(target.optimal_container_bytes())
+    path = tmp_path / "a.container"
+    path.write_bytes(data)
+    table = sawlog.read(path, schemas=schemas)
+    table.validate(full=True)
+    assert table["series"].to_pylist() == rows
+    assert write(table, tmp_path / "b.container") == data
+    known = table["series"].combine_chunks()
+    names = [field.name for field in known.type if field.name != "_hash"]
+    fields = [known.type.field(name) for name in names]
+
+    def with_series(arrays: list[pa.Array]) -> pa.Table:
+        return table.set_column(1, "series", pa.StructArray.from_arrays(arrays, fields=fields))
+
+    arrays = [known.field(name) for name in names]
+    assert write(with_series(arrays), tmp_path / "b.container", schemas=schemas) == data
+    for wrong in (-1, 65536):
+        arrays[-1] = pa.array([1, wrong] + [1] * 298, pa.int32())
+        with pytest.raises(SchemaError, match=rf"'series._schema_id', row 1: {wrong} is no schema ID"):
+            write(with_series(arrays), tmp_path / "b.container", schemas=schemas)
+    fields.pop()
+    with pytest.raises(SchemaError, match=r"has a column 'series._schema_id'; it is missing"):
+        write(with_series(arrays[:-1]), tmp_path / "b.container", schemas=schemas)
+    with pytest.raises(SchemaError, match="partition-start is True; expected the number of a column"):
+        Schemas.parse(PART_KEYS.replace("partition-start = 0", "partition-start = true"))
+    start = data.index(b"m1") - 30
+    broken = data[:start] + struct.pack("<H", 9) + data[start + 2 :]  # the payload's length
+    assert len(broken) == len(data)
+    path.write_bytes(broken)
+    with pytest.raises(DamageError, match="column series: the nested record is damaged"):
+        sawlog.read(path, schemas=schemas)
 
 
 def test_records_without_schema_id_are_of_the_only_schema(tmp_path: Path) -> None:

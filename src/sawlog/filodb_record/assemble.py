@@ -161,7 +161,8 @@ class Gatherer:
             return k.WHOLE, 0, first, second, at
         if one.kind == "container_timestamp":
             return k.CONTAINER_TIME, 0, first, second, at
-        if one.kind == "schema_id" and (schema is None or schema.has_partition):
+        # Of unknown schemas only records are known to have an ID, not what is nested.
+        if one.kind == "schema_id" and (schema.has_partition if schema is not None else not one.sources):
             return k.SCHEMA_ID, 0, first, second, at
         if one.kind == "hash" and schema is not None and schema.hash_offset is not None:
             return k.COPY_4, schema.hash_offset, first, second, at

@@ -21,11 +21,13 @@ from sawlog.filodb_record.kernels.gather import SLACK
 from sawlog.filodb_record.kernels.histogram_payloads import encode_histograms
 from sawlog.filodb_record.options import Layout
 from sawlog.filodb_record.schema import RecordSchema
-from sawlog.filodb_record.writer import HASH_COLUMN, RECORD_COLUMN
+from sawlog.filodb_record.writer import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_NESTED_HEADS = (Column(SCHEMA_ID_COLUMN, "int"), Column(HASH_COLUMN, "int"))
+"""What nested records with partition columns have besides them."""
 _FIXED = {"int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "ts": TIMESTAMP}
 
 _WRONG = {
@@ -74,6 +76,10 @@ class Encoder:
             column.name: np.array([column.name in {c.name for c in one.record.columns} for one in records] or [True])
             for column in self._columns
         }
+        self._heads = _NESTED_HEADS if prefix and records[0].record.has_partition else ()
+        for column in self._heads:
+            self._columns.append(column)
+            self._have[column.name] = np.array([True])
         self._hashed = {one.record.columns[i].name for one in records for i in one.record.hashed_columns}
         self._payloads = np.zeros(1 << 16, np.uint8)
         self._nested: dict[str, Encoder] = {}
@@ -111,8 +117,13 @@ class Encoder:
         rows = batch.num_rows
         arena, scratch = self._memory(rows)
         for column in self._columns:
+            if self._heads and column.name == HASH_COLUMN and HASH_COLUMN not in batch.schema.names:
+                continue
             self._encode(batch, column, which, arena, scratch)
-        return Encoded(self._operations(), arena, scratch, self._payloads, self._hashes(batch, which, scratch))
+        hashes = self._hashes(batch, which, scratch)
+        if self._heads:
+            self._finish_heads(batch, hashes, arena)
+        return Encoded(self._operations(), arena, scratch, self._payloads, hashes)
 
     @property
     def names(self) -> list[str]:
@@ -135,13 +146,33 @@ class Encoder:
     def _operations(self) -> NDArray[np.int64]:
         """How to put the values into records."""
         orders: list[Sequence[Column]] = [one.record.columns for one in self._records] or [self._columns]
-        ops = np.zeros((len(orders), max(map(len, orders)), c.PUT_FIELDS), np.int64)
+        ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads), c.PUT_FIELDS), np.int64)
         for number, columns in enumerate(orders):
             offsets = self._records[number].record.field_offsets if self._records else (0,)
             for at, (column, offset) in enumerate(zip(columns, offsets, strict=True)):
                 code = c.PUT_PAYLOAD if column.pointer else c.PUT_8 if column.slot_size == 8 else c.PUT_4
                 ops[number, at] = (code, offset, *self._places[column.name][:2])
+        if self._heads:
+            ops[0, -2] = (c.PUT_2, layout.SCHEMA_ID_OFFSET, *self._places[SCHEMA_ID_COLUMN][:2])
+            ops[0, -1] = (c.PUT_4, self._records[0].record.slots_end, *self._places[HASH_COLUMN][:2])
         return ops
+
+    def _finish_heads(self, batch: pa.RecordBatch, hashes: NDArray[np.uint64], arena: NDArray[np.uint8]) -> None:
+        """See that the schema IDs of nested records are some, and store FiloDB's own hashes where none are given."""
+        rows = batch.num_rows
+        identities, stored = (
+            arena[self._places[column.name][0] :][: 4 * rows].view(np.uint32) for column in self._heads
+        )
+        present = np.ones(rows, np.bool_) if self._present is None else self._present
+        wrong = np.flatnonzero(present & (identities > layout.MAX_SCHEMA_ID))
+        if len(wrong):
+            row, found = int(wrong[0]), int(identities.view(np.int32)[wrong[0]])
+            raise SchemaError(
+                f"column {self._prefix + SCHEMA_ID_COLUMN!r}, row {self._first_row + row}: {found} is no schema ID;"
+                f" expected 0 to {layout.MAX_SCHEMA_ID}"
+            )
+        if HASH_COLUMN not in batch.schema.names:
+            stored[:] = hashes
 
     def _encode(
         self,
@@ -291,10 +322,6 @@ class Encoder:
             for index, column in enumerate(one.record.columns):
                 schema: RecordSchema | None = one.record.br_schemas.get(index)
                 if column.name == name and schema is not None:
-                    if schema.has_partition:
-                        raise SchemaError(
-                            f"column {self._prefix + name!r}: nested records with a schema ID are written as bytes"
-                        )
                     return Layout(name, None, schema)
         raise SchemaError(
             f"column {self._prefix + name!r} is a struct; its schema does not say what is nested in it: give bytes, or"

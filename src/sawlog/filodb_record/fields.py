@@ -47,6 +47,8 @@ CONTAINERS_SCHEMA = pa.schema(
 )
 """Schema of the view `containers`; `num_bytes` is the length field, `unused_bytes` what follows the records."""
 
+_NESTED_HEADS: tuple[Extra, ...] = ("schema_id", "hash")
+"""What nested records with partition columns have besides them."""
 _UNKNOWN_FIELDS: tuple[Extra, ...] = ("schema_id", "record")
 
 
@@ -149,6 +151,10 @@ def _column_field(
             _column_field(inner, (index,), options, True, nested.br_schemas.get(index))
             for index, inner in enumerate(nested.columns)
         )
+        if nested.has_partition:
+            children += tuple(
+                ViewField(f"_{kind}", kind, (None,), pa.field(f"_{kind}", _FIXED[kind])) for kind in _NESTED_HEADS
+            )
     arrow = pa.field(
         column.name, _arrow_type(column.type, options, children), nullable=nullable, metadata={TYPE_KEY: str(column)}
     )

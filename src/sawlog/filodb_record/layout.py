@@ -29,6 +29,7 @@ LENGTH_SIZE = 4
 """u32: bytes of the record after this field; padding not counted."""
 SCHEMA_ID_OFFSET = 4
 SCHEMA_ID_SIZE = 2
+MAX_SCHEMA_ID = (1 << 8 * SCHEMA_ID_SIZE) - 1
 """u16, only where the schema has partition columns."""
 HASH_SIZE = 4
 """i32 behind the last slot, only where the schema has partition columns."""

@@ -179,7 +179,8 @@ class Schemas(Mapping[str, Schema]):
         Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
         `value-column`, `downsample-schema`), at the top or under `filodb`. Without `partition-schema` the built-in one
         holds. `partitioned = false` in a schema makes its records have no partition columns; `nested` in a schema
-        defines, by name, what is in its `br` columns (`columns`, `predefined-keys`, `nested`).
+        defines, by name, what is in its `br` columns (`columns`, `predefined-keys`, `nested`, and `partition-start`,
+        the number of the first partition column of records with a schema ID).
 
         Raises:
             SchemaError: When it is not understood.
@@ -299,12 +300,14 @@ def _partition_schema(given: Any, where: str) -> PartitionSchema:
 def _definition(columns: Sequence[Column]) -> dict[str, Any]:
     """Columns as plain data, and what is nested in them."""
     found: dict[str, Any] = {"columns": [str(column) for column in columns]}
-    nested = {column.name: column.schema for column in columns if column.schema and not column.schema.has_partition}
+    nested = {column.name: column.schema for column in columns if column.schema}
     if nested:
-        found["nested"] = {
-            name: {**_definition(schema.columns), "predefined-keys": list(schema.predefined_keys)}
-            for name, schema in nested.items()
-        }
+        found["nested"] = {}
+    for name, schema in nested.items():
+        one = found["nested"][name] = _definition(schema.columns)
+        one["predefined-keys"] = list(schema.predefined_keys)
+        if schema.partition_field_start is not None:
+            one["partition-start"] = schema.partition_field_start
     return found
 
 
@@ -327,7 +330,10 @@ def _columns(given: Any, where: str) -> tuple[Column, ...]:
 def _nested(given: Any, where: str) -> RecordSchema:
     columns = _columns(given, where)
     keys = _texts(given, "predefined-keys", where) if "predefined-keys" in given else ()
-    return RecordSchema(columns, None, keys)
+    start = given.get("partition-start")
+    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
+        raise SchemaError(f"{where}: partition-start is {start!r}; expected the number of a column")
+    return RecordSchema(columns, start, keys)
 
 
 def _schema(name: str, given: Any, partition: PartitionSchema, where: str) -> Schema:

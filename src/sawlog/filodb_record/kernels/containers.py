@@ -28,6 +28,8 @@ LAYER_STATE_SIZE = 4
 PUT_8 = 1
 PUT_4 = 2
 PUT_PAYLOAD = 3
+PUT_2 = 4
+"""The lower half of 4 bytes."""
 PUT_FIELDS = 4
 
 # What a call ended with.
@@ -77,7 +79,7 @@ def _put(
     scratch: Any,
     out: Any,
 ) -> None:
-    """Write a record of `total` bytes at `begin`, but for its schema ID and hash."""
+    """Write a record of `total` bytes at `begin`, but for its schema ID and hash, unless they are among the columns."""
     store_u32(out, begin, np.uint64(total - layout.LENGTH_SIZE))
     pointer = np.uint64(start_of_payloads)
     for i in range(len(ops)):
@@ -88,6 +90,8 @@ def _put(
             store_u64(out, slot, load_u64(arena, place + row * _EIGHT))
         elif code == PUT_4:
             store_u32(out, slot, load_u32(arena, place + row * _FOUR))
+        elif code == PUT_2:
+            store_u16(out, slot, load_u32(arena, place + row * _FOUR))
         elif code == PUT_PAYLOAD:
             source = load_u64(scratch, place + row * _EIGHT) - _PREFIX
             length = np.uint64(load_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR)) + _PREFIX
@@ -115,7 +119,7 @@ def encode_records(
     out: Any,
     state: Any,
 ) -> Any:
-    """Lay records out as payloads of others; they have neither schema ID nor hash.
+    """Lay records out as payloads of others; schema ID and hash of those that have them are columns.
 
     Args:
         wanted: uint8 per row.
