@@ -50,4 +50,9 @@ def column(name: str) -> Column:
     """The column of exactly that name, dots and all."""
     from pyspark.sql import functions as f
 
-    return f.col(f"`{name.replace('`', '``')}`")
+    return f.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A name as Spark takes it for exactly that, dots and all."""
+    return f"`{name.replace('`', '``')}`"

@@ -14,6 +14,7 @@ from sawlog.milvus_binlog.batches import PARTITION_COLUMN
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.reader import MilvusDataset
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
+from sawlog.spark.digest import digest, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -65,14 +66,14 @@ def read_collection(
     until = _until(options)
     if until is not None:
         gone = gone.where(f.col("timestamp") <= f.lit(until))
-    return rows.join(gone, _hits(rows, gone, key), "left_anti").select(*(rows[_quoted(name)] for name in names))
+    return rows.join(gone, _hits(rows, gone, key), "left_anti").select(*(rows[quoted(name)] for name in names))
 
 
 def _hits(rows: DataFrame, gone: DataFrame, key: str) -> Column:
     """A delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
     everywhere = gone["partition"] == layout.ALL_PARTITIONS
     return (
-        (rows[_quoted(key)] == gone["pk"])
+        (rows[quoted(key)] == gone["pk"])
         & (rows[TIMESTAMP.name] < gone["timestamp"])
         & (everywhere | (rows[PARTITION_COLUMN] == gone["partition"]))
     )
@@ -168,12 +169,12 @@ def _proven(
         for one in dataset.fields
     ]
     schema = json.dumps({"name": dataset.collection.name, "fields": meta})
-    wanted = _digest(rows)
-    if not wanted[0]:
+    wanted = digest(rows)
+    if not wanted.rows:
         return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
     written = _open(target, storage_options, {"schema": schema, "collection": str(dataset.collection.id)})
     segments = tuple(segment.id for segment in written.collection.segments.values())
-    found = _digest(
+    found = digest(
         read_collection(
             spark,
             target,
@@ -185,39 +186,8 @@ def _proven(
         )
     )
     if wanted != found:
-        raise SawlogError(
-            f"{target}: holds {found[0]} rows with checksum {found[1]:016x};"
-            f" expected {wanted[0]} rows with checksum {wanted[1]:016x}"
-        )
-    return Compaction(*found, _count(dataset), len(segments), _files(dataset), _files(written))
-
-
-def _digest(rows: DataFrame) -> tuple[int, int]:
-    """How many rows there are, and the sum of their hashes. The order of rows does not matter, their number does.
-
-    Spark hashes no maps, so that sparse vectors are hashed as their entries in order.
-    """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import MapType
-
-    columns = [
-        f.array_sort(f.map_entries(_column(one.name))) if isinstance(one.dataType, MapType) else _column(one.name)
-        for one in rows.schema.fields
-    ]
-    hashed = rows.select(f.xxhash64(*columns).cast("decimal(38,0)").alias("hash"))
-    row = hashed.agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
-    assert row is not None
-    return int(row["rows"]), int(row["total"] or 0) % (1 << 64)
-
-
-def _column(name: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.col(_quoted(name))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+        raise SawlogError(f"{target}: holds {found}; expected {wanted}")
+    return Compaction(found.rows, found.checksum, _count(dataset), len(segments), _files(dataset), _files(written))
 
 
 def _count(dataset: MilvusDataset) -> int:
