@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from sawlog.milvus_binlog import vectors
 from sawlog.milvus_binlog.layout import Kind
-from sawlog.milvus_binlog.payload_stream import BATCH_BYTES, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payload_stream import (
+    BATCH_BYTES,
+    DICTIONARY_BUDGET,
+    Extent,
+    Payload,
+    UnreadableError,
+    batch_rows,
+)
 from sawlog.storage import Storage
 
 ROWS, WIDTH = 700, 8
@@ -124,3 +131,19 @@ def test_a_dictionary_of_one_long_vector_makes_small_batches(tmp_path: Path) -> 
     payload = payload_of(tmp_path / "file", one)
     assert (tmp_path / "file").stat().st_size < width
     assert batch_rows([(payload, 0)]) * width <= BATCH_BYTES
+    assert payload.row_limit(0) * width <= DICTIONARY_BUDGET
+
+
+def test_a_long_list_of_one_value_is_damage(tmp_path: Path) -> None:
+    """Lists are not cut, so that a few kilobytes could become gigabytes in a single row."""
+    place = tmp_path / "file"
+    many = 1 << 20
+    for version in ("1.0", "2.0"):
+        pq.write_table(pa.table({"val": [np.zeros(many, np.int64)]}), place, data_page_version=version)
+        assert place.stat().st_size < 64 << 10
+        payload = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 1 << 20)
+        with pytest.raises(UnreadableError, match="lists of 1048576 elements") as caught:
+            list(payload.column_batches(0, 100))
+        assert caught.value.damage.kind == Kind.PAYLOAD_TOO_LARGE
+        large = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 8 << 20)
+        assert [len(array.flatten()) for array in large.column_batches(0, 100)] == [many]

@@ -20,8 +20,8 @@ HEADER_ROOM = 64 << 10
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _VARINTS = (4, 5, 6)
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-_DATA_HEADER = 5
-"""Field of a page header that holds the header of a data page: number of values, and encoding."""
+_DATA_HEADER, _DATA_HEADER_2 = 5, 8
+"""Fields of a page header that hold the headers of data pages of both versions: number of values, and encoding."""
 _PLAIN = 0
 _INDICES = (2, 8)
 """Encodings of pages that refer to a dictionary."""
@@ -43,7 +43,7 @@ class PageSizeError(PageError):
 class Page:
     """One page: its type, where its data begins in the file, and its size before and after decompression.
 
-    Of a data page of the first version also the number of its values, nulls included, and their encoding.
+    Of a data page also the number of its values, nulls included; of one of the first version their encoding.
     """
 
     type: int
@@ -92,7 +92,9 @@ def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], dict[in
     """The integers of a page header by field number, those of its data header, and its size."""
     header = _Thrift(source.window(at, min(HEADER_ROOM, left)).data)
     data: dict[int, int] = {}
-    return header.integers({_DATA_HEADER: data}), data, header.at
+    second: dict[int, int] = {}
+    found = header.integers({_DATA_HEADER: data, _DATA_HEADER_2: second})
+    return found, data or {1: second.get(1, 0)}, header.at
 
 
 def checked_pages(

@@ -29,6 +29,8 @@ DICTIONARY_BUDGET = 64 << 20
 MOST_HELD = 256 << 20
 """Remote payloads up to this size are fetched whole when the first of their pages is read: most have one column."""
 _VALUE_BYTES = 8
+_EXPANSION = 16
+"""Lists may take that many times the bytes of their pages: a batch holds whole rows, however long they are."""
 _FIXED, _VARIABLE = "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"
 
 
@@ -174,17 +176,35 @@ class Payload:
     def _check(self, index: int) -> int:
         """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
         metadata = self.file.metadata
-        longest = 0
+        longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 0
         with self.errors():
             for group, leaf in itertools.product(range(metadata.num_row_groups), self.leaves(index)):
-                dictionary = None
-                for page in self.pages(group, leaf):
-                    dictionary = page if page.dictionary else dictionary
+                dictionary = self._check_chunk(group, leaf)
                 chunk = metadata.row_group(group).column(leaf)
                 texts = chunk.physical_type == _VARIABLE
                 if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
                     longest = max(longest, longest_value(self.source, dictionary, chunk.compression))
         return longest
+
+    def _check_chunk(self, group: int, leaf: int) -> Page | None:
+        """Check the pages of one column chunk; its dictionary.
+
+        Raises:
+            PageError: For pages that are broken or too large, and for lists that few bytes make long.
+        """
+        dictionary = None
+        values = size = 0
+        for page in self.pages(group, leaf):
+            dictionary = page if page.dictionary else dictionary
+            values += page.values
+            size += page.uncompressed
+        column = self.file.schema.column(leaf)
+        decoded = values * max(_VALUE_BYTES, column.length)
+        if column.max_repetition_level and decoded > max(self._max_page, _EXPANSION * size):
+            raise PageSizeError(
+                f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {self._max_page}"
+            )
+        return dictionary
 
     def _open(self) -> Any:
         extent = self._extent
