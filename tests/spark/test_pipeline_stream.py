@@ -234,22 +234,23 @@ def free_port() -> int:
 def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     port = free_port()
     path = write(tmp_path, trigger='trigger = "100 milliseconds"', more=f"[metrics]\nport = {port}")
-    logger.write(ticks(0, 1000))
+    logger.write(ticks(0, 500))
     running = Running(path)
-    running.wait_for(lambda: running.rows >= 1000)
-    logger.write(ticks(1000, 1000))
-    running.end(signal.SIGKILL)
-    logger.write(ticks(2000, 1000))
+    running.wait_for(lambda: running.rows > 0)
+    logger.write(ticks(500, 500))
+    running.end(signal.SIGKILL)  # in the middle of a file
+    logger.write(ticks(1000, 500))
     running = Running(path)
-    running.wait_for(lambda: running.rows >= 1000)
-    logger.write(ticks(3000, 1000))
-    running.wait_for(lambda: numbers(spark, tmp_path) == expected(4000), 1.0)
+    running.wait_for(lambda: running.rows > 0)
+    logger.write(ticks(1500, 500))
+    running.wait_for(lambda: numbers(spark, tmp_path) == expected(2000), 1.0)
     running.wait_for(lambda: b"sawlog_last_batch" in metrics(port))
     assert b'sawlog_rows_total{pipeline="ticks",sink="dear"}' in metrics(port)
     assert b"sawlog_lag_bytes" in metrics(port)
+    assert len(logger.files) == 2
     assert running.end(signal.SIGTERM) == 0
     assert running.events[-1]["event"] == "end"
-    assert numbers(spark, tmp_path) == expected(4000)
+    assert numbers(spark, tmp_path) == expected(2000)
 
 
 def metrics(port: int) -> bytes:
