@@ -217,6 +217,15 @@ def test_kinds(offset: int, new: bytes, kind: str, lost: int, detail: str) -> No
     assert detail in report.damages[0].detail
 
 
+@pytest.mark.parametrize("schema", ["gauge", "prom-histogram"])
+@pytest.mark.parametrize("length", [0, 1])
+def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
+    rows, report = outcome(DATA[:16] + bytes((length, 0, 0, 0)) + DATA[20:], schema=schema)
+    whole, _ = outcome(DATA, schema=schema)
+    assert rows == [row for row in whole if row["_offset"] > len(FIRST)]
+    assert [(damage.kind, damage.offset) for damage in report.damages] == [("bad_record_length", 16)]
+
+
 def test_bad_histograms() -> None:
     blob = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode()
     at = DATA.index(blob)

@@ -60,6 +60,7 @@ SCHEMA_FIELDS = 2
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _ID = np.uint64(layout.SCHEMA_ID_OFFSET)
 _ID_SIZE = np.uint64(layout.SCHEMA_ID_SIZE)
+_WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _PAYLOAD_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _ZERO = np.uint64(0)
@@ -200,7 +201,7 @@ def _locate(
     room = np.uint64(room)
     while row < room:
         left = stop - at
-        if left < _LENGTH + _ID_SIZE:
+        if left < _WITH_ID:
             break
         here = at - base
         total = load_u32(window, here) + _LENGTH
@@ -215,7 +216,7 @@ def _locate(
         if not plain:
             number = int(meanings[load_u16(window, here + _ID)])
             if number < 0:
-                if number != NOT_WANTED:
+                if number != NOT_WANTED or total < _WITH_ID:
                     break
                 passed += 1
                 at += step
