@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +33,16 @@ FIRST_ROOM = 1 << 20
 MAX_ROOM = 8 << 20
 """Bytes per batch of values with a length, by column, unless one row alone needs more."""
 _ALIGNMENT = 64
+_ARENAS = 2
+"""Enough for one who holds a batch until the next one is there."""
+
+
+def _references(arenas: Sequence[object], place: int) -> int:
+    return sys.getrefcount(arenas[place])
+
+
+_UNHELD = _references([object()], 0)
+"""What `_references` finds where nothing but the list holds an arena."""
 
 
 class RowBatch:
@@ -81,6 +93,8 @@ class RowBatch:
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.cols[:, gather.WIDTH] == 0, min(FIRST_ROOM, span), 0)
+        self._arenas: list[NDArray[np.uint8]] = []
+        self._sparse = False
         self.max_rows = min(FIRST_ROWS, self._most)
         self._arrange()
         self.allocate()
@@ -135,12 +149,24 @@ class RowBatch:
         self.starts = np.zeros(rows if self._traced else 0, np.int64)
 
     def allocate(self) -> None:
-        """Fresh buffers for the next batch."""
+        """Buffers for the next batch: fresh ones, or those of an earlier batch that nobody holds any more.
+
+        Batches hold the arena itself, through Arrow's buffers over it. Fresh memory costs more than to gather into it,
+        for the system has to fill it with zeros.
+        """
         import numpy as np
 
         g = self._gather
-        self._buffer = pa.allocate_buffer(self._arena_bytes)
-        self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
+        self.arena: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._buffer = pa.py_buffer(self.arena)
+        self._arenas = [arena for arena in self._arenas if len(arena) == self._arena_bytes]
+        free = [place for place in range(len(self._arenas)) if _references(self._arenas, place) == _UNHELD]
+        if free:
+            self.arena = self._arenas[free[0]]
+        else:
+            self.arena = np.frombuffer(pa.allocate_buffer(self._arena_bytes), np.uint8)
+            self._arenas = [*self._arenas, self.arena][-_ARENAS:]
+        self._buffer = pa.py_buffer(self.arena)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
         self.cols[:, [g.NULLS, g.USED, g.HIGH]] = 0
@@ -165,6 +191,12 @@ class RowBatch:
 
     def build(self, rows: int) -> pa.RecordBatch:
         """The gathered rows as a batch of the schema."""
+        import numpy as np
+
+        g = self._gather
+        widths = np.where(self.cols[:, g.WIDTH] == 0, layout.COUNT_SIZE, self.cols[:, g.WIDTH])
+        used = int(self.cols[:, g.WANTED] @ (rows * widths + self.cols[:, g.USED]))
+        self._sparse = 2 * used < self._arena_bytes
         arrays = [self._array(field, rows) for field in self._schema]
         if not arrays:
             return pa.RecordBatch.from_arrays([], schema=self._schema)
@@ -199,11 +231,11 @@ class RowBatch:
             bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
             return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
         if column.width == 0:
-            ends = self._slice(values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE, rows)
-            data = self._slice(int(facts[g.DATA]), int(facts[g.USED]), rows)
+            ends = self._slice(values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
+            data = self._slice(int(facts[g.DATA]), int(facts[g.USED]))
             array = pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], nulls)
             return array if column.type is ColumnType.BLOB else self._text(array, column, ascii=not facts[g.HIGH])
-        data = self._slice(values, rows * column.width, rows)
+        data = self._slice(values, rows * column.width)
         if column.type is ColumnType.ENUM:
             return self._enum(field, column, rows, bitmap, data)
         if column.type is ColumnType.CHAR and pa.types.is_string(field.type):
@@ -214,10 +246,10 @@ class RowBatch:
         array = pa.Array.from_buffers(native, rows, [bitmap, data], nulls)
         return array if native == field.type else array.cast(field.type)
 
-    def _slice(self, start: int, length: int, rows: int) -> pa.Buffer:
+    def _slice(self, start: int, length: int) -> pa.Buffer:
         part = self._buffer.slice(start, length)
         # Little was used of much: do not keep the rest alive with the batch.
-        return part if 2 * rows >= self.max_rows else pa.py_buffer(part.to_pybytes())
+        return pa.py_buffer(part.to_pybytes()) if self._sparse else part
 
     def _text(self, array: pa.Array, column: LogColumn, *, ascii: bool) -> pa.Array:
         import numpy as np
