@@ -227,3 +227,15 @@ def test_import_is_light() -> None:
     script = f"import sys, sawlog; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_packages_of_formats_need_no_import_of_their_own() -> None:
+    code = """
+import sys, sawlog
+assert "sawlog.deephaven_log" not in sys.modules
+assert sawlog.deephaven_log.Logger.__name__ == "Logger"
+assert "Logger" in dir(sawlog.deephaven_log)
+assert sawlog.filodb_record.RecordBuilder and sawlog.leveldb_log and sawlog.deephaven_table and sawlog.milvus_binlog
+assert not hasattr(sawlog, "nothing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING
+
 from sawlog.api import formats, open, read, repair, verify, write
 from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = [
     "Damage",
@@ -26,3 +32,12 @@ __all__ = [
     "write",
 ]
 __version__ = "0.1.0"
+
+_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "milvus_binlog")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the package of a format when it is asked for, so that `import sawlog` stays quick."""
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,6 +21,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def read_bin(paths: Any, **arguments: Any) -> Any:
     """Read logs into a table, under the name the vendor's tools use. Arguments are those of `sawlog.read`."""
     from sawlog.api import read
