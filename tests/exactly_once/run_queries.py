@@ -29,6 +29,8 @@ SINKS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
 }
 """Columns and options of each sink."""
+ATTEMPTS = 20
+"""How often starting a query may fail."""
 
 
 def session() -> SparkSession:
@@ -68,27 +70,36 @@ def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **tri
 
 def finish(spark: SparkSession, root: str, sink: str) -> None:
     """Read all that is left; what busy machines do to Spark's processes counts as one more kill."""
-    from pyspark.errors import StreamingQueryException
+    from pyspark.errors import PySparkException
 
-    for attempt in range(20):
+    for attempt in range(ATTEMPTS):
         try:
             start(spark, root, sink, "100m", "1000000", availableNow=True).awaitTermination()
-        except StreamingQueryException:
-            if attempt == 19:
+        except PySparkException:
+            if attempt == ATTEMPTS - 1:
                 raise
         else:
             return
 
 
 def main(root: str, sinks: list[str]) -> None:
+    from pyspark.errors import AnalysisException
+
     spark = session()
     queries: dict[str, StreamingQuery] = {}
+    failures = 0
     while not os.path.exists(f"{root}/finish"):
         for sink in sinks:
             if sink not in queries or not queries[sink].isActive:
                 if sink in queries:
                     print(str(queries[sink].exception())[:1000], flush=True)
-                queries[sink] = start(spark, root, sink, "200k", "50000", processingTime="100 milliseconds")
+                try:
+                    queries[sink] = start(spark, root, sink, "200k", "50000", processingTime="100 milliseconds")
+                except AnalysisException as error:  # the process that looks the source up was killed
+                    failures += 1
+                    if failures == ATTEMPTS:
+                        raise
+                    print(str(error)[:1000], flush=True)
         time.sleep(0.1)
     for query in queries.values():
         query.stop()
