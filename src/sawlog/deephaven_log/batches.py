@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,16 +31,6 @@ FIRST_ROOM = 1 << 20
 MAX_ROOM = 8 << 20
 """Bytes per batch of values with a length, by column, unless one row alone needs more."""
 _ALIGNMENT = 64
-_ARENAS = 2
-"""Enough for one who holds a batch until the next one is there."""
-
-
-def _references(arenas: Sequence[object], place: int) -> int:
-    return sys.getrefcount(arenas[place])
-
-
-_UNHELD = _references([object()], 0)
-"""What `_references` finds where nothing but the list holds an arena."""
 
 
 class RowBatch:
@@ -93,7 +81,6 @@ class RowBatch:
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.cols[:, gather.WIDTH] == 0, min(FIRST_ROOM, span), 0)
-        self._arenas: list[NDArray[np.uint8]] = []
         self._sparse = False
         self.max_rows = min(FIRST_ROWS, self._most)
         self._arrange()
@@ -149,24 +136,12 @@ class RowBatch:
         self.starts = np.zeros(rows if self._traced else 0, np.int64)
 
     def allocate(self) -> None:
-        """Buffers for the next batch: fresh ones, or those of an earlier batch that nobody holds any more.
-
-        Batches hold the arena itself, through Arrow's buffers over it. Fresh memory costs more than to gather into it,
-        for the system has to fill it with zeros.
-        """
+        """Fresh buffers for the next batch."""
         import numpy as np
 
         g = self._gather
-        self.arena: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._buffer = pa.py_buffer(self.arena)
-        self._arenas = [arena for arena in self._arenas if len(arena) == self._arena_bytes]
-        free = [place for place in range(len(self._arenas)) if _references(self._arenas, place) == _UNHELD]
-        if free:
-            self.arena = self._arenas[free[0]]
-        else:
-            self.arena = np.frombuffer(pa.allocate_buffer(self._arena_bytes), np.uint8)
-            self._arenas = [*self._arenas, self.arena][-_ARENAS:]
-        self._buffer = pa.py_buffer(self.arena)
+        self._buffer = pa.allocate_buffer(self._arena_bytes)
+        self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
         self.cols[:, [g.NULLS, g.USED, g.HIGH]] = 0
