@@ -70,12 +70,13 @@ def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **tri
 
 def finish(spark: SparkSession, root: str, sink: str) -> None:
     """Read all that is left; what busy machines do to Spark's processes counts as one more kill."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     for attempt in range(ATTEMPTS):
         try:
             start(spark, root, sink, "100m", "1000000", availableNow=True).awaitTermination()
-        except PySparkException:
+        except (PySparkException, Py4JError):
             if attempt == ATTEMPTS - 1:
                 raise
         else:
@@ -83,6 +84,7 @@ def finish(spark: SparkSession, root: str, sink: str) -> None:
 
 
 def main(root: str, sinks: list[str]) -> None:
+    from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException
 
     spark = session()
@@ -95,7 +97,7 @@ def main(root: str, sinks: list[str]) -> None:
                     print(str(queries[sink].exception())[:1000], flush=True)
                 try:
                     queries[sink] = start(spark, root, sink, "200k", "50000", processingTime="100 milliseconds")
-                except AnalysisException as error:  # the process that looks the source up was killed
+                except (AnalysisException, Py4JError) as error:  # the process that looks the source up was killed
                     failures += 1
                     if failures == ATTEMPTS:
                         raise

@@ -17,11 +17,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
 from sawlog.deephaven_log import Logger
+from sawlog.format import Dataset
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
 
 from pyspark.sql.types import StructType
 
+from sawlog.spark.options import Request
 from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import LEDGER, BatchShare, SawlogStreamWriter
 from sawlog.spark.writer import SawlogWriter
@@ -126,6 +128,25 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
     assert tasks(1, cores=4) == [2, 2, 2, 2]
     assert tasks(1, cores=1) == [8]
     assert len(tasks(1, cores=1, task_bytes="1")) == 8
+
+
+def test_a_file_that_appears_while_a_query_starts_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log(tmp_path, 0, 100, "w0")
+    (tmp_path / "notes.txt").write_text("no log")
+    opened = Request.open
+
+    def open_slowly(request: Request) -> Dataset:
+        dataset = opened(request)
+        log(tmp_path, 100, 200, "w1")
+        return dataset
+
+    monkeypatch.setattr(Request, "open", open_slowly)
+    reader = make_stream_reader({"path": str(tmp_path), "format": "deephaven_log"}, None, StructType().add("n", "long"))
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert sorted(n for part in parts for batch in reader.read(part) for n in batch["n"].to_pylist()) == list(
+        range(200)
+    )
 
 
 QUERY, BATCH = "query", 7

@@ -80,7 +80,6 @@ class Stream:
             view,
             StreamOptions(**options),
             lambda some: dataset.format.open([one.file for one in some], scan),
-            [file.path for file in dataset.files],
         )
         self.offset = offset or Offset()
         self.numbers: list[int] = []

@@ -109,9 +109,12 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What follows the files; `None` while there are none."""
         if self._follower is None:
             request = self._request
-            if not request.storage.find(request.paths):
+            # What appears while the dataset is opened belongs to no one yet; so it is only told which of these do not.
+            found = request.storage.find(request.paths)
+            if not found:
                 return None
             dataset = request.open()
+            ours = {file.path for file in dataset.files}
             scan = projected(request, dataset, self._schema)
             if scan.view != "damage":
                 scan = replace(scan, schema=dataset.view_schema())
@@ -125,7 +128,7 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 scan.view,
                 request.stream,
                 opener,
-                [file.path for file in dataset.files],
+                [file.path for file in found if file.path not in ours],
             )
         return self._follower
 

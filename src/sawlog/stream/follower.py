@@ -48,7 +48,7 @@ class Follower:
         view: Of the stream.
         options: Limits, and when files are finished.
         open: Opens some of the files as a dataset with the columns of the stream.
-        known: Of the files that there are at first, those that belong to the stream.
+        foreign: Paths of files that there are but do not belong to the stream.
     """
 
     paths: Sequence[str]
@@ -57,7 +57,7 @@ class Follower:
     view: str
     options: StreamOptions
     open: Callable[[Sequence[Seen]], Dataset]
-    known: Iterable[str] | None = None
+    foreign: Iterable[str] = ()
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
     _finished: dict[str, int] = field(default_factory=dict)
     _settled: Finished | None = None
@@ -73,9 +73,7 @@ class Follower:
         (*others, root) = self.paths
         self._root = "" if others else root.rstrip("/") + "/"
         self.listing = Listing(self.paths, self.storage, self._name)
-        if self.known is not None:
-            ours = set(self.known)
-            self._foreign = {name for name, seen in self._look().items() if seen.file.path not in ours}
+        self._foreign = {self._name(path) for path in self.foreign}
 
     def freeze(self) -> None:
         """Take the files as they are now for all that there will ever be."""
