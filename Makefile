@@ -47,7 +47,7 @@ demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run
 
 .PHONY: test
 test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two processes
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-heavy
 test-heavy: $(VENV)/.dev ## Run what is too slow for every run: the kernels compiled with bounds checks

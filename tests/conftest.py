@@ -14,6 +14,9 @@ import fsspec
 import pytest
 from hypothesis import HealthCheck, settings
 
+SPARK = ("tests/spark/", "tests/exactly_once/")
+"""Where the tests are that run Spark."""
+
 # Kernels compile inside the first example, so no deadline; machines differ, so the same examples on every run.
 settings.register_profile(
     "sawlog", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
@@ -24,13 +27,21 @@ settings.load_profile("sawlog")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs Spark comes first and stays in one process, for the session they share; other files stay together."""
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    """What runs Spark takes longest, and comes first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several processes, one runs all tests with Spark, for the session they share; other files stay together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
