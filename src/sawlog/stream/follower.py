@@ -283,8 +283,8 @@ class Follower:
         one = seen.get(name)
         if one is None:
             return True
-        if self.frontier(name, one) not in (None, at):
-            return False
+        if one.file.size != at and self.frontier(name, one) != at:
+            return False  # there is more to be read, or nobody has looked yet
         place = self._succession(one)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place
         if one.file.size == at and (succeeded or self.format.whole(self.view)):
