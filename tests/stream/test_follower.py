@@ -224,6 +224,16 @@ def test_a_restart_reads_on_where_it_was(tmp_path: Path) -> None:
     assert numbers + stream.numbers == list(range(source.written))
 
 
+def test_files_that_were_quiet_before_they_were_read_are_read_to_their_end(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        Source(tmp_path, name).log(20)
+    for path in tmp_path.iterdir():
+        os.utime(path, (time.time() - 700,) * 2)
+    stream = Stream(tmp_path, maxbytespertrigger=2000)
+    assert len(stream.drain()) > 4
+    assert sorted(stream.numbers) == sorted(2 * list(range(400)))
+
+
 def test_old_logs_may_be_removed_once_they_were_read(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.log(40)
