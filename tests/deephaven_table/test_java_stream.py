@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sawlog.deephaven_table.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
-from sawlog.deephaven_table.java_stream import (
+from sawlog.deephaven_table.groups.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
+from sawlog.deephaven_table.groups.java_stream import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_ELEMENTS,

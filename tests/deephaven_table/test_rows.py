@@ -224,7 +224,7 @@ def test_opaque_objects_are_binary(tmp_path: Path) -> None:
 
 
 def test_any_cut_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.reader.BATCH_ROWS", 7)
+    monkeypatch.setattr("sawlog.deephaven_table.dataset.BATCH_ROWS", 7)
     monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_ROWS", 7)
     monkeypatch.setattr("sawlog.deephaven_table.columns.BATCH_BYTES", 20)
     rows = 100

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
-from sawlog.deephaven_table.grouping import Group, read_grouping
+from sawlog.deephaven_table.column_writer import ColumnWriter
+from sawlog.deephaven_table.groups.grouping import Group, read_grouping
+from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.layout import JAVA_NULL, ColumnType, array_prefix
+from sawlog.deephaven_table.options import WriteOptions
 from sawlog.deephaven_table.types import ColumnSpec
-from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
+from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError, SchemaError
 from sawlog.storage import Storage
 

@@ -18,8 +18,8 @@ from sawlog.deephaven_import.tree import (
     remove_location,
     sweep,
 )
-from sawlog.deephaven_table.options import ReadOptions
-from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
+from sawlog.deephaven_table.options import ReadOptions, WriteOptions
+from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import Scan, get_format
 from sawlog.storage import Storage

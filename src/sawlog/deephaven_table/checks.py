@@ -14,7 +14,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, headers_of
-from sawlog.deephaven_table.group_check import GroupComparison, comparable
+from sawlog.deephaven_table.groups.check import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.plain import words
 from sawlog.deephaven_table.variable import check_ends

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,35 +27,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sawlog.deephaven_table.header import Generation
     from sawlog.deephaven_table.types import ColumnSpec
 
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered anew, which readers allow for."""
 MAX_SYMBOLS = 1 << 31
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """How all files of a location begin and which way round their numbers are.
-
-    Attributes:
-        version: Column version, 1 or 2.
-        little: Whether numbers are little endian.
-        data_start: Where the data begins, in files that have a header.
-    """
-
-    version: int = 1
-    little: bool = True
-    data_start: int = layout.MAX_DATA_START
-
-    def header(self, metadata: bytes) -> tuple[bytes, bytes]:
-        """The beginning of a file up to its data, and what of the metadata belongs into the overflow file."""
-        if self.version != 1:
-            return b"", b""
-        order = layout.LITTLE_ENDIAN_BIT if self.little else 0
-        numbers = (order | len(metadata)).to_bytes(4, "big") + self.data_start.to_bytes(4, "big")
-        room = self.data_start - layout.HEADER_SIZE
-        return (numbers + metadata[:room]).ljust(self.data_start, b"\0"), metadata[room:]
 
 
 class ColumnWriter:

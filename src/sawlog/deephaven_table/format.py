@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import parse_header
-from sawlog.deephaven_table.options import ReadOptions
+from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.tree import is_member
-from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
+from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.storage import normalize
@@ -65,7 +65,7 @@ class DeephavenTable(Format):
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""
-        from sawlog.deephaven_table.reader import DeephavenTableDataset
+        from sawlog.deephaven_table.dataset import DeephavenTableDataset
 
         return DeephavenTableDataset(self, files, scan)
 

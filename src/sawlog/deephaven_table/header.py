@@ -95,3 +95,27 @@ def read_metadata(file: File, overflow: File | None, header: FileHeader, storage
     if overflow is None or not header.overflow_size:
         return prefix
     return prefix + storage.read(overflow.path, 0, header.overflow_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """How all files of a location begin and which way round their numbers are.
+
+    Attributes:
+        version: Column version, 1 or 2.
+        little: Whether numbers are little endian.
+        data_start: Where the data begins, in files that have a header.
+    """
+
+    version: int = 1
+    little: bool = True
+    data_start: int = layout.MAX_DATA_START
+
+    def header(self, metadata: bytes) -> tuple[bytes, bytes]:
+        """The beginning of a file up to its data, and what of the metadata belongs into the overflow file."""
+        if self.version != 1:
+            return b"", b""
+        order = layout.LITTLE_ENDIAN_BIT if self.little else 0
+        numbers = (order | len(metadata)).to_bytes(4, "big") + self.data_start.to_bytes(4, "big")
+        room = self.data_start - layout.HEADER_SIZE
+        return (numbers + metadata[:room]).ljust(self.data_start, b"\0"), metadata[room:]

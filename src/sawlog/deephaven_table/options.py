@@ -1,4 +1,4 @@
-"""Options for reading column files."""
+"""Options for reading and writing column files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven_table import layout as files
+from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
 from sawlog.errors import OptionError
 
@@ -92,3 +95,42 @@ class ReadOptions:
     def version(self) -> Any:
         """The column version as a number, or `auto`."""
         return self.column_version if self.column_version == "auto" else int(self.column_version)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing Deephaven's column files.
+
+    Attributes:
+        column_version: 1: files have a header; 2: they have none, as the newest product writes them.
+        byteorder: Byte order of the data.
+        compact_header: Headers of 4 KiB, where the product's own have 128 KiB.
+        charset: Of Strings whose field metadata names none. Files do not tell it; a schema that does not say either
+            means ISO-8859-1.
+        types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
+            those of a schema file, else those that their metadata names, else what is natural to their Arrow types.
+        schema: A Deephaven `.schema` file: types, codecs and charsets of columns.
+        group: Columns that get grouping metadata. The rows of each value must follow one another.
+    """
+
+    column_version: int = 1
+    byteorder: Literal["little", "big"] = "little"
+    compact_header: bool = False
+    charset: str = files.DEFAULT_CHARSET
+    types: Types | dict[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    group: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.column_version not in (1, 2):
+            raise OptionError(f"column_version={self.column_version}: expected 1 or 2")
+        if charset_name(self.charset) is None:
+            raise OptionError(f"charset={self.charset!r}: expected one of {', '.join(files.CHARSETS.values())}")
+        if self.group and self.column_version != 1:
+            raise OptionError("group: where columns of version 2 keep their groups was never published; use version 1")
+
+    @property
+    def generation(self) -> Generation:
+        """How files begin."""
+        start = files.COMPACT_DATA_START if self.compact_header else files.MAX_DATA_START
+        return Generation(self.column_version, self.byteorder == "little", start)

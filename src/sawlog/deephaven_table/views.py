@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.fragments import headers_of
-from sawlog.deephaven_table.grouping import Grouping, read_grouping
+from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
 from sawlog.deephaven_table.header import read_metadata
 from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.symbols import load_symbols

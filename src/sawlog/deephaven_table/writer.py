@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from dataclasses import replace as altered
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from sawlog.deephaven_log.layout import charset_name
 from sawlog.deephaven_log.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.column_writer import ColumnWriter, Generation
+from sawlog.deephaven_table.column_writer import ColumnWriter
 from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.fields import column_spec
-from sawlog.deephaven_table.groups import GroupTracker
+from sawlog.deephaven_table.groups.tracker import GroupTracker
 from sawlog.deephaven_table.infer import schema_spec
-from sawlog.deephaven_table.options import Types
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import is_member, place
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
@@ -26,44 +23,7 @@ from sawlog.storage import File, Staged, StagedDirectory, Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options for writing Deephaven's column files.
-
-    Attributes:
-        column_version: 1: files have a header; 2: they have none, as the newest product writes them.
-        byteorder: Byte order of the data.
-        compact_header: Headers of 4 KiB, where the product's own have 128 KiB.
-        charset: Of Strings whose field metadata names none. Files do not tell it; a schema that does not say either
-            means ISO-8859-1.
-        types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
-            those of a schema file, else those that their metadata names, else what is natural to their Arrow types.
-        schema: A Deephaven `.schema` file: types, codecs and charsets of columns.
-        group: Columns that get grouping metadata. The rows of each value must follow one another.
-    """
-
-    column_version: int = 1
-    byteorder: Literal["little", "big"] = "little"
-    compact_header: bool = False
-    charset: str = layout.DEFAULT_CHARSET
-    types: Types | dict[str, str] = field(default_factory=dict)
-    schema: str | None = None
-    group: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.column_version not in (1, 2):
-            raise OptionError(f"column_version={self.column_version}: expected 1 or 2")
-        if charset_name(self.charset) is None:
-            raise OptionError(f"charset={self.charset!r}: expected one of {', '.join(layout.CHARSETS.values())}")
-        if self.group and self.column_version != 1:
-            raise OptionError("group: where columns of version 2 keep their groups was never published; use version 1")
-
-    @property
-    def generation(self) -> Generation:
-        """How files begin."""
-        start = layout.COMPACT_DATA_START if self.compact_header else layout.MAX_DATA_START
-        return Generation(self.column_version, self.byteorder == "little", start)
+    from sawlog.deephaven_table.options import WriteOptions
 
 
 class LocationWriter(Writer):

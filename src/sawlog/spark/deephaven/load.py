@@ -21,7 +21,7 @@ from sawlog.deephaven_log.header import IncompleteHeaderError
 from sawlog.deephaven_log.names import LogName, parse_name
 from sawlog.deephaven_log.reader import DeephavenLogDataset, Log, ReadOptions, open_log
 from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
-from sawlog.deephaven_table.writer import WriteOptions
+from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Scan, get_format
 from sawlog.options import parse_options

@@ -23,9 +23,9 @@ from sawlog.deephaven_import.history import (
 )
 from sawlog.deephaven_import.records import RECORD_NAME
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
-from sawlog.deephaven_table.options import ReadOptions
+from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, ROLE_KEY
-from sawlog.deephaven_table.writer import LocationWriter, WriteOptions
+from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Dataset, Scan, get_format
 from sawlog.options import parse_options

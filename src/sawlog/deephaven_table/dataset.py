@@ -17,7 +17,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven_table.group_check import comparable
+from sawlog.deephaven_table.groups.check import comparable
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,

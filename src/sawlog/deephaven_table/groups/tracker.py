@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.deephaven_table.encode import Place, unviewed
-from sawlog.deephaven_table.grouping import Group, grouping_bytes, key_type
-from sawlog.deephaven_table.java_stream import MAX_BYTES, MAX_ELEMENTS
+from sawlog.deephaven_table.groups.grouping import Group, grouping_bytes, key_type
+from sawlog.deephaven_table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven_table.layout import JAVA_NULL, ColumnType
 from sawlog.errors import SchemaError
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from sawlog.deephaven_table.java_output import BOXES, STRING_TYPE, map_stream
-from sawlog.deephaven_table.java_stream import JavaArray, JavaMap, JavaObject, read_stream
+from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
+from sawlog.deephaven_table.groups.java_stream import JavaArray, JavaMap, JavaObject, read_stream
 from sawlog.deephaven_table.layout import MAX_ROWS, ColumnType
 from sawlog.errors import FormatError, SchemaError
 

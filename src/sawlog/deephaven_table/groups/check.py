@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.deephaven_table.grouping import KEY_TYPES
+from sawlog.deephaven_table.groups.grouping import KEY_TYPES
 from sawlog.deephaven_table.layout import ColumnType
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.grouping import Grouping
+    from sawlog.deephaven_table.groups.grouping import Grouping
 
 
 class GroupComparison:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from sawlog.deephaven_table.java_stream import FIRST_HANDLE, SERIALIZABLE, WRITE_METHOD, Code
+from sawlog.deephaven_table.groups.java_stream import FIRST_HANDLE, SERIALIZABLE, WRITE_METHOD, Code
 from sawlog.deephaven_table.layout import JAVA_STREAM_MAGIC, array_prefix
 
 _HASH_MAP_UID = "0507dac1c31660d1"
