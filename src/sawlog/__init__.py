@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sawlog.api import formats, open, read, repair, verify, write
 from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
+from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -22,6 +23,7 @@ __all__ = [
     "Report",
     "SawlogError",
     "SchemaError",
+    "Skipped",
     "Tail",
     "TailStatus",
     "formats",
@@ -33,11 +35,11 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "milvus_binlog")
+_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "milvus_binlog", "spark")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import the package of a format when it is asked for, so that `import sawlog` stays quick."""
+    """Import a package when it is asked for, so that `import sawlog` stays quick."""
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -55,7 +55,8 @@ def open(
         SchemaError: For an unknown column.
     """
     storage = Storage(dict(storage_options or {}))
-    chosen, files = _find(path, format, view, storage)
+    found = _find(path, format, view, storage)
+    chosen = found.format
     if view not in chosen.views:
         raise OptionError(f"{chosen.name} has no view {view!r}; views: {', '.join(chosen.views)}")
     scan = Scan(
@@ -68,7 +69,9 @@ def open(
         storage=storage,
         roots=tuple(map(normalize, [path] if isinstance(path, str | os.PathLike) else path)),
     )
-    return chosen.open(files, scan)
+    dataset = chosen.open(found.files, scan)
+    dataset.beside = found.beside
+    return dataset
 
 
 def read(
@@ -144,7 +147,7 @@ def verify(
 ) -> Report:
     """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
     dataset = open(path, format=format, on_damage="skip", storage_options=storage_options, **options)
-    return Report(dataset.format.name, list(dataset.verify()))
+    return Report(dataset.format.name, list(dataset.verify()), dataset.skipped)
 
 
 def repair(
@@ -164,11 +167,11 @@ def repair(
         OptionError: When `dst` is `src`.
     """
     storage = Storage(dict(storage_options or {}))
-    chosen, files = _find(src, format, "rows", storage)
+    chosen, files, beside = _find(src, format, "rows", storage)
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
-    report = Report(chosen.name)
+    report = Report(chosen.name, skipped=chosen.left_out(beside, "rows"))
     for file in files:
         place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
         if os.path.abspath(place) == os.path.abspath(file.path):
@@ -193,10 +196,16 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
 
 
-def _find(
-    path: PathLike | Sequence[PathLike], format: str | None, view: str, storage: Storage
-) -> tuple[Format, list[File]]:
-    """The format of a path, and those of its files that belong to it."""
+class _Found(NamedTuple):
+    """The format of a path, those of its files that belong to a view, and the others."""
+
+    format: Format
+    files: list[File]
+    beside: list[File]
+
+
+def _find(path: PathLike | Sequence[PathLike], format: str | None, view: str, storage: Storage) -> _Found:
+    """The format of a path and what it reads of it."""
     where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
     chosen = get_format(format) if format is not None else None
     found = storage.find(path)
@@ -206,8 +215,18 @@ def _find(
         chosen = recognize(found, storage, where)
     files = chosen.select(found, view)
     if not files:
-        raise FormatError(f"{where}: none of the {len(found)} files there is a {chosen.title}")
-    return chosen, files
+        raise FormatError(_nothing(chosen, found, view, where))
+    read = {file.path for file in files}
+    return _Found(chosen, files, [file for file in found if file.path not in read])
+
+
+def _nothing(format: Format, found: Sequence[File], view: str, where: str) -> str:
+    """Why no file of a path was chosen: another view may have some."""
+    others = [name for name in format.views if name not in (view, "damage") and format.select(found, name)]
+    start = f"{where}: none of the {len(found)} files there is"
+    if view in format.views and others:
+        return f"{start} read by view {view!r}; views with files: {', '.join(others)}"
+    return f"{start} a {format.title}"
 
 
 def _relative(file: File, root: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from sawlog.errors import DamageError, OptionError
+from sawlog.skipped import Skipped
 
 OnDamage = Literal["fail", "skip"]
 
@@ -32,7 +33,7 @@ MAX_LISTED = 1000
 
 
 class DamageWarning(UserWarning):
-    """Damage was skipped, or an unfinished tail was left unread."""
+    """An answer is incomplete: damage was skipped, an unfinished tail left unread, or files with rows were."""
 
 
 class TailStatus(StrEnum):
@@ -244,6 +245,8 @@ class Report:
 
     format: str
     files: list[FileReport] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    """What the path holds and was not looked at."""
 
     @property
     def damaged(self) -> bool:
@@ -271,6 +274,7 @@ class Report:
             "rows": self.rows,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
+            "skipped": [one.to_dict() for one in self.skipped],
         }
 
 

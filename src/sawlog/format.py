@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, damage_batch
+from sawlog.damage import DAMAGE_SCHEMA, DamageWarning, FileReport, Findings, damage_batch
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedDataset, FollowedFormat
 from sawlog.scan import (
@@ -27,6 +28,7 @@ from sawlog.scan import (
     Scan,
     fixed_schema,
 )
+from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File, Staged, Storage
 
 __all__ = [
@@ -154,7 +156,12 @@ class Dataset(FollowedDataset, ABC):
         format: The format that opened it.
         files: The files it is made of.
         scan: What is wanted of it.
+
+    Attributes:
+        beside: Files of the path that `Format.select` did not choose.
     """
+
+    beside: Sequence[File] = ()
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -190,6 +197,16 @@ class Dataset(FollowedDataset, ABC):
             task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
         """
 
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """What the path holds and a read leaves out; a format whose metadata tells of more adds it here."""
+        return self.format.left_out(self.beside, self.scan.view)
+
+    def warn_of_skipped(self) -> None:
+        """Tell the user where rows of the view were left out."""
+        for remark in remarks(self.skipped):
+            warnings.warn(remark, DamageWarning, stacklevel=3)
+
     @property
     def schema(self) -> pa.Schema:
         """Schema of the delivered batches."""
@@ -209,6 +226,7 @@ class Dataset(FollowedDataset, ABC):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, as record batches, in order."""
+        self.warn_of_skipped()
         for fragment in self.plan(None):
             yield from fragment.to_batches()
 
@@ -224,6 +242,7 @@ class Dataset(FollowedDataset, ABC):
         """How many rows `to_batches` delivers; without filters no column is gathered."""
         if self.scan.filters or self.scan.view == "damage":
             return sum(batch.num_rows for batch in self.to_batches())
+        self.warn_of_skipped()
         total = 0
         for fragment in self.plan(None):
             findings = Findings(self.scan.on_damage)
@@ -361,6 +380,19 @@ class Format(FollowedFormat, ABC):
     @abstractmethod
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Those files of a directory or glob that belong to a dataset of this format, in reading order."""
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Why files that `select` did not choose are not read, judged by their names.
+
+        A format whose rows can also stand in files that it cannot read names them, as `missed`.
+        """
+        others = {name: {one.path for one in self.select(files, name)} for name in self.views if name != view}
+
+        def reason(file: File) -> str:
+            readers = [name for name, paths in others.items() if file.path in paths]
+            return f"read by view {' or '.join(map(repr, readers))}" if readers else f"no {self.title}"
+
+        return [Skipped(file.path, reason(file), file.size) for file in files]
 
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:

@@ -63,7 +63,7 @@ def cat(
         storage=arguments.storage_options(storage),
         options=arguments.format_options(option),
     )
-    losses = Losses()
+    losses = Losses(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
     watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
     with watch as advance, closing(_limited(rows(dataset, losses, advance), limit)) as batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from sawlog.cli.output import Output
 from sawlog.cli.render import printable
 from sawlog.cli.terminal import Terminal
 from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
+from sawlog.skipped import Skipped, by_reason
 
 if TYPE_CHECKING:
     from sawlog.cli.compact import Compacted
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 SHOWN_DAMAGES = 10
 """Damages listed per file, unless all are asked for."""
+
+SHOWN_SKIPPED = 3
+"""Files that are named of those that are not read for one reason."""
 
 _USES = ("header", "record", "padding", "tail", "damage")
 
@@ -55,6 +60,7 @@ class ConsoleOutput(Output):
         for path, tail in info.tails.items():
             if tail.status is not TailStatus.CLEAN:
                 self._fact("tail", (f"{path}: " if len(info.files) > 1 else "") + tail_text(tail))
+        self._skipped(info.skipped)
         self._line(("views", "bold"))
         self._grid("  ", list(info.format.views.items()))
         self._line((f"columns of {info.view}", "bold"))
@@ -70,6 +76,7 @@ class ConsoleOutput(Output):
         for path in verified.paths:
             for file in path.report.files if path.report is not None else ():
                 self._file(file, every=verified.every)
+            self._skipped(path.report.skipped if path.report is not None else ())
         files = verified.files
         if not files:
             return
@@ -103,6 +110,7 @@ class ConsoleOutput(Output):
             self._line((f"all {len(files)} files", "bold"))
             count = sum(sum(file.kinds.values()) for file in files)
             self._kept_and_lost(repaired.report.rows, repaired.report.account, count)
+        self._skipped(repaired.report.skipped)
         self._line((repaired.outcome, "bold"), (f"; written to {printable(repaired.destination)}", ""))
 
     def converted(self, conversion: Conversion) -> None:
@@ -184,6 +192,13 @@ class ConsoleOutput(Output):
 
     def _fact(self, name: str, value: str) -> None:
         self._line((f"{name:<9} ", "bold"), (printable(value), ""))
+
+    def _skipped(self, skipped: Iterable[Skipped]) -> None:
+        """What was not read, one line per reason."""
+        for reason, group in by_reason(skipped).items():
+            names = [one.path for one in group[:SHOWN_SKIPPED]]
+            more = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
+            self._fact("not read", f"{', '.join(names)}{more}, {size_text(sum(one.bytes for one in group))}: {reason}")
 
     def _grid(self, indent: str, rows: list[tuple[str, str]]) -> None:
         """Names and what is to be said on them, aligned, and wrapped where a terminal has an edge."""

@@ -20,6 +20,7 @@ from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_table
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Projection, Scan, recognize
 from sawlog.options import parse_options
+from sawlog.skipped import Skipped
 from sawlog.storage import File, Staged, Storage
 
 
@@ -46,7 +47,8 @@ class Conversion:
                 path: {"bytes": found.account.damage, "kinds": dict(sorted(found.kinds.items()))}
                 for path, found in self.losses.files.items()
                 if found.kinds
-            },
+            }
+            | {one.path: {"bytes": one.bytes, "reason": one.reason} for one in self.losses.skipped},
         }
 
 
@@ -59,12 +61,14 @@ class Incoming:
         schema: Schema of its rows.
         size: Input bytes.
         rows: Reads the rows, once.
+        skipped: What is not read.
     """
 
     format: str
     schema: pa.Schema
     size: int
     rows: Callable[[Losses, Advance], Iterator[pa.RecordBatch]]
+    skipped: list[Skipped] = field(default_factory=list)
 
 
 def convert(
@@ -122,7 +126,7 @@ def convert(
         if view != "rows" or provenance:
             raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
         incoming = of_tables(*table, arguments.format_options(option), names, where, where_to)
-    conversion = Conversion(src, incoming.format, target.name)
+    conversion = Conversion(src, incoming.format, target.name, losses=Losses(incoming.skipped))
     writer = target.writer(dst, incoming.schema, options, where_to)
     try:
         with progress(incoming.size, "converting") as advance:
@@ -196,6 +200,7 @@ def of_dataset(dataset: Dataset) -> Incoming:
         dataset.schema,
         size_of(dataset),
         lambda losses, advance: rows(dataset, losses, advance),
+        dataset.skipped,
     )
 
 

@@ -15,6 +15,7 @@ from sawlog.cli.output import Output, progress
 from sawlog.cli.scan import Losses, pieces, size_of
 from sawlog.damage import Tail
 from sawlog.format import Dataset, Format
+from sawlog.skipped import Skipped
 from sawlog.storage import File
 
 
@@ -31,6 +32,7 @@ class Info:
         facts: What the format itself tells.
         rows: Rows of the view, when they were counted.
         losses: What a count came across.
+        skipped: What the path holds and the view does not read.
     """
 
     paths: list[str]
@@ -41,6 +43,7 @@ class Info:
     facts: dict[str, Any]
     rows: int | None = None
     losses: Losses = field(default_factory=Losses)
+    skipped: list[Skipped] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -72,6 +75,7 @@ class Info:
                 for column in self.schema
             ],
             "facts": self.facts,
+            "skipped": [one.to_dict() for one in self.skipped],
         }
         if self.rows is not None:
             document["rows"] = self.rows
@@ -110,6 +114,7 @@ def info(
     )
     found = Info([os.fspath(path) for path in paths], dataset.format, dataset.files, view, dataset.schema, {})
     found.facts = dataset.info()
+    found.skipped = dataset.skipped
     if count:
         found.rows = _count(dataset, found.losses)
     Output.of(json).info(found)

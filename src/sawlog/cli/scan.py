@@ -11,6 +11,7 @@ from sawlog.cli.errors import complain
 from sawlog.cli.output import Advance, watched
 from sawlog.damage import Findings
 from sawlog.format import Dataset, Fragment
+from sawlog.skipped import Skipped, remarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,10 +21,16 @@ PIECE_BYTES = 16 << 20
 
 
 class Losses:
-    """What scans left out, per file."""
+    """What scans left out, per file.
 
-    def __init__(self) -> None:
+    Attributes:
+        files: Damage and tails of the files that were read.
+        skipped: Files that were not.
+    """
+
+    def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
         self.files: dict[str, Findings] = {}
+        self.skipped = list(skipped)
 
     def add(self, path: str, findings: Findings) -> None:
         """Take in the findings of one fragment."""
@@ -38,7 +45,9 @@ class Losses:
         return any(findings.kinds for findings in self.files.values())
 
     def tell(self) -> None:
-        """One line per file with damage, one per file with an unfinished tail."""
+        """One line per file with damage or an unfinished tail, and one per reason why others were not read."""
+        for remark in remarks(self.skipped):
+            complain(f"warning: {remark}")
         for path, findings in self.files.items():
             for remark in findings.remarks(path):
                 complain(f"warning: {remark}")

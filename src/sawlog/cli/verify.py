@@ -109,7 +109,7 @@ def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedP
         dataset = opened(path)
         with progress(size_of(dataset), f"verifying {path}") as advance:
             files = list(dataset.verify(PIECE_BYTES if watched() else None, advance, every=every))
-        return VerifiedPath(path, Report(dataset.format.name, files))
+        return VerifiedPath(path, Report(dataset.format.name, files, dataset.skipped))
     except Exception as error:
         message = explain(error)
         if message is None:

@@ -21,6 +21,7 @@ from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.datastore import layout as datastore_layout
 from sawlog.leveldb_log.reader import RECORD_COLUMN, LevelDBLogDataset, ReadOptions, first_fragments
 from sawlog.leveldb_log.writer import LogWriter, WriteOptions, repair
+from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from sawlog.damage import FileReport
@@ -69,6 +70,17 @@ class LevelDBLog(Format):
         names = _NAMES_OF_VIEWS.get(view, _DATA_NAMES)
         chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(chosen, key=_log_order)
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Tables hold operations that have left the logs: to views of operations they are missing."""
+        reason = "a table, to which the database has moved operations from its logs; sawlog reads logs only"
+
+        def judged(one: Skipped) -> Skipped:
+            if not layout.TABLE_NAME.match(posixpath.basename(one.path)):
+                return one
+            return Skipped(one.path, reason, one.bytes, missed=view in ("rows", "writes"))
+
+        return list(map(judged, super().left_out(files, view)))
 
     def stream_name(self, name: str) -> str:
         """RocksDB moves logs into its archive."""

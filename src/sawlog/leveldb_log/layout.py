@@ -176,6 +176,8 @@ IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
 ARCHIVE_NAME = "archive"
 """The directory, within its own, that RocksDB moves old logs to."""
+TABLE_NAME = re.compile(r"^\d+\.(ldb|sst)$")
+"""Tables: sorted files that operations are moved to from the logs."""
 EXPORT_NAME = re.compile(r"^output-(\d+)$")
 """A data file of a Datastore or Firestore export."""
 

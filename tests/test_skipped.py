@@ -1,0 +1,117 @@
+"""What a path holds and a read leaves out is told: in the dataset, in reports, on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+plyvel = pytest.importorskip("plyvel")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A real LevelDB whose operations have mostly left the log; with a foreign and a hidden file."""
+    path = tmp_path / "db"
+    with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=1 << 16) as db:
+        for i in range(3000):
+            db.put(b"%08d" % i, b"v" * 100)
+    (path / "notes.txt").write_text("hello")
+    (path / ".hidden").write_text("x")
+    return path
+
+
+def test_tables_beside_a_log_are_told_and_make_the_answer_incomplete(database: Path) -> None:
+    dataset = sawlog.open(database, view="writes")
+    skipped = {Path(one.path).name: one for one in dataset.skipped}
+    tables = [name for name in skipped if name.endswith(".ldb")]
+    assert set(skipped) == {p.name for p in database.iterdir()} - {Path(f.path).name for f in dataset.files} - {
+        ".hidden"
+    }
+    assert tables
+    assert all(skipped[name].missed and "a table" in skipped[name].reason for name in tables)
+    assert skipped["notes.txt"] == sawlog.Skipped(str(database / "notes.txt"), "no LevelDB / RocksDB log", 5)
+    manifest = next(name for name in skipped if name.startswith("MANIFEST"))
+    assert skipped[manifest].reason == "read by view 'edits' or 'files'"
+    size = sum((database / name).stat().st_size for name in tables)
+    for read in (dataset.to_table, dataset.count_rows, lambda: list(dataset.to_batches())):
+        with pytest.warns(sawlog.DamageWarning, match=rf"and {len(tables) - 1} more were not read \({size} bytes\)"):
+            read()
+
+
+def test_an_answer_that_is_complete_is_without_a_warning(database: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sawlog.read(database, view="files")
+        sawlog.read([p for p in database.iterdir() if p.suffix == ".log"], view="writes")
+
+
+def test_reports_have_what_was_not_read(database: Path, tmp_path: Path) -> None:
+    expected = {one.path for one in sawlog.open(database).skipped}
+    assert {one.path for one in sawlog.verify(database).skipped} == expected
+    report = sawlog.repair(database, tmp_path / "saved")
+    assert {one.path for one in report.skipped} == expected
+    assert {one["path"] for one in report.to_dict()["skipped"]} == expected
+
+
+def test_commands_tell_it(run: Run, database: Path, tmp_path: Path) -> None:
+    expected = {one.path for one in sawlog.open(database).skipped}
+    for verb in ("info", "verify"):
+        assert "not read  " in run(verb, database).out
+        found = json.loads(run(verb, database, "--json").out)
+        found = found["paths"][0] if verb == "verify" else found
+        assert {one["path"] for one in found["skipped"]} == expected
+    assert "more were not read" in run("cat", database, "--limit", 1).err
+    converted = run("convert", database, tmp_path / "rows.parquet", "--json")
+    assert (converted.code, "more were not read" in converted.err) == (0, True)
+    assert set(json.loads(converted.out)["skipped"]) == expected
+
+
+def test_a_view_without_files_is_told_apart_from_a_path_without_logs(run: Run, database: Path) -> None:
+    result = run("cat", database, "--view", "entities")
+    assert result.code == 2
+    assert "files there is read by view 'entities'; views with files: rows, writes" in result.err
+    for file in database.glob("*.log"):
+        file.unlink()
+    (database / "CURRENT").unlink()
+    for file in database.glob("MANIFEST*"):
+        file.unlink()
+    assert "is a LevelDB / RocksDB log" in run("cat", database, "--format", "leveldb_log").err
+
+
+@pytest.mark.parametrize("format", ["deephaven_log", "filodb_record", "leveldb_log"])
+def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, tmp_path: Path) -> None:
+    chosen = sawlog.formats()[format]
+    foreign = [sawlog.storage.File(str(tmp_path / "README.md"), 7, explicit=False)]
+    assert chosen.select(foreign, "rows") == []
+    assert [(one.reason, one.bytes) for one in chosen.left_out(foreign, "rows")] == [(f"no {chosen.title}", 7)]
+
+
+def test_packages_are_attributes_after_import_sawlog() -> None:
+    script = "import sawlog; print(sawlog.spark.register, sawlog.leveldb_log)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_kept_once() -> None:
+    from importlib.metadata import version
+
+    assert version("sawlog") == sawlog.__version__
+    project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert f'version = "{sawlog.__version__}"' not in project
+
+
+def test_a_table_of_nothing_is_without_skipped_files(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array([b"x"])}), path, format="leveldb_log")
+    assert sawlog.open(path).skipped == []
