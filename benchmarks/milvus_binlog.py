@@ -15,8 +15,8 @@ import sawlog
 from benchmarks.harness import Case, Settings, Side
 from benchmarks.spark import noop, session
 from sawlog.damage import Findings
+from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 from sawlog.milvus_binlog.envelope import read_envelope
-from sawlog.milvus_binlog.reader import SegmentsWarning
 from sawlog.storage import Storage
 
 DIMENSIONS = 128

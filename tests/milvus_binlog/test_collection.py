@@ -19,14 +19,16 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.milvus_binlog import layout, metadata, wire
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.reader import SegmentsWarning
+from sawlog.milvus_binlog.metadata import model as metadata
+from sawlog.milvus_binlog.metadata import wire
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 
 
 def keys(root: Path, **options: Any) -> list[Any]:

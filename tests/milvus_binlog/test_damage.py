@@ -23,11 +23,11 @@ from sawlog.errors import DamageError, FormatError, SawlogError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.payload_stream import DICTIONARY_BUDGET
+from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 
 BAD = SYNTHETIC / "bad"
 GOOD = (SYNTHETIC / "multi_event_insert").read_bytes()

@@ -15,7 +15,7 @@ import sawlog
 
 from .support import GOLDEN, SETS, SYNTHETIC, collections, id_of, manifest, open_as_it_lies, truth, with_etcd
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 
 
 def float32(value: float) -> float:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sawlog.milvus_binlog import delete_kernels, kernels
-from sawlog.milvus_binlog.delta import DeleteIndex, Deletes, _texts, parse_cell
+from sawlog.milvus_binlog import kernels
+from sawlog.milvus_binlog.deletes import kernels as delete_kernels
+from sawlog.milvus_binlog.deletes.log import DeleteIndex, Deletes, _texts, parse_cell
 from sawlog.milvus_binlog.layout import DataType
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
@@ -69,7 +70,7 @@ def test_cells_are_read_as_json_is(cells: list[str]) -> None:
 
 @pytest.mark.parametrize("keys", [[5, -5, 0, (1 << 63) - 1, 1 - (1 << 63)], ["", "a", "héllo", "x" * 40]])
 def test_usual_cells_take_no_detour(keys: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.milvus_binlog.delta.parse_cell", None)
+    monkeypatch.setattr("sawlog.milvus_binlog.deletes.log.parse_cell", None)
     assert read([cell(key, 7) for key in keys]) == ([(key, 7) for key in keys], [])
 
 

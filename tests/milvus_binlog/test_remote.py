@@ -19,7 +19,7 @@ from sawlog.storage import File, Storage
 
 from .support import delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 ROWS = 3000
 DIMENSIONS = 1024
 

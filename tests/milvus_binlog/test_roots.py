@@ -14,7 +14,7 @@ from sawlog.errors import DamageError
 
 from .support import NOW, delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 
 
 def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:

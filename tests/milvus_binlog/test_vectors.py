@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sawlog.milvus_binlog import vectors
 from sawlog.milvus_binlog.layout import Kind
-from sawlog.milvus_binlog.payload_stream import (
+from sawlog.milvus_binlog.payloads import vectors
+from sawlog.milvus_binlog.payloads.payload import (
     BATCH_BYTES,
     DICTIONARY_BUDGET,
     Extent,

@@ -17,7 +17,7 @@ from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.reader.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 
 
 def source(spark: SparkSession, path: Path, **options: Any) -> DataFrame:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sawlog.milvus_binlog.payload import PayloadReader, PayloadWriter
+from sawlog.milvus_binlog.payloads.interface import PayloadReader, PayloadWriter
 
 __all__ = ["PayloadReader", "PayloadWriter"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels, layout
-from sawlog.milvus_binlog.decode import _SHAPES, _validity, offsets_of
+from sawlog.milvus_binlog.columns import _SHAPES, _validity, offsets_of
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SCALARS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 

@@ -9,9 +9,9 @@ from sawlog.format import Dataset, Format, Match, Scan, Writer
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.envelope import sniff
 from sawlog.milvus_binlog.layout import FOLLOWED
-from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
 from sawlog.milvus_binlog.paths import segment_of
-from sawlog.milvus_binlog.writer import WriteOptions, binlog_writer, task_options
+from sawlog.milvus_binlog.writer import binlog_writer, task_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,8 +72,8 @@ class MilvusBinlog(Format):
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """A collection, where the files lie as those of one; otherwise files by themselves."""
-        from sawlog.milvus_binlog.loose import LooseDataset
-        from sawlog.milvus_binlog.reader import MilvusDataset
+        from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+        from sawlog.milvus_binlog.dataset import LooseDataset
 
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind == layout.INSERT_LOG]

@@ -1,4 +1,4 @@
-"""Options for reading Milvus binlogs."""
+"""Options for reading and writing Milvus binlogs."""
 
 from __future__ import annotations
 
@@ -62,3 +62,32 @@ class ReadOptions:
             except ValueError:
                 raise OptionError(f"as_of={moment!r}: expected a TSO, or a time like 2024-05-01T12:00:00Z") from None
         return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing Milvus binlogs.
+
+    Attributes:
+        content: What the rows are: `inserts`; `deletes` (columns `pk` and `timestamp`); or `ddl` requests (`type`,
+            `timestamp` and `request`).
+        collection_id: Id of the collection.
+        partition_id: Id of the partition, for rows without a column `_partition` that says otherwise.
+        first_id: Segments and logs are numbered from here; rows too, unless they have a column `RowID`.
+        primary_key: Name of the primary key; by default the field that says so in its metadata, or else the first
+            that can be one.
+        timestamp: TSO of rows without a column `Timestamp`; the first of 2020 by default.
+        segment_bytes: A segment takes about so many bytes of rows; rows with a column `_segment` stay in theirs.
+        binlog_bytes: A binlog batch takes about so many bytes of rows, in all of its files together.
+        stats: Whether stats logs are written, which a server needs that loads the segments itself.
+    """
+
+    content: Literal["inserts", "deletes", "ddl"] = "inserts"
+    collection_id: int = 1
+    partition_id: int = 2
+    first_id: int = 100
+    primary_key: str | None = None
+    timestamp: int | None = None
+    segment_bytes: int = 512 << 20
+    binlog_bytes: int = 64 << 20
+    stats: bool = True

@@ -10,7 +10,7 @@ from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.payload import BATCH_ROWS, Extent, Payload, UnreadableError
 from sawlog.milvus_binlog.source import open_log
 from sawlog.storage import File, Source, Storage
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.milvus_binlog import kernels, layout
-from sawlog.milvus_binlog.decode import offsets_of
+from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.layout import DataType, Kind
 
 STATS_SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ _TEXT = "text " * 1000
 def warm_up() -> None:
     """Write tiny collections with both types of keys and every storage of arrays, delete of them, and read them."""
     from sawlog.api import read, write
-    from sawlog.milvus_binlog.reader import SegmentsWarning
+    from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)

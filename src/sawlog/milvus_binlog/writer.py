@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.batches import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
+from sawlog.milvus_binlog.collection.fragments import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
 from sawlog.milvus_binlog.encode import encode, raw_size
 from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType
 from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, insert_log
+from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field, field_of
 from sawlog.storage import Staged, StagedFile, Storage
@@ -35,35 +36,6 @@ _JOBS = 1 << 19
 _NOT_STORED = (FILE_COLUMN, OFFSET_COLUMN, COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN)
 _ROUTES = {"partition": PARTITION_COLUMN, "segment": SEGMENT_COLUMN, "collection": COLLECTION_COLUMN}
 _KEY_TYPES = (DataType.Int64, DataType.VarChar)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options for writing Milvus binlogs.
-
-    Attributes:
-        content: What the rows are: `inserts`; `deletes` (columns `pk` and `timestamp`); or `ddl` requests (`type`,
-            `timestamp` and `request`).
-        collection_id: Id of the collection.
-        partition_id: Id of the partition, for rows without a column `_partition` that says otherwise.
-        first_id: Segments and logs are numbered from here; rows too, unless they have a column `RowID`.
-        primary_key: Name of the primary key; by default the field that says so in its metadata, or else the first
-            that can be one.
-        timestamp: TSO of rows without a column `Timestamp`; the first of 2020 by default.
-        segment_bytes: A segment takes about so many bytes of rows; rows with a column `_segment` stay in theirs.
-        binlog_bytes: A binlog batch takes about so many bytes of rows, in all of its files together.
-        stats: Whether stats logs are written, which a server needs that loads the segments itself.
-    """
-
-    content: Literal["inserts", "deletes", "ddl"] = "inserts"
-    collection_id: int = 1
-    partition_id: int = 2
-    first_id: int = 100
-    primary_key: str | None = None
-    timestamp: int | None = None
-    segment_bytes: int = 512 << 20
-    binlog_bytes: int = 64 << 20
-    stats: bool = True
 
 
 def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:

@@ -16,20 +16,20 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FILE_COLUMN, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.decode import decode
+from sawlog.milvus_binlog.collection.infer import file_fields
+from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.envelope import Descriptor, Envelope, Event
-from sawlog.milvus_binlog.files import (
+from sawlog.milvus_binlog.fragments import (
     DELETES_SCHEMA,
     EVENTS_SCHEMA,
     DeltaFragment,
     EventsFragment,
     FileFragment,
 )
-from sawlog.milvus_binlog.infer import file_fields
 from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType, Kind
-from sawlog.milvus_binlog.metadata import user_schema
+from sawlog.milvus_binlog.metadata.model import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Extent, Payload, UnreadableError, batch_rows
 from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.stats import BM25_SCHEMA, STATS_SCHEMA, bm25_batch, check_stats, stats_batch
 from sawlog.milvus_binlog.types import SYSTEM, Field
@@ -131,7 +131,7 @@ def _field(descriptor: Descriptor, field: Field | None) -> Field:
 
 
 def _key_type(file: File, storage: Storage, options: ReadOptions) -> pa.DataType:
-    from sawlog.milvus_binlog.delta import read_deletes
+    from sawlog.milvus_binlog.deletes.log import read_deletes
 
     some = next(read_deletes(file, storage, options.max_page_bytes, Findings("skip")), None)
     return some.keys.type if some is not None else pa.string()

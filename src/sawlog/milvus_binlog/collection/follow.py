@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.batches import BatchFragment
-from sawlog.milvus_binlog.collection import Batch, Segment
-from sawlog.milvus_binlog.files import DeltaFragment
+from sawlog.milvus_binlog.collection.fragments import BatchFragment
+from sawlog.milvus_binlog.collection.model import Batch, Segment
+from sawlog.milvus_binlog.fragments import DeltaFragment
 from sawlog.milvus_binlog.types import DYNAMIC_KEY, ID_KEY, NULLABLE_KEY
 
 if TYPE_CHECKING:
     from sawlog.follow import Range
     from sawlog.format import Fragment
-    from sawlog.milvus_binlog.reader import MilvusDataset
+    from sawlog.milvus_binlog.collection.dataset import MilvusDataset
     from sawlog.storage import File
 
 _PARQUET_END = b"PAR1"

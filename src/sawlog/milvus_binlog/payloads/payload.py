@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.damage import Damage
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.pages import Page, PageError, PageSizeError, checked_pages, longest_value
+from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value
 from sawlog.milvus_binlog.source import SMALL
 from sawlog.storage import Source, is_remote
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel, SegmentState
-from sawlog.milvus_binlog.metadata import CollectionMeta, Log, SegmentMeta
+from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import Storage

@@ -16,17 +16,17 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.batches import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
-from sawlog.milvus_binlog.collection import Batch, Collection, Segment, choose, find_manifests, gather
-from sawlog.milvus_binlog.dynamic import EVERY, DynamicField, infer, parse_dynamic
-from sawlog.milvus_binlog.files import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.follow import between, frontier
-from sawlog.milvus_binlog.infer import infer_fields, time_range
+from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
+from sawlog.milvus_binlog.collection.follow import between, frontier
+from sawlog.milvus_binlog.collection.fragments import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
+from sawlog.milvus_binlog.collection.infer import infer_fields, time_range
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
+from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
+from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.metadata import CollectionMeta, load, user_schema
+from sawlog.milvus_binlog.metadata.model import CollectionMeta, load, user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.types import SYSTEM, TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -355,7 +355,7 @@ class MilvusDataset(Dataset):
     def _batches(self, *, raw: bool) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._planned(raw=raw)
         if self._options.dedupe and not raw:
-            from sawlog.milvus_binlog.dedupe import newest
+            from sawlog.milvus_binlog.collection.dedupe import newest
 
             if self.primary is None:
                 raise OptionError("dedupe: nothing tells which field is the primary key; give a schema or metadata")

@@ -15,12 +15,12 @@ from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.batches import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
-from sawlog.milvus_binlog.delta import Deletes, read_deletes
+from sawlog.milvus_binlog.collection.fragments import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
+from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor, Event
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payload_stream import BATCH_ROWS, Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.payload import BATCH_ROWS, Extent, Payload, UnreadableError
 from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.storage import File, Source

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.milvus_binlog import layout, paths, wire
+from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DataType, SegmentLevel, SegmentState
+from sawlog.milvus_binlog.metadata import wire
 from sawlog.milvus_binlog.types import Field, data_type
 from sawlog.storage import Storage
 

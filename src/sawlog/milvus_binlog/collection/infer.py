@@ -11,11 +11,11 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection import Collection
-from sawlog.milvus_binlog.fields import bare_field, settle
+from sawlog.milvus_binlog.collection.model import Collection
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payload_stream import Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.stored import bare_field, settle
 from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File, Storage

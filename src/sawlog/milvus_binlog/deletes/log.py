@@ -16,12 +16,12 @@ import pyarrow as pa
 from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.kernels.gather import gather_slices
-from sawlog.milvus_binlog import delete_kernels as kernels
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.decode import offsets_of
+from sawlog.milvus_binlog.columns import offsets_of
+from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Extent, Payload, UnreadableError, batch_rows
 from sawlog.milvus_binlog.source import open_log
 from sawlog.storage import File, Source, Storage
 

@@ -17,17 +17,17 @@ from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection import Batch, Missing, missing_fields
-from sawlog.milvus_binlog.decode import decode
-from sawlog.milvus_binlog.delta import DeleteIndex, DeltaLogs
-from sawlog.milvus_binlog.dynamic import DynamicField, expand
-from sawlog.milvus_binlog.fields import bare_field
+from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
+from sawlog.milvus_binlog.collection.model import Batch, Missing, missing_fields
+from sawlog.milvus_binlog.columns import decode
+from sawlog.milvus_binlog.deletes.log import DeleteIndex, DeltaLogs
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Extent, Payload, UnreadableError, batch_rows, mask_of
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Extent, Payload, UnreadableError, batch_rows, mask_of
+from sawlog.milvus_binlog.payloads.stored import bare_field
+from sawlog.milvus_binlog.payloads.vectors import open_column
 from sawlog.milvus_binlog.source import open_log
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
-from sawlog.milvus_binlog.vectors import open_column
 from sawlog.storage import File
 
 if TYPE_CHECKING:

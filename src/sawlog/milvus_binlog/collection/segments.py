@@ -12,12 +12,12 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, Fragment, Projection, Scan
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.batches import BatchFragment, Columns, Shared
-from sawlog.milvus_binlog.collection import Batch, Segment
-from sawlog.milvus_binlog.delta import read_deletes
-from sawlog.milvus_binlog.infer import time_range
+from sawlog.milvus_binlog.collection.fragments import BatchFragment, Columns, Shared
+from sawlog.milvus_binlog.collection.infer import time_range
+from sawlog.milvus_binlog.collection.model import Batch, Segment
+from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
-from sawlog.milvus_binlog.payload_stream import UnreadableError
+from sawlog.milvus_binlog.payloads.payload import UnreadableError
 from sawlog.milvus_binlog.types import Field
 
 SEGMENTS_SCHEMA = pa.schema(

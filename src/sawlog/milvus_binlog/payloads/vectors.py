@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.milvus_binlog import delete_kernels as kernels
-from sawlog.milvus_binlog.pages import Page, decompressed, plain_values
-from sawlog.milvus_binlog.payload_stream import ColumnStream, Payload
+from sawlog.milvus_binlog.deletes import kernels
+from sawlog.milvus_binlog.payloads.pages import Page, decompressed, plain_values
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -196,8 +196,8 @@ class PayloadReader:
     """
 
     def __init__(self, type: int | str, data: bytes, *, element: int | str | None = None) -> None:
-        from sawlog.milvus_binlog.decode import decode
-        from sawlog.milvus_binlog.fields import settle
+        from sawlog.milvus_binlog.columns import decode
+        from sawlog.milvus_binlog.payloads.stored import settle
 
         arrays, stored = _read(data)
         elements = data_type(element) if element is not None else DataType.None_
@@ -224,7 +224,7 @@ class PayloadReader:
         """
         import numpy as np
 
-        from sawlog.milvus_binlog.decode import offsets_of
+        from sawlog.milvus_binlog.columns import offsets_of
 
         array = self.array
         if array.null_count:
@@ -265,7 +265,7 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
     Raises:
         FormatError: When it cannot be read.
     """
-    from sawlog.milvus_binlog.payload_stream import Extent, Payload, UnreadableError
+    from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 
     try:
         payload = Payload(_Memory(data), "payload", Extent(0, len(data)), _MAX_PAGE)

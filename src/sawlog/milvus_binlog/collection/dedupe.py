@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Findings
-from sawlog.milvus_binlog.batches import BatchFragment
+from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field
 
 

@@ -1,0 +1,1 @@
+"""Collections: the segments below a root, and the rows that they hold together."""

@@ -1,0 +1,1 @@
+"""Deletes: reading delta logs, and looking up which rows they hit."""

@@ -1,0 +1,1 @@
+"""The Parquet payloads of events, and bare Parquet files."""
