@@ -46,3 +46,14 @@ def test_third_party_format_goes_through_every_verb(tmp_path: Path) -> None:
     assert found["rows"] == 4
     assert found["total"] == path.stat().st_size
     assert [(d["offset"], d["length"], d["kind"]) for d in found["damage"]] == [(13, 2, "shout")]
+
+
+def test_third_party_verb_and_spark_helper_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.lines"
+    path.write_bytes(b"a\n!\nb\n!\n")
+    done = run("-m", "sawlog", "shout", str(path))
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert "shout" in run("-m", "sawlog", "--help").stdout
+    asked = "import sawlog.spark; print(sawlog.spark.whisper('HUSH'), 'whisper' in dir(sawlog.spark))"
+    assert run("-c", asked).stdout == "hush True\n"
+    assert "AttributeError" in run("-c", "import sawlog.spark; sawlog.spark.nonsense").stderr

@@ -9,7 +9,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from sawlog.spark.filodb import from_filodb_record
+from sawlog.spark import from_filodb_record
 
 address, jars, place = sys.argv[1:]
 spark = (

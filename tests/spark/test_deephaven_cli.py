@@ -1,4 +1,4 @@
-"""`sawlog import` and `sawlog merge`: thin over `sawlog.spark.deephaven`, in the session that is there."""
+"""`sawlog import` and `sawlog merge`: thin over `sawlog.spark`, in the session that is there."""
 
 from __future__ import annotations
 

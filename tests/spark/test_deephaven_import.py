@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.deephaven_import.spark import import_logs, merge
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
-from sawlog.spark.deephaven import import_logs, merge
 from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_locations_of_others_are_left_alone(spark: SparkSession, logs: Logs, db:
 JOB = """
 import os, sys
 from pyspark.sql import SparkSession
-from sawlog.spark.deephaven import import_logs
+from sawlog.deephaven_import.spark import import_logs
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2").getOrCreate())

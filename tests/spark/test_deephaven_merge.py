@@ -12,16 +12,16 @@ import pytest
 
 import sawlog
 from sawlog.deephaven_import.history import Journal
+from sawlog.deephaven_import.spark import import_logs, merge
 from sawlog.deephaven_import.tree import IntradayTable
 from sawlog.errors import FormatError, OptionError, SawlogError
-from sawlog.spark.deephaven import import_logs, merge
 from sawlog.spark.digest import digest
 from tests.deephaven_import.support import DATE, Logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-job = sys.modules["sawlog.spark.deephaven.merge"]
+job = sys.modules["sawlog.deephaven_import.spark.merge"]
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tup
 
 
 def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
-    from sawlog.spark.milvus import read_collection
+    from sawlog.milvus_binlog.spark import read_collection
 
     root, _ = tree
     wanted = set(open_as_it_lies(root).to_table()["100"].to_pylist())
@@ -144,7 +144,7 @@ def test_sink_writes_what_the_api_reads_back(spark: SparkSession, tree: tuple[Pa
 
 def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
     from sawlog.errors import OptionError
-    from sawlog.spark.milvus import compact
+    from sawlog.milvus_binlog.spark import compact
 
     root, segments = tree
     target = tmp_path / "compacted"
@@ -163,7 +163,7 @@ def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int
 
 
 def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: Path) -> None:
-    from sawlog.spark.milvus import compact
+    from sawlog.milvus_binlog.spark import compact
 
     root = GOLDEN / "2.3.5"
     options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from sawlog import __version__
-from sawlog.cli import cat, compact, convert, formats, info, init, load, merge, repair, verify, warm_up
+from sawlog.cli import cat, convert, formats, info, init, repair, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
+COMMANDS_GROUP = "sawlog.commands"
+"""Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
+
+_HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLES = """\b
 Examples:
   sawlog info db/                        what is there
@@ -21,16 +28,40 @@ Examples:
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
   sawlog run pipeline.toml               sources, SQL and sinks on Spark
-  sawlog import binlogs/ db/             Deephaven's logs to an intraday tree
 """
+
+
+class Verbs(TyperGroup):
+    """The verbs, and those of formats, which are loaded when they are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._elsewhere = {one.name: one for one in entry_points(group=COMMANDS_GROUP) if one.name not in self.commands}
+        unloaded: dict[str, Any] = dict.fromkeys(sorted(self._elsewhere))
+        self.commands.update(unloaded)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None for an unknown one."""
+        if cmd_name in self._elsewhere:
+            self.commands[cmd_name] = _command(cmd_name, self._elsewhere.pop(cmd_name).load())
+        return super().get_command(ctx, cmd_name)
+
+
+def _command(name: str, verb: Callable[..., int]) -> Any:
+    """A verb of a format as a command of its own."""
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
+    single.command(name)(guarded(verb))
+    return typer.main.get_command(single)
+
 
 app = typer.Typer(
     name="sawlog",
+    cls=Verbs,
     help="Saws binary logs into tables: look into, check, repair and convert them.",
     epilog=_EXAMPLES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
 )
 
 for _name, _verb in (
@@ -41,9 +72,6 @@ for _name, _verb in (
     ("convert", convert.convert),
     ("init", init.init),
     ("run", running.run),
-    ("import", load.load),
-    ("merge", merge.merge),
-    ("compact", compact.compact),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
 ):

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sawlog.cli.info import metadata
-from sawlog.cli.output import Output
+from sawlog.cli.output import Outcome, Output, counted
 from sawlog.cli.render import printable
 from sawlog.cli.terminal import Terminal
 from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
 from sawlog.skipped import Skipped, by_reason
 
 if TYPE_CHECKING:
-    from sawlog.cli.compact import Compacted
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard, OptionCard
     from sawlog.cli.info import Info
     from sawlog.cli.init import Created
-    from sawlog.cli.load import Imported
-    from sawlog.cli.merge import Merged
     from sawlog.cli.repair import Repaired
     from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
@@ -132,35 +129,11 @@ class ConsoleOutput(Output):
             self._options("  options for writing (-O)", card.write_options)
             self._line()
 
-    def imported(self, imported: Imported) -> None:
-        """See `Output.imported`."""
-        done = imported.outcome
-        self._line((counted(done.rows, "row"), "bold"), (f" imported into {counted(done.partitions, 'partition')}", ""))
-        for path in done.locations:
-            self._fact("written", path)
-        for path in done.removed:
-            self._fact("deleted", f"{path}, by DELETE_PARTITION")
-
-    def merged(self, merged: Merged) -> None:
-        """See `Output.merged`."""
-        done = merged.outcome
-        state = "merged and proven" if done.written else "merged before, proven again"
-        self._line((counted(done.rows, "row"), "bold"), (f" of {merged.table} {merged.date} {state}", ""))
-        self._fact("checksum", f"{done.checksum:016x}")
-        for path in done.locations:
-            self._fact("written" if done.written else "there", path)
-        if done.grouped:
-            self._fact("grouped", ", ".join(done.grouped))
-        for path in done.merged if done.deleted else ():
-            self._fact("deleted", path)
-
-    def compacted(self, compacted: Compacted) -> None:
-        """See `Output.compacted`."""
-        done = compacted.outcome
-        self._line((counted(done.rows, "row"), "bold"), (f" compacted and proven: {printable(compacted.target)}", ""))
-        self._fact("checksum", f"{done.checksum:016x}")
-        self._fact("segments", f"{done.segments_before:,} before, {done.segments_after:,} after")
-        self._fact("files", f"{done.files_before:,} before, {done.files_after:,} after")
+    def done(self, outcome: Outcome) -> None:
+        """See `Output.done`."""
+        self._line((outcome.amount, "bold"), (f" {printable(outcome.summary)}", ""))
+        for name, value in outcome.facts:
+            self._fact(name, value)
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""
@@ -273,11 +246,6 @@ def tail_text(tail: Tail) -> str:
         return str(tail.status)
     detail = f" ({tail.detail})" if tail.detail else ""
     return printable(f"{tail.status} from byte {tail.offset:,}, {tail.length:,} bytes{detail}")
-
-
-def counted(count: int, what: str) -> str:
-    """A number and its noun."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def size_text(size: int) -> str:

@@ -7,17 +7,15 @@ import json
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sawlog.cli.compact import Compacted
     from sawlog.cli.convert import Conversion
     from sawlog.cli.formats import FormatCard
     from sawlog.cli.info import Info
     from sawlog.cli.init import Created
-    from sawlog.cli.load import Imported
-    from sawlog.cli.merge import Merged
     from sawlog.cli.repair import Repaired
     from sawlog.cli.run import Planned
     from sawlog.cli.verify import Verified
@@ -30,6 +28,23 @@ PATIENCE = 1.0
 
 Advance = Callable[[int], None]
 """Called with the input bytes that have been worked off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a format's own verb did.
+
+    Attributes:
+        document: Plain data for JSON.
+        amount: What it was about, such as `12 rows`.
+        summary: The rest of the first line.
+        facts: Names and values, a line each.
+    """
+
+    document: dict[str, Any]
+    amount: str
+    summary: str
+    facts: Sequence[tuple[str, str]] = ()
 
 
 class Output(ABC):
@@ -77,16 +92,8 @@ class Output(ABC):
         """What `sawlog run --dry-run` would do."""
 
     @abstractmethod
-    def imported(self, imported: Imported) -> None:
-        """What `sawlog import` brought in."""
-
-    @abstractmethod
-    def merged(self, merged: Merged) -> None:
-        """What `sawlog merge` wrote and proved."""
-
-    @abstractmethod
-    def compacted(self, compacted: Compacted) -> None:
-        """What `sawlog compact` wrote and proved."""
+    def done(self, outcome: Outcome) -> None:
+        """What a format's own verb did."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch of `sawlog run`: one line."""
@@ -124,17 +131,9 @@ class JsonOutput(Output):
         """See `Output.formats`."""
         self._print({"formats": [card.to_dict() for card in cards]})
 
-    def imported(self, imported: Imported) -> None:
-        """See `Output.imported`."""
-        self._print(imported.to_dict())
-
-    def merged(self, merged: Merged) -> None:
-        """See `Output.merged`."""
-        self._print(merged.to_dict())
-
-    def compacted(self, compacted: Compacted) -> None:
-        """See `Output.compacted`."""
-        self._print(compacted.to_dict())
+    def done(self, outcome: Outcome) -> None:
+        """See `Output.done`."""
+        self._print(outcome.document)
 
     def warmed(self, warmed: Warmed) -> None:
         """See `Output.warmed`."""
@@ -155,6 +154,11 @@ class JsonOutput(Output):
     def _print(self, document: dict[str, Any]) -> None:
         # ASCII only: file names may be no valid UTF-8, and a terminal may not either.
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+
+
+def counted(count: int, what: str) -> str:
+    """A number and its noun."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def watched() -> bool:

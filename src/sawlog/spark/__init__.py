@@ -1,12 +1,15 @@
 """Sawlog's data sources for Spark.
 
-`spark.read.format("sawlog")` works wherever the package is installed. `register` adds one short name per format.
+`spark.read.format("sawlog")` works wherever the package is installed. `register` adds one short name per format. What
+belongs to one format (`from_filodb_record`, `import_logs`, `compact`, ...) is found through entry points, and is loaded
+when it is asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,6 +17,21 @@ if TYPE_CHECKING:
     from pyspark_sawlog import DefaultSource
 
 __all__ = ["data_source", "register"]
+
+HELPERS_GROUP = "sawlog.spark"
+"""Entry points of functions and classes that belong to one format; they become attributes of this package."""
+
+
+def __getattr__(name: str) -> Any:
+    """What a format has for Spark beyond its data source."""
+    for found in entry_points(group=HELPERS_GROUP, name=name):
+        return found.load()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Names, those of formats included."""
+    return sorted({*globals(), *(one.name for one in entry_points(group=HELPERS_GROUP))})
 
 
 def register(spark: SparkSession) -> list[str]:

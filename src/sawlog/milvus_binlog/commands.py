@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Output
-
-if TYPE_CHECKING:
-    from sawlog.spark.milvus import Compaction
+from sawlog.cli.output import Outcome, Output, counted
 
 _MIB = 1 << 20
-
-
-@dataclass(slots=True)
-class Compacted:
-    """The outcome of `sawlog compact`."""
-
-    target: str
-    outcome: Compaction
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"target": self.target, **asdict(self.outcome)}
 
 
 def compact(
@@ -44,9 +29,9 @@ def compact(
     from sawlog.spark.session import QUIET, session
 
     with session("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
-        from sawlog.spark.milvus import compact as run
+        from sawlog.milvus_binlog.spark import compact as run
 
-        outcome = run(
+        done = run(
             spark,
             source,
             target,
@@ -55,5 +40,11 @@ def compact(
             storage_options=arguments.storage_options(storage),
             **options,
         )
-    Output.of(json).compacted(Compacted(target, outcome))
+    facts = (
+        ("checksum", f"{done.checksum:016x}"),
+        ("segments", f"{done.segments_before:,} before, {done.segments_after:,} after"),
+        ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
+    )
+    document = {"target": target, **asdict(done)}
+    Output.of(json).done(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts))
     return Exit.OK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sawlog.spark.deephaven.load import Import, import_logs
-from sawlog.spark.deephaven.merge import Merge, merge
+from sawlog.deephaven_import.spark.load import Import, import_logs
+from sawlog.deephaven_import.spark.merge import Merge, merge
 
 __all__ = ["Import", "Merge", "import_logs", "merge"]

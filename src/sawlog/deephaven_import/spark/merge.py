@@ -22,6 +22,7 @@ from sawlog.deephaven_import.history import (
     take_back,
 )
 from sawlog.deephaven_import.records import RECORD_NAME
+from sawlog.deephaven_import.spark.rows import FRAGMENT, ROW, placed_rows, values
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, ROLE_KEY
@@ -30,7 +31,6 @@ from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Dataset, Scan, get_format
 from sawlog.options import parse_options
 from sawlog.spark.cast import cast_batch
-from sawlog.spark.deephaven.rows import FRAGMENT, ROW, placed_rows, values
 from sawlog.spark.digest import Digest, column, digest
 from sawlog.spark.errors import explain
 from sawlog.storage import PathLike, Staged, Storage
