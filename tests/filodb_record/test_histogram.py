@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import struct
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog import FormatError, SchemaError
-from sawlog.filodb_record import Buckets, Histogram, nibblepack
+from sawlog.filodb_record import Buckets, Histogram
+from sawlog.filodb_record.histograms import nibblepack
+from sawlog.filodb_record.kernels.powers import powers
 
 from . import golden
 
@@ -130,6 +134,22 @@ def test_definitions(case: dict) -> None:
 def test_tops() -> None:
     assert Buckets.geometric(5.0, 3.0, 4).tops == (5.0, 15.0, 45.0, 135.0)
     assert Buckets.geometric(2.0, 2.0, 8, minus_one=True).tops == (1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0)
+
+
+@pytest.mark.parametrize("base", [2.0, 1.1, 1.5, 0.3, -1.7, 1.0000001, 7.3, 1e150, 1e-150])
+def test_powers_are_correctly_rounded(base: float) -> None:
+    found = np.zeros(1200)
+    with np.errstate(all="ignore"):
+        powers(base, found)
+    exact = Fraction(1)
+    for power in found.tolist():
+        try:
+            assert power == float(exact)
+        except OverflowError:
+            assert power == (math.inf if exact > 0 else -math.inf)
+        exact *= Fraction(base)
+        if exact.denominator.bit_length() > 60_000:
+            break
 
 
 def test_literals_of_filodbs_documentation() -> None:

@@ -19,7 +19,7 @@ from sawlog.filodb_record import (
     Schema,
     Schemas,
 )
-from sawlog.filodb_record.columns import parse_columns
+from sawlog.filodb_record.schemas.column import parse_columns
 
 from . import golden
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ import pytest
 
 from sawlog import SchemaError
 from sawlog.filodb_record import Column, PartitionSchema, RecordSchema, Schema, Schemas
-from sawlog.filodb_record.columns import params_hash, parse_columns
-from sawlog.filodb_record.hocon import parse
 from sawlog.filodb_record.schemas import BUILT_IN
+from sawlog.filodb_record.schemas.column import params_hash, parse_columns
 
 from . import golden
 
@@ -100,7 +100,70 @@ def test_ids_in_filodbs_tests(expected: dict) -> None:
 
 @pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda one: one["params"])
 def test_parameter_hashes(expected: dict) -> None:
-    assert params_hash(parse(expected["params"], where="parameters")) == expected["config_hash"]
+    assert params_hash(Column.parse(f"x:int:{expected['params']}").params) == expected["config_hash"]
+
+
+def test_parameters_hash_as_typesafe_config_hashes_them() -> None:
+    cases = json.loads((Path(__file__).parent / "config_hashes.json").read_text("utf-8"))["cases"]
+    assert len(cases) > 100
+    for case in cases:
+        text = case["params"].replace(":", "=")
+        column = Column.parse(f"x:int:{text}")
+        assert params_hash(column.params) == case["config_hash"], text
+        assert params_hash(Column.parse(str(column)).params) == case["config_hash"], text
+
+
+PUBLISHED = """
+dataset-prometheus = { include required("source.conf") }
+defaults { cycle = 15 minutes }
+filodb {
+  partition = ""
+  metrics { tick = ${defaults.cycle}
+    buckets = [ 0.00001, 1, 2.5 ]
+    resource-attributes = { "service.name" = "filodb" } }
+  cassandra {
+    hosts = localhost
+    hosts = ${?SAWLOG_TEST_HOST}
+  }
+  inline-dataset-configs = [ ${dataset-prometheus} ]
+  partition-schema {
+    columns = ["_metric_:string", "tags:map"]
+    predefined-keys = ${keys} ["dc"]
+    options {
+      copyTags = { "_ns_" = ["_ns", "exporter", "job"] }
+      ignoreShardKeyColumnSuffixes = { "_metric_" = ["_bucket", "_count", "_sum"] }
+      metricColumn = "_metric_"
+      shardKeyColumns = [ "_ws_", "_ns_", "_metric_" ]
+    }
+  }
+  schemas {
+    gauge { // the plain one
+      columns = ["timestamp:ts", "value:double:detectDrops=false"]
+      value-column = "value"
+      downsamplers = [ "tTime(0)", "dMin(1)" ]
+      downsample-schema = "ds-gauge"
+    }
+    prom-counter = ${filodb.schemas.gauge} {
+      columns = ["timestamp:ts", "count:double:detectDrops=true"], value-column = "count"
+    }
+  }
+}
+keys = ["_ws_", "_ns_"]
+"""
+
+
+def test_substitutions_and_includes(tmp_path: Path) -> None:
+    (tmp_path / "source.conf").write_text('dataset = "prometheus"\nsourceconfig { bootstrap.servers = ${?SERVERS} }\n')
+    (tmp_path / "server.conf").write_text(PUBLISHED)
+    schemas = Schemas.load(tmp_path / "server.conf")
+    assert list(schemas) == ["gauge", "prom-counter"]
+    assert schemas["prom-counter"].value_column == "count"
+    assert schemas["prom-counter"].schema_id == Schemas.built_in()["prom-counter"].schema_id
+    assert schemas.partition is not None
+    assert schemas.partition.predefined_keys == ("_ws_", "_ns_", "dc")
+    (tmp_path / "source.conf").unlink()
+    with pytest.raises(SchemaError, match=r"source\.conf"):
+        Schemas.load(tmp_path / "server.conf")
 
 
 @pytest.mark.parametrize("name", ["gauge_100", "otel_exp_delta_histogram_10", "no_partition_5", "str_long_12"])
@@ -188,11 +251,13 @@ def test_bad_schemas() -> None:
     ("text", "message"),
     [
         ("schemas { a { columns = [1] } }", "expected a list of strings"),
-        ("schemas { a { columns = ${x} } }", "unexpected"),
-        ('include "other.conf"', "include is not supported"),
-        ("schemas {", "at the end"),
+        ("schemas { a { columns = ${x} } }", "x"),
+        ('include "other.conf"', "give the path of the definitions"),
+        ('include url("http://localhost/other.conf")', "only files can be included"),
+        ("schemas {", "line 1"),
         ("a = b", "expected schemas.NAME.columns; found: a"),
-        ("x = " + "[" * 40, "nested more than"),
+        ("x = " + "[" * 40, "line 1"),
+        ("x = " + "[" * 4000, "schema definitions"),
     ],
 )
 def test_bad_definitions(text: str, message: str) -> None:

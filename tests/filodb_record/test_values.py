@@ -16,10 +16,9 @@ from sawlog.filodb_record.hashing import (
     shard_key_hash,
     sort_and_compute_hashes,
 )
-from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
-from sawlog.filodb_record.writer import WriteOptions
 
 from . import golden
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,18 @@ def test_choosing_the_schema(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="row 1: the record is too long for containers of 2048"):
         write(long, tmp_path / "b.container", container_size=2048)
     assert [one.name for one in tmp_path.iterdir()] == ["a.container"]
+
+
+def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -> None:
+    """Java's `Math.pow` is one unit in the last place off now and then; what is stored is the definition."""
+    buckets = Buckets.geometric(1.0, 1.1, 40)
+    for direction in (0.0, math.inf):
+        tops = [math.nextafter(top, direction) for top in buckets.tops]
+        h = {"tops": tops, "values": [float(n) for n in range(40)], "buckets": b"\x03" + buckets.definition}
+        table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+        table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
+        write(table, tmp_path / "a.container", schema="prom-histogram")
+        assert sawlog.read(tmp_path / "a.container")["h"][0].as_py()["tops"] == list(buckets.tops)
 
 
 @pytest.mark.parametrize(

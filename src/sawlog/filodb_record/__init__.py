@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sawlog.filodb_record.builder import RecordBuilder
-from sawlog.filodb_record.columns import Column
-from sawlog.filodb_record.container import RecordContainer
-from sawlog.filodb_record.histogram import Buckets, Histogram
+from sawlog.filodb_record.builder.container import RecordContainer
+from sawlog.filodb_record.histograms import Buckets, Histogram
 from sawlog.filodb_record.maps import MapEncoder
-from sawlog.filodb_record.schema import RecordSchema
 from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
+from sawlog.filodb_record.schemas.column import Column
+from sawlog.filodb_record.schemas.record import RecordSchema
 
 __all__ = [
     "Buckets",

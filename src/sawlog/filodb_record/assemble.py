@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, constant_string
-from sawlog.filodb_record.fields import ViewField
+from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
 from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
-from sawlog.filodb_record.schema import RecordSchema
+from sawlog.filodb_record.schemas.record import RecordSchema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,138 +1,196 @@
-"""Columns of FiloDB schemas: `name:type:parameters`, and what they add to a schema ID. Section 5 of the format."""
+"""The columns of the views: their Arrow types, and where each layout keeps them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import pyarrow as pa
 
 from sawlog.errors import SchemaError
-from sawlog.filodb_record import hocon
-from sawlog.filodb_record.hashing import combine, h32, java_string_hash, signed
-from sawlog.filodb_record.layout import HASH_INIT, POINTER_TYPES, SLOT_SIZES, ColumnType
+from sawlog.filodb_record.layout import ColumnType
+from sawlog.filodb_record.options import Extra, ReadOptions
+from sawlog.filodb_record.schemas.column import Column
+from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.selection import Layout, Selection
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 
-if TYPE_CHECKING:
-    from sawlog.filodb_record.schema import RecordSchema
+FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record", "offset", "file"]
 
-_FORBIDDEN = re.compile("[:() ,\u0001]")
-_TYPE_NAMES: dict[ColumnType, str] = {
-    "int": "IntColumn",
-    "long": "LongColumn",
-    "double": "DoubleColumn",
-    "ts": "TimestampColumn",
-    "string": "StringColumn",
-    "map": "MapColumn",
-    "hist": "HistogramColumn",
-    "br": "BinaryRecordColumn",
+TIMESTAMP = pa.timestamp("ms", "UTC")
+TYPE_KEY = b"sawlog.type"
+"""Field metadata: the column in FiloDB's notation."""
+SCHEMAS_KEY = b"sawlog.filodb_record.schemas"
+"""Schema metadata: the definitions of the schemas that were read."""
+RECORDS_KEY = b"sawlog.filodb_record.records"
+"""Schema metadata: `ingestion` or `partkeys`."""
+
+_FIXED: dict[FieldKind, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "ts": TIMESTAMP,
+    "schema": pa.string(),
+    "schema_id": pa.int32(),
+    "hash": pa.int32(),
+    "container_timestamp": TIMESTAMP,
+    "record": pa.binary(),
 }
-"""FiloDB's own names of the types: their hashes enter the schema ID."""
-_EMPTY_PARAMS = 70602
-"""What a column without parameters adds to the schema hash."""
 
-ParamValue = bool | int | str
+CONTAINERS_SCHEMA = pa.schema(
+    [
+        pa.field("timestamp", TIMESTAMP, nullable=False),
+        pa.field("num_bytes", pa.int64(), nullable=False),
+        pa.field("num_records", pa.int64(), nullable=False),
+        pa.field("unused_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Schema of the view `containers`; `num_bytes` is the length field, `unused_bytes` what follows the records."""
+
+_NESTED_HEADS: tuple[Extra, ...] = ("schema_id", "hash")
+"""What nested records with partition columns have besides them."""
+_UNKNOWN_FIELDS: tuple[Extra, ...] = ("schema_id", "record")
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a schema.
+class ViewField:
+    """One column of a view.
 
     Attributes:
         name: Its name.
-        type: One of `int long double ts string map hist br`.
-        params: Parameters such as `detectDrops`, in the order they were given; they enter the schema ID.
-        schema: For `br` columns: the schema of the nested records.
+        kind: The column type, or what else it is.
+        sources: Per layout: the number of the column; None where the layout has none.
+        arrow: The Arrow field.
+        nested: For `br` columns: the fields of the nested records.
+        nested_schema: For `br` columns: their layout.
     """
 
     name: str
-    type: ColumnType
-    params: tuple[tuple[str, ParamValue], ...] = ()
-    schema: RecordSchema | None = field(default=None, compare=False)
+    kind: FieldKind
+    sources: tuple[int | None, ...]
+    arrow: pa.Field
+    nested: tuple[ViewField, ...] = ()
+    nested_schema: RecordSchema | None = None
 
-    def __post_init__(self) -> None:
-        if self.type not in get_args(ColumnType):
-            raise SchemaError(
-                f"column {self.name!r}: unknown type {self.type!r}; types: {', '.join(get_args(ColumnType))}"
+
+PROVENANCE_FIELDS = (
+    ViewField(FILE_COLUMN, "file", (), pa.field(FILE_COLUMN, pa.string(), nullable=False)),
+    ViewField(OFFSET_COLUMN, "offset", (), pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)),
+)
+
+
+def row_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
+    """Columns of the view `rows`: those of all layouts, and the extra ones.
+
+    Raises:
+        SchemaError: When a column has different types in different schemas.
+    """
+    layouts = selection.layouts
+    fields = list(_columns(layouts, options, selection.raw))
+    wanted = list(options.extras)
+    if len(layouts) > 1 and "schema" not in wanted:
+        fields.insert(0, _extra("_schema", "schema", selection))
+    if selection.raw:
+        wanted += [kind for kind in _UNKNOWN_FIELDS if kind not in wanted]
+    return (*fields, *(_extra(f"_{kind}", kind, selection) for kind in wanted))
+
+
+def extra_fields(selection: Selection) -> tuple[ViewField, ...]:
+    """Columns that can be asked for besides those of the view `rows`."""
+    return tuple(_extra(f"_{kind}", kind, selection) for kind in get_args(Extra))
+
+
+def series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
+    """Columns of the view `partkeys`: schema, hash, and the partition columns.
+
+    Raises:
+        SchemaError: When records have no partition columns.
+    """
+    if selection.plain:
+        raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
+    heads = (_extra("schema", "schema", selection), _extra("schema_id", "schema_id", selection))
+    columns = _columns(selection.layouts, options, False)
+    names = {column.name for one in selection.layouts for column in _partition(one)}
+    partition = tuple(field for field in columns if field.name in names)
+    return (*heads, _extra("partition_hash", "hash", selection), *partition)
+
+
+def _partition(one: Layout) -> Sequence[Column]:
+    return one.record.columns[one.record.partition_field_start or 0 :]
+
+
+def _columns(layouts: Sequence[Layout], options: ReadOptions, raw: bool) -> tuple[ViewField, ...]:
+    """The columns of all layouts: data columns first, then partition columns, in the order they are met."""
+    order: dict[str, Column] = {}
+    keys: dict[str, Column] = {}
+    for one in layouts:
+        start = one.record.partition_field_start
+        for index, column in enumerate(one.record.columns):
+            target = keys if start is not None and index >= start else order
+            other = target.setdefault(column.name, column)
+            if other.type != column.type:
+                raise SchemaError(
+                    f"column {column.name!r} is {other.type} in one schema and {column.type} in another:"
+                    " read them one at a time, with schema="
+                )
+    fields = []
+    for name, column in {**order, **keys}.items():
+        sources = tuple(next((i for i, c in enumerate(one.record.columns) if c.name == name), None) for one in layouts)
+        first = next(i for i, source in enumerate(sources) if source is not None)
+        nested = layouts[first].record.br_schemas.get(sources[first] or 0)
+        fields.append(_column_field(column, sources, options, raw or None in sources, nested))
+    return tuple(fields)
+
+
+def _column_field(
+    column: Column, sources: tuple[int | None, ...], options: ReadOptions, nullable: bool, nested: RecordSchema | None
+) -> ViewField:
+    children: tuple[ViewField, ...] = ()
+    if column.type == "br" and nested is not None:
+        children = tuple(
+            _column_field(inner, (index,), options, True, nested.br_schemas.get(index))
+            for index, inner in enumerate(nested.columns)
+        )
+        if nested.has_partition:
+            children += tuple(
+                ViewField(f"_{kind}", kind, (None,), pa.field(f"_{kind}", _FIXED[kind])) for kind in _NESTED_HEADS
             )
-        if not self.name or _FORBIDDEN.search(self.name):
-            raise SchemaError(f"column {self.name!r}: a name is not empty and holds none of ':', '(', ')', ' ', ','")
-
-    @classmethod
-    def parse(cls, text: str) -> Column:
-        """A column from FiloDB's notation: `value:double:detectDrops=false`, `h:hist:{counter=false,delta=true}`.
-
-        Raises:
-            SchemaError: When it is none.
-        """
-        name, separator, rest = text.partition(":")
-        if not separator:
-            raise SchemaError(f"column {text!r}: expected name:type or name:type:parameters")
-        kind, _, params = rest.partition(":")
-        given = hocon.parse(params.replace(":", "\n"), where=f"parameters of column {name!r}") if params else {}
-        for key, value in given.items():
-            if not isinstance(value, bool | int | str):
-                raise SchemaError(f"column {name!r}: parameter {key!r} is {value!r}; expected a plain value")
-        if kind == "hist" and not isinstance(given.get("counter"), bool):
-            raise SchemaError(f"column {name!r}: a histogram needs the parameter counter=true or counter=false")
-        known: Any = kind
-        return cls(name, known, tuple(given.items()))
-
-    @property
-    def pointer(self) -> bool:
-        """Whether the slot is a pointer into the variable area."""
-        return self.type in POINTER_TYPES
-
-    @property
-    def slot_size(self) -> int:
-        """Bytes of the slot."""
-        return SLOT_SIZES[self.type]
-
-    @cached_property
-    def hash(self) -> int:
-        """What the column adds to a schema hash, a signed 32-bit number."""
-        return signed(h32(self.name.encode()) * java_string_hash(_TYPE_NAMES[self.type]) + params_hash(self.params))
-
-    def __str__(self) -> str:
-        """The column in FiloDB's notation."""
-        if not self.params:
-            return f"{self.name}:{self.type}"
-        pairs = [f"{key}={_as_text(value)}" for key, value in self.params]
-        params = pairs[0] if len(pairs) == 1 else "{" + ",".join(pairs) + "}"
-        return f"{self.name}:{self.type}:{params}"
-
-
-def parse_columns(given: Sequence[Column | str]) -> tuple[Column, ...]:
-    """Columns from columns, or from their notation."""
-    return tuple(column if isinstance(column, Column) else Column.parse(column) for column in given)
-
-
-def schema_hash(columns: Sequence[Column]) -> int:
-    """The hash of some columns, 16 bits: names, types, parameters and order enter."""
-    total = HASH_INIT
-    for column in columns:
-        total = combine(total, column.hash)
-    return total & 0xFFFF
-
-
-def params_hash(params: Sequence[tuple[str, ParamValue]] | Mapping[str, ParamValue]) -> int:
-    """The hash that Typesafe Config gives to a flat object, a signed 32-bit number."""
-    pairs = sorted(params.items() if isinstance(params, Mapping) else params)
-    if not pairs:
-        return _EMPTY_PARAMS
-    keys = 1
-    for key, _ in pairs:
-        keys = signed(31 * keys + java_string_hash(key))
-    return signed(41 * (41 * (41 + keys) + sum(_value_hash(value) for _, value in pairs)))
-
-
-def _value_hash(value: ParamValue) -> int:
-    if isinstance(value, bool):
-        return 1231 if value else 1237
-    return value if isinstance(value, int) else java_string_hash(value)
-
-
-def _as_text(value: ParamValue) -> str:
-    return (
-        str(value).lower() if isinstance(value, bool) else hocon.quote(value) if isinstance(value, str) else str(value)
+    arrow = pa.field(
+        column.name, _arrow_type(column.type, options, children), nullable=nullable, metadata={TYPE_KEY: str(column)}
     )
+    return ViewField(column.name, column.type, sources, arrow, children, nested if children else None)
+
+
+def _arrow_type(kind: ColumnType, options: ReadOptions, children: Sequence[ViewField]) -> pa.DataType:
+    text = pa.string() if options.strings == "utf8" else pa.binary()
+    if kind == "string":
+        return text
+    if kind == "map":
+        return pa.map_(text, text)
+    if kind == "hist":
+        return histogram_type(options) if options.histograms == "struct" else pa.binary()
+    if kind == "br":
+        return pa.struct([child.arrow for child in children]) if children else pa.binary()
+    return _FIXED[kind]
+
+
+def histogram_type(options: ReadOptions) -> pa.DataType:
+    """The struct of a histogram: tops, cumulative values, the bucket definition as stored, and what else is wanted."""
+    fields = [
+        pa.field("tops", pa.list_(pa.float64())),
+        pa.field("values", pa.list_(pa.float64())),
+        pa.field("buckets", pa.binary()),
+        *(pa.field(name, pa.float64()) for name in options.statistics),
+    ]
+    if options.quantiles:
+        fields.append(pa.field("quantiles", pa.list_(pa.float64())))
+    return pa.struct(fields)
+
+
+def _extra(name: str, kind: FieldKind, selection: Selection) -> ViewField:
+    """A column that is no column of the record. Raw records, whose schema is unknown, have only some of them."""
+    nullable = selection.raw and kind in ("schema", "hash")
+    if selection.plain:
+        nullable = nullable or kind in ("hash", "schema_id")
+    return ViewField(name, kind, (), pa.field(name, _FIXED[kind], nullable=nullable))

@@ -12,16 +12,16 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, values_of
-from sawlog.filodb_record.columns import Column
-from sawlog.filodb_record.fields import TIMESTAMP
-from sawlog.filodb_record.histogram import Buckets
+from sawlog.filodb_record.columns import TIMESTAMP
+from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels import payloads as p
 from sawlog.filodb_record.kernels.gather import SLACK
 from sawlog.filodb_record.kernels.histogram_payloads import encode_histograms
-from sawlog.filodb_record.options import Layout
-from sawlog.filodb_record.schema import RecordSchema
-from sawlog.filodb_record.writer import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
+from sawlog.filodb_record.schemas.column import Column
+from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.selection import Layout
+from sawlog.filodb_record.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

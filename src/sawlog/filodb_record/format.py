@@ -13,9 +13,10 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import DamageWarning
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.options import ReadOptions
-from sawlog.filodb_record.reader import FiloDBRecordDataset
-from sawlog.filodb_record.writer import ContainerWriter, WriteOptions, repair
+from sawlog.filodb_record.dataset import FiloDBRecordDataset
+from sawlog.filodb_record.options import ReadOptions, WriteOptions
+from sawlog.filodb_record.repair import repair
+from sawlog.filodb_record.writer import ContainerWriter
 from sawlog.format import Dataset, Format, Match, Scan
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class FiloDBRecord(Format):
 
     def warm_up(self) -> None:
         """See `Format.warm_up`: write a container, read every view of it, check and repair it; and what is beside."""
-        from sawlog.filodb_record import nibblepack
+        from sawlog.filodb_record.histograms import nibblepack
         from sawlog.filodb_record.schemas import Schemas, default_partition
         from sawlog.filodb_record.values import partition_hashes, shards
         from sawlog.filodb_record.walk import FIRST_SERIES

@@ -8,73 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import xxhash
+
 from sawlog.errors import OptionError
+from sawlog.filodb_record.java import java_order, signed
 from sawlog.filodb_record.layout import HASH_FACTOR, HASH_INIT, HASH_SEED
-
-_U32 = 0xFFFFFFFF
-_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
-_STRIPE = 16
-
-
-def signed(value: int) -> int:
-    """The low 32 bits of a number, as a signed one."""
-    return (value & _U32 ^ 0x80000000) - 0x80000000
 
 
 def h32(data: bytes | bytearray | memoryview) -> int:
     """XXH32 with FiloDB's seed."""
-    return signed(xxh32(data, HASH_SEED))
-
-
-def xxh32(data: bytes | bytearray | memoryview, seed: int) -> int:
-    """XXH32, unsigned."""
-    p1, p2, p3, p4, p5 = _PRIMES
-    size = len(data)
-    at = 0
-    if size >= _STRIPE:
-        lanes = [(seed + p1 + p2) & _U32, (seed + p2) & _U32, seed & _U32, (seed - p1) & _U32]
-        while at <= size - _STRIPE:
-            for lane in range(4):
-                word = int.from_bytes(data[at : at + 4], "little")
-                lanes[lane] = _rotate(lanes[lane] + word * p2, 13) * p1 & _U32
-                at += 4
-        value = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
-    else:
-        value = seed + p5
-    value += size
-    while at + 4 <= size:
-        value = _rotate(value + int.from_bytes(data[at : at + 4], "little") * p3, 17) * p4
-        at += 4
-    for byte in data[at:]:
-        value = _rotate(value + byte * p5, 11) * p1
-    value &= _U32
-    value = (value ^ value >> 15) * p2 & _U32
-    value = (value ^ value >> 13) * p3 & _U32
-    return value ^ value >> 16
-
-
-def _rotate(value: int, bits: int) -> int:
-    value &= _U32
-    return (value << bits | value >> 32 - bits) & _U32
+    return signed(xxhash.xxh32_intdigest(data, HASH_SEED))
 
 
 def combine(total: int, value: int) -> int:
     """One hash out of two."""
     return signed(HASH_FACTOR * total + value)
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java."""
-    units = text.encode("utf-16-le")
-    total = 0
-    for at in range(0, len(units), 2):
-        total = 31 * total + int.from_bytes(units[at : at + 2], "little")
-    return signed(total)
-
-
-def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java does: by UTF-16 code units."""
-    return text.encode("utf-16-be")
 
 
 def sort_and_compute_hashes(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str, int]]:

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.arrays import cast, values_of
+from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.encode import Encoder, refuse_nulls
-from sawlog.filodb_record.fields import TIMESTAMP
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels.gather import SLACK
-from sawlog.filodb_record.writer import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUMN, Target, WriteOptions
+from sawlog.filodb_record.options import WriteOptions
+from sawlog.filodb_record.target import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUMN, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,11 +12,11 @@ from pyspark.sql import types as spark
 
 from sawlog.damage import check_on_damage
 from sawlog.errors import OptionError
-from sawlog.filodb_record.fields import row_fields
-from sawlog.filodb_record.options import Layout, ReadOptions, Selection
+from sawlog.filodb_record.columns import row_fields
+from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.schemas import Schema, Schemas
+from sawlog.filodb_record.selection import Layout, Selection
 from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
-from sawlog.filodb_record.writer import WriteOptions
 from sawlog.options import parse_options
 from sawlog.spark.cast import cast_array
 from sawlog.spark.schema import arrow_schema, nullable, spark_schema

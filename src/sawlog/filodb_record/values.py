@@ -12,11 +12,13 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings, OnDamage
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import hashing, layout
-from sawlog.filodb_record.fields import ViewField, extra_fields, row_fields
-from sawlog.filodb_record.options import ReadOptions, Selection, select
-from sawlog.filodb_record.reader import ContainerRange
+from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
+from sawlog.filodb_record.fragments import ContainerRange
+from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.schemas import PartitionSchema, Schema
-from sawlog.filodb_record.writer import Target, WriteOptions, container_time
+from sawlog.filodb_record.selection import Selection, select
+from sawlog.filodb_record.target import Target
+from sawlog.filodb_record.writer import container_time
 from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
 from sawlog.storage import File
 
@@ -304,6 +306,6 @@ def _spread(found: Any, valid: NDArray[np.bool_]) -> pa.Array:
 
 
 def _part_key(schema: Schema) -> Any:
-    from sawlog.filodb_record.options import Layout
+    from sawlog.filodb_record.selection import Layout
 
     return Layout(schema.name, schema.schema_id, schema.part_key)

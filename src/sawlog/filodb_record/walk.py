@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
-from sawlog.filodb_record.fields import PROVENANCE_FIELDS, TIMESTAMP, ViewField
+from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
 from sawlog.filodb_record.framing import WINDOW_BYTES, Framing
 from sawlog.filodb_record.kernels import frames as f
 from sawlog.filodb_record.kernels import records as k
@@ -25,9 +25,10 @@ from sawlog.format import OFFSET_COLUMN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.filodb_record.options import Layout, ReadOptions, Selection
-    from sawlog.filodb_record.reader import ContainerRange
-    from sawlog.filodb_record.schema import RecordSchema
+    from sawlog.filodb_record.fragments import ContainerRange
+    from sawlog.filodb_record.options import ReadOptions
+    from sawlog.filodb_record.schemas.record import RecordSchema
+    from sawlog.filodb_record.selection import Layout, Selection
     from sawlog.storage import Source
 
 BATCH_ROWS = 128 << 10

@@ -9,6 +9,7 @@ import numpy as np
 
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.nibblepack import unpack_delta, unpack_xor
+from sawlog.filodb_record.kernels.powers import fill_powers
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
@@ -30,6 +31,8 @@ _EXPONENTIAL = int(HistogramFormat.EXPONENTIAL_DELTA)
 _GEOMETRIC_XOR = int(HistogramFormat.GEOMETRIC_XOR)
 _CUSTOM_XOR = int(HistogramFormat.CUSTOM_XOR)
 _EXPONENTIAL_XOR = int(HistogramFormat.EXPONENTIAL_XOR)
+_LARGEST_EXPONENT = 709.78
+"""The exponential function of more is infinite."""
 
 
 @inlined
@@ -104,6 +107,39 @@ def histogram_sizes(
 
 
 @inlined
+def fill_geometric(lowest: Any, multiplier: Any, less: Any, tops: Any, first: Any, count: Any) -> None:
+    """Work out tops `lowest * multiplier**i - less`."""
+    fill_powers(multiplier, tops, first, count)
+    for i in range(first, first + count):
+        tops[i] = lowest * tops[i] - less
+
+
+@inlined
+def fill_exponential(scale: Any, index: Any, tops: Any, first: Any, count: Any) -> None:
+    """Work out a zero bucket, and tops `base**(index + i)` for i from 1, base `2**(2**-scale)`."""
+    log_base = math.log(2.0) * 2.0**-scale
+    if scale > -10:
+        log_base = math.log(2.0 ** (2.0**-scale))
+    if count > 0:
+        tops[first] = 0.0
+    for i in range(1, count):
+        exponent = (index + i) * log_base
+        tops[first + i] = math.inf if exponent > _LARGEST_EXPONENT else math.exp(exponent)
+
+
+@kernel
+def geometric_tops(lowest: Any, multiplier: Any, less: Any, tops: Any) -> None:
+    """Tops of geometric buckets, float64."""
+    fill_geometric(lowest, multiplier, less, tops, 0, len(tops))
+
+
+@kernel
+def exponential_tops(scale: Any, index: Any, tops: Any) -> None:
+    """Tops of exponential buckets, float64."""
+    fill_exponential(scale, index, tops, 0, len(tops))
+
+
+@inlined
 def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
     """Work the tops of one histogram out; `bits` is a view of `tops` as uint64. Returns whether that went well."""
     start = at + _HEAD
@@ -112,22 +148,14 @@ def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, firs
     if code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
         scale = _i16(load_u16(window, start + _TWO))
         index = _i32(load_u32(window, start + np.uint64(4)))
-        log_base = math.log(2.0) * 2.0**-scale
-        if scale > -10:
-            log_base = math.log(2.0 ** (2.0**-scale))
-        tops[first] = 0.0
-        for i in range(1, count):
-            exponent = (index + i) * log_base
-            tops[first + i] = math.inf if exponent > 709.78 else math.exp(exponent)
+        fill_exponential(scale, index, tops, first, count)
         return True
     if count > 0:
         bits[first] = load_u64(window, start + _TWO)
         lowest = tops[first]
         bits[first] = load_u64(window, start + np.uint64(10))
         multiplier = tops[first]
-        less = 1.0 if code == _GEOMETRIC_1 else 0.0
-        for i in range(count):
-            tops[first + i] = lowest * multiplier**i - less
+        fill_geometric(lowest, multiplier, 1.0 if code == _GEOMETRIC_1 else 0.0, tops, first, count)
     return True
 
 

@@ -6,21 +6,20 @@ what leads outside the record raises `FormatError`.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout, maps
-from sawlog.filodb_record.columns import Column, parse_columns
 from sawlog.filodb_record.hashing import combine, h32
+from sawlog.filodb_record.histograms import Histogram
+from sawlog.filodb_record.java import java_double
+from sawlog.filodb_record.schemas.column import Column, parse_columns
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.builder import RecordBuilder
-    from sawlog.filodb_record.histogram import Histogram
 
 Buffer = bytes | bytearray | memoryview
 
@@ -262,8 +261,6 @@ class RecordSchema:
 
     def get_histogram(self, record: Buffer, index: int) -> Histogram:
         """A `hist` column."""
-        from sawlog.filodb_record.histogram import Histogram
-
         self._expect(index, "hist")
         return Histogram.decode(self.blob(record, index))
 
@@ -376,18 +373,3 @@ class RecordSchema:
         if kind == "br" and index in self.br_schemas:
             return self.br_schemas[index].stringify(self.nested_record(record, index))
         return java_double(value) if kind == "double" else str(value)
-
-
-def java_double(value: float) -> str:
-    """A double as Java prints it: plain from 0.001 up to 10 million, else with an exponent."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    exact = Decimal(repr(value))
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = f"{exact:f}"
-        return text if "." in text else f"{text}.0"
-    sign, digits, _ = exact.normalize().as_tuple()
-    text = "".join(map(str, digits))
-    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{exact.adjusted()}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.damage import Findings
-from sawlog.errors import SawlogError
-from sawlog.filodb_record.fields import (
+from sawlog.filodb_record.columns import (
     CONTAINERS_SCHEMA,
     RECORDS_KEY,
     SCHEMAS_KEY,
@@ -21,78 +19,16 @@ from sawlog.filodb_record.fields import (
     row_fields,
     series_fields,
 )
-from sawlog.filodb_record.options import ReadOptions, Selection, select
+from sawlog.filodb_record.fragments import ContainerRange, SeriesScan
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.selection import Selection, select
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, Dataset, Fragment, Projection, Scan
-from sawlog.storage import File, Storage
+from sawlog.format import PROBE_BYTES, Dataset, Fragment
+from sawlog.storage import File
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.framing import Framing
     from sawlog.filodb_record.schemas import Schemas
-
-
-@dataclass(frozen=True)
-class ContainerRange(Fragment):
-    """The containers of one file that start in `[start, end)`.
-
-    Attributes:
-        file: The file; its size is where this scan takes it to end.
-        start: Where a container starts.
-        end: Where one starts, or the size of the file.
-        step: Bytes of whole containers; 0 while unknown.
-        selection: Which schemas are read.
-        fields: The columns of the view, and those that can be asked for besides.
-    """
-
-    file: File
-    start: int
-    end: int
-    step: int
-    selection: Selection
-    fields: tuple[ViewField, ...]
-
-    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
-        from sawlog.filodb_record.walk import ContainersWalk, RowsWalk
-
-        with closing(self.scan.storage.open(self.path)) as source:
-            if source.size < self.file.size:
-                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
-            walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
-            yield from walk(self, source, schema, findings).batches()
-
-
-@dataclass(frozen=True)
-class SeriesScan(Fragment):
-    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
-
-    Attributes:
-        ranges: The files.
-    """
-
-    ranges: tuple[ContainerRange, ...]
-
-    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A series is delivered where it is met first."""
-        from sawlog.filodb_record.walk import SeriesTable, SeriesWalk
-
-        table = SeriesTable()
-        for one in self.ranges:
-            with closing(self.scan.storage.open(one.path)) as source:
-                yield from SeriesWalk(one, source, schema, findings, table).batches()
-
-
-def whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
-    """One range over all of a file, delivering everything intact as raw records."""
-    raw = replace(options, extras=("container_timestamp", "record"))
-    scan = Scan(options=raw, on_damage="skip", storage=storage)
-    selection = replace(select(raw, storage.read(file.path, 0, PROBE_BYTES)), chosen=True)
-    fields = row_fields(selection, raw)
-    schema = pa.schema([one.arrow for one in fields])
-    projection = Projection.of(schema, scan)
-    return ContainerRange(
-        scan, projection, file.path, file.size, file, 0, file.size, options.container_size or 0, selection, fields
-    )
 
 
 class FiloDBRecordDataset(Dataset):

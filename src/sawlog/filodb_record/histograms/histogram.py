@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sawlog.errors import FormatError, SchemaError
-from sawlog.filodb_record import layout, nibblepack
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.histograms import nibblepack
+from sawlog.filodb_record.java import java_double
 from sawlog.filodb_record.layout import HistogramFormat
 
 _GEOMETRIC = struct.Struct("<Hdd")
@@ -49,9 +51,15 @@ class Buckets:
     def geometric(cls, first: float, multiplier: float, count: int, *, minus_one: bool = False) -> Buckets:
         """Tops `first * multiplier**i`, each less one if `minus_one`."""
         _check_count(count, layout.MAX_BUCKETS)
-        less = 1.0 if minus_one else 0.0
-        tops = tuple(first * _power(multiplier, i) - less for i in range(count))
-        return cls("geometric_1" if minus_one else "geometric", tops, _GEOMETRIC.pack(count, first, multiplier))
+        import numpy as np
+
+        from sawlog.filodb_record.kernels.histograms import geometric_tops
+
+        tops = np.zeros(count)
+        with np.errstate(all="ignore"):
+            geometric_tops(float(first), float(multiplier), 1.0 if minus_one else 0.0, tops)
+        kind: BucketKind = "geometric_1" if minus_one else "geometric"
+        return cls(kind, tuple(tops.tolist()), _GEOMETRIC.pack(count, first, multiplier))
 
     @classmethod
     def custom(cls, tops: Sequence[float]) -> Buckets:
@@ -69,9 +77,13 @@ class Buckets:
             raise SchemaError(f"histogram: scale {scale}; expected -{layout.MAX_SCALE} to {layout.MAX_SCALE}")
         if not 0 <= positive <= layout.MAX_EXPONENTIAL:
             raise SchemaError(f"histogram: {positive} positive buckets; expected 0 to {layout.MAX_EXPONENTIAL}")
-        log_base = math.log(2.0 ** (2.0**-scale)) if scale > -10 else math.log(2.0) * 2.0**-scale  # no overflow
-        tops = (0.0, *(_exp((start + i) * log_base) for i in range(1, positive + 1)))
-        return cls("exponential", tops, _EXPONENTIAL.pack(positive + 1, scale, start, positive, 0, 0))
+        import numpy as np
+
+        from sawlog.filodb_record.kernels.histograms import exponential_tops
+
+        tops = np.zeros(positive + 1)
+        exponential_tops(scale, start, tops)
+        return cls("exponential", tuple(tops.tolist()), _EXPONENTIAL.pack(positive + 1, scale, start, positive, 0, 0))
 
     @classmethod
     def empty(cls) -> Buckets:
@@ -199,8 +211,6 @@ class Histogram:
 
     def __str__(self) -> str:
         """The histogram as FiloDB prints it."""
-        from sawlog.filodb_record.schema import java_double
-
         tops = ", ".join(map(java_double, self.buckets.tops))
         pairs = zip(self.buckets.tops, self.values, strict=True)
         text = ", ".join(f"{java_double(top)}={java_double(value)}" for top, value in pairs)
@@ -210,17 +220,3 @@ class Histogram:
 def _check_count(count: int, most: int) -> None:
     if not 0 <= count <= most:
         raise SchemaError(f"histogram: {count} buckets; expected 0 to {most}")
-
-
-def _power(base: float, exponent: int) -> float:
-    try:
-        return float(base**exponent)
-    except OverflowError:
-        return math.inf
-
-
-def _exp(value: float) -> float:
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf

@@ -13,13 +13,14 @@ from typing import Any
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout, maps
-from sawlog.filodb_record.append import Append, OpenRecord, Space
-from sawlog.filodb_record.columns import Column
-from sawlog.filodb_record.container import RecordContainer, check_container_size
-from sawlog.filodb_record.hashing import combine, h32, java_order
-from sawlog.filodb_record.histogram import Histogram
-from sawlog.filodb_record.schema import Buffer, RecordSchema
+from sawlog.filodb_record.builder.append import Append, OpenRecord, Space
+from sawlog.filodb_record.builder.container import RecordContainer, check_container_size
+from sawlog.filodb_record.hashing import combine, h32
+from sawlog.filodb_record.histograms import Histogram
+from sawlog.filodb_record.java import java_order
 from sawlog.filodb_record.schemas import Schema
+from sawlog.filodb_record.schemas.column import Column
+from sawlog.filodb_record.schemas.record import Buffer, RecordSchema
 
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.errors import SchemaError
-from sawlog.filodb_record import hocon
-from sawlog.filodb_record.columns import Column, parse_columns, schema_hash
-from sawlog.filodb_record.schema import RecordSchema
+from sawlog.filodb_record.schemas import hocon
+from sawlog.filodb_record.schemas.column import Column, parse_columns, schema_hash
+from sawlog.filodb_record.schemas.record import RecordSchema
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Schemas(Mapping[str, Schema]):
         self.partition = partition or found
 
     @classmethod
-    def parse(cls, text: str, *, where: str = "schema definitions") -> Schemas:
+    def parse(cls, text: str, *, where: str = "schema definitions", directory: str | None = None) -> Schemas:
         """Schemas from FiloDB's configuration: HOCON, or TOML with the same names.
 
         Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
@@ -185,10 +185,7 @@ class Schemas(Mapping[str, Schema]):
         Raises:
             SchemaError: When it is not understood.
         """
-        try:
-            found: Any = tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            found = hocon.parse(text, where=where)
+        found = _document(text, where, directory)
         found = found.get("filodb", found)
         given = found.get("partition-schema")
         partition = _partition_schema(given, where) if given is not None else default_partition()
@@ -205,7 +202,9 @@ class Schemas(Mapping[str, Schema]):
             SchemaError: When it is not understood, or not there.
         """
         try:
-            return cls.parse(Path(path).read_text("utf-8"), where=os.fspath(path))
+            return cls.parse(
+                Path(path).read_text("utf-8"), where=os.fspath(path), directory=os.path.dirname(os.path.abspath(path))
+            )
         except (OSError, UnicodeDecodeError) as error:
             raise SchemaError(f"schema definitions: {error}") from error
 
@@ -272,6 +271,18 @@ class Schemas(Mapping[str, Schema]):
 
     def __repr__(self) -> str:
         return f"<Schemas {', '.join(self._schemas)}>"
+
+
+def _document(text: str, where: str, directory: str | None) -> dict[str, Any]:
+    """A document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
+    for load in (json.loads, tomllib.loads):
+        try:
+            found = load(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+    return hocon.parse(text, where=where, directory=directory)
 
 
 def _partition_schema(given: Any, where: str) -> PartitionSchema:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sawlog.errors import FormatError, OptionError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.schema import Buffer
+from sawlog.filodb_record.schemas.record import Buffer
 
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")

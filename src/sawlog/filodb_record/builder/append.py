@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.schema import RecordSchema
+from sawlog.filodb_record.schemas.record import RecordSchema
 
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")

@@ -1,0 +1,67 @@
+"""Fragments: the containers of one file, or a part of them, and the distinct series of all files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.errors import SawlogError
+from sawlog.filodb_record.columns import ViewField
+from sawlog.filodb_record.selection import Selection
+from sawlog.format import Fragment
+from sawlog.storage import File
+
+
+@dataclass(frozen=True)
+class ContainerRange(Fragment):
+    """The containers of one file that start in `[start, end)`.
+
+    Attributes:
+        file: The file; its size is where this scan takes it to end.
+        start: Where a container starts.
+        end: Where one starts, or the size of the file.
+        step: Bytes of whole containers; 0 while unknown.
+        selection: Which schemas are read.
+        fields: The columns of the view, and those that can be asked for besides.
+    """
+
+    file: File
+    start: int
+    end: int
+    step: int
+    selection: Selection
+    fields: tuple[ViewField, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
+        from sawlog.filodb_record.walk import ContainersWalk, RowsWalk
+
+        with closing(self.scan.storage.open(self.path)) as source:
+            if source.size < self.file.size:
+                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+            walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
+            yield from walk(self, source, schema, findings).batches()
+
+
+@dataclass(frozen=True)
+class SeriesScan(Fragment):
+    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
+
+    Attributes:
+        ranges: The files.
+    """
+
+    ranges: tuple[ContainerRange, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A series is delivered where it is met first."""
+        from sawlog.filodb_record.walk import SeriesTable, SeriesWalk
+
+        table = SeriesTable()
+        for one in self.ranges:
+            with closing(self.scan.storage.open(one.path)) as source:
+                yield from SeriesWalk(one, source, schema, findings, table).batches()

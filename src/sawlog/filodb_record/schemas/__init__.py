@@ -1,0 +1,27 @@
+"""Schemas: columns, layouts of records, and sets of schemas by name and by schema ID. Section 5 of the format."""
+
+from __future__ import annotations
+
+from sawlog.filodb_record.schemas.column import Column, parse_columns
+from sawlog.filodb_record.schemas.definitions import (
+    BUILT_IN,
+    DatasetOptions,
+    PartitionSchema,
+    Schema,
+    Schemas,
+    default_partition,
+)
+from sawlog.filodb_record.schemas.record import Buffer, RecordSchema
+
+__all__ = [
+    "BUILT_IN",
+    "Buffer",
+    "Column",
+    "DatasetOptions",
+    "PartitionSchema",
+    "RecordSchema",
+    "Schema",
+    "Schemas",
+    "default_partition",
+    "parse_columns",
+]

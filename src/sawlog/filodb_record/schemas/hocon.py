@@ -1,0 +1,52 @@
+"""FiloDB's configuration files: HOCON, with substitutions and includes."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from sawlog.errors import SchemaError
+
+_REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
+
+
+def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, Any]:
+    """Parse a document to plain dictionaries, lists and values.
+
+    Args:
+        text: The document. `include` finds files only.
+        where: What it is, to begin error messages with.
+        directory: Where included files are looked for; without it there are none.
+
+    Raises:
+        SchemaError: When it is not understood.
+    """
+    from pyhocon import ConfigFactory, ConfigTree
+    from pyhocon.exceptions import ConfigException
+    from pyparsing import ParseBaseException
+
+    if _REMOTE.search(text):
+        raise SchemaError(f"{where}: include: only files can be included")
+    if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
+        raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found beside it")
+    try:
+        found = ConfigFactory.parse_string(text, basedir=directory or os.devnull)
+    except ParseBaseException as error:
+        raise SchemaError(f"{where}, line {error.lineno}: {error.msg}, found {error.line.strip()!r}") from error
+    except (ConfigException, OSError, RecursionError, ValueError, TypeError, KeyError) as error:
+        raise SchemaError(f"{where}: {error or type(error).__name__}") from error
+    if not isinstance(found, ConfigTree):
+        raise SchemaError(f"{where}: expected an object, found a list")
+    plain: dict[str, Any] = _plain(found)
+    return plain
+
+
+def _plain(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {_unquoted(key): _plain(value) for key, value in found.items()}
+    return [_plain(one) for one in found] if isinstance(found, list) else found
+
+
+def _unquoted(key: str) -> str:
+    return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key

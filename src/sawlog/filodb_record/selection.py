@@ -1,0 +1,132 @@
+"""Which schemas are read of some data, and how their records are laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.builder.container import RecordContainer
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.schemas import RecordSchema, Schema
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the records of one schema are laid out.
+
+    Attributes:
+        name: Name of the schema.
+        schema_id: What stands in the records; None for records without.
+        record: The columns.
+    """
+
+    name: str
+    schema_id: int | None
+    record: RecordSchema
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read of some data.
+
+    Attributes:
+        layouts: The layouts of the schemas to deliver.
+        chosen: Whether the user named them; other known schemas are then passed over, else they are damage.
+        known: IDs of all known schemas.
+        raw: Whether records of unknown schemas are delivered as bytes.
+    """
+
+    layouts: tuple[Layout, ...]
+    chosen: bool
+    known: frozenset[int]
+    raw: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether records have no schema ID."""
+        return any(one.schema_id is None for one in self.layouts)
+
+
+def select(options: ReadOptions, head: bytes) -> Selection:
+    """Settle which schemas are read, and whether records are samples or part keys.
+
+    Args:
+        options: What the user says.
+        head: The start of the data: a container, or a record.
+
+    Raises:
+        SchemaError: For a schema that is not known.
+        OptionError: For a schema without partition columns beside others, or where none of several is named.
+    """
+    known = options.known
+    records = _records(head)
+    chosen: Sequence[Schema] = known.select(options.schema)
+    if not chosen:
+        found = {int.from_bytes(record[4:6], "little"): None for record in records}
+        chosen = [schema for schema in map(known.by_id, found) if schema is not None] or known.select(("all",))
+    if not chosen:
+        # None has partition columns, so that records do not say their schema.
+        chosen = list(known.values())
+        if len(chosen) != 1:
+            raise OptionError(f"records have no schema ID: name their schema with schema=; schemas: {', '.join(known)}")
+    if any(schema.partition is None for schema in chosen):
+        if len(chosen) > 1:
+            raise OptionError(
+                f"schema={','.join(options.schema)}: records without partition columns have no schema ID;"
+                " such a schema is read alone"
+            )
+        return Selection((Layout(chosen[0].name, None, chosen[0].ingestion),), True, frozenset(), False)
+    part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, chosen))
+    layouts = tuple(
+        Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in chosen
+    )
+    ids = frozenset(schema.schema_id for schema in known.values() if schema.partition is not None)
+    return Selection(layouts, bool(options.schema), ids, options.unknown_schemas == "raw")
+
+
+def _records(head: bytes) -> list[memoryview]:
+    """The records at the start of some data, as far as they can be made out."""
+    view = memoryview(head)
+    at, end = 0, len(head)
+    try:
+        container = RecordContainer(head)
+        at, end = layout.CONTAINER_HEADER_SIZE, container.num_bytes + layout.LENGTH_SIZE
+    except FormatError:
+        if len(head) > layout.VERSION_OFFSET + 3 and head[4:8] == b"\0\0\0\1":  # a container, cut off
+            at = layout.CONTAINER_HEADER_SIZE
+    found = []
+    while end - at > layout.SCHEMA_ID_OFFSET + 2:
+        size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
+        if size > end - at:
+            break
+        found.append(view[at : at + size])
+        at += layout.align(size)
+    return found
+
+
+def _are_part_keys(records: Sequence[memoryview], schemas: Sequence[Schema]) -> bool:
+    """Whether the first record of these schemas is laid out as a part key and not as a sample."""
+    by_id = {schema.schema_id: schema for schema in schemas}
+    for record in records:
+        schema = by_id.get(int.from_bytes(record[4:6], "little"))
+        if schema is not None:
+            return not _fits(schema.ingestion, record) and _fits(schema.part_key, record)
+    return False
+
+
+def _fits(schema: RecordSchema, record: memoryview) -> bool:
+    """Whether a record's payloads fill its variable area in the order of the columns, as builders have it."""
+    try:
+        size = schema.num_bytes(record)
+        at = schema.variable_area_start
+        for index, column in enumerate(schema.columns):
+            if column.pointer:
+                slot = schema.field_offsets[index]
+                if int.from_bytes(record[slot : slot + 4], "little") != at:
+                    return False
+                at += layout.PAYLOAD_LENGTH_SIZE + len(schema.blob(record, index))
+    except (FormatError, SchemaError):
+        return False
+    return at == size

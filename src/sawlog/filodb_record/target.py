@@ -1,0 +1,94 @@
+"""What rows are written as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.filodb_record.columns import RECORDS_KEY, SCHEMAS_KEY
+from sawlog.filodb_record.options import WriteOptions
+from sawlog.filodb_record.schemas import Schema, Schemas
+from sawlog.filodb_record.selection import Layout
+
+SCHEMA_COLUMN = "_schema"
+SCHEMA_ID_COLUMN = "_schema_id"
+HASH_COLUMN = "_hash"
+TIME_COLUMN = "_container_timestamp"
+RECORD_COLUMN = "_record"
+SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, RECORD_COLUMN)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What rows are written as.
+
+    Attributes:
+        layouts: The layouts that rows can have.
+        by_name: Whether a column says which.
+        raw: Whether rows are whole records.
+    """
+
+    layouts: tuple[Layout, ...]
+    by_name: bool
+    raw: bool
+
+    @classmethod
+    def of(cls, schema: pa.Schema, options: WriteOptions) -> Target:
+        """Settle the target by the options, by what the data says of itself, or by its columns.
+
+        Raises:
+            SchemaError: When that does not settle it, or columns are missing or unknown.
+        """
+        metadata = schema.metadata or {}
+        if RECORD_COLUMN in schema.names:
+            others = [name for name in schema.names if name not in (RECORD_COLUMN, TIME_COLUMN)]
+            if others:
+                raise SchemaError(f"column {others[0]!r}: whole records ({RECORD_COLUMN}) are written without others")
+            return cls((), by_name=False, raw=True)
+        known = options.schemas
+        carried = Schemas.parse(metadata[SCHEMAS_KEY].decode()) if SCHEMAS_KEY in metadata else None
+        known = known or carried or Schemas.built_in()
+        records = options.records or metadata.get(RECORDS_KEY, b"ingestion").decode()
+        by_name = SCHEMA_COLUMN in schema.names and options.schema is None
+        if by_name:
+            chosen = known.select(("all",))
+        elif options.schema is not None:
+            chosen = (known.get_schema(options.schema),)
+        else:
+            chosen = (_by_columns(carried or known, schema, part_keys=records == "partkeys"),)
+        layouts = tuple(_layout(one, part_keys=records == "partkeys") for one in chosen)
+        target = cls(layouts, by_name, raw=False)
+        target._check_columns(schema)
+        return target
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        known = {column.name for one in self.layouts for column in one.record.columns}
+        for name in schema.names:
+            if name not in known and name not in SPECIAL_COLUMNS:
+                raise SchemaError(f"column {name!r}: there is none in {', '.join(one.name for one in self.layouts)}")
+            if schema.names.count(name) > 1:
+                raise SchemaError(f"column {name!r}: there are two of that name")
+        if not self.by_name:
+            missing = [c.name for c in self.layouts[0].record.columns if c.name not in schema.names]
+            if missing:
+                raise SchemaError(f"schema {self.layouts[0].name!r}: columns are missing: {', '.join(missing)}")
+
+
+def _layout(schema: Schema, *, part_keys: bool) -> Layout:
+    if schema.partition is None:
+        return Layout(schema.name, None, schema.ingestion)
+    return Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
+
+
+def _by_columns(known: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
+    """The one schema whose columns these are."""
+    names = {name for name in schema.names if name not in SPECIAL_COLUMNS}
+    fitting = [
+        one for one in known.values() if {c.name for c in _layout(one, part_keys=part_keys).record.columns} == names
+    ]
+    if len(fitting) != 1:
+        found = " or ".join(one.name for one in fitting) or "none of the known schemas"
+        raise SchemaError(f"columns {', '.join(schema.names)}: these are {found}; name one with schema=")
+    return fitting[0]
