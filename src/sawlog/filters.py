@@ -39,7 +39,9 @@ class Filter:
             return pc.call_function(_COMPARISONS[self.op], [column, pa.scalar(self.value, column.type)])
         # Dictionaries are looked through: their values are compared.
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        inside = pc.is_in(column, value_set=pa.array(self.value, kind))
+        # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
+        zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
+        inside = pc.is_in(column, value_set=pa.array([*self.value, *zeros], kind))
         return inside if self.op == "in" else pc.and_(pc.invert(inside), pc.is_valid(column))
 
 

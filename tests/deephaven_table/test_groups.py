@@ -10,6 +10,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError
 from sawlog.storage import Storage
 
 from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text
@@ -158,3 +159,45 @@ def test_numbers_and_times_are_found_as_groups_name_them(tmp_path: Path) -> None
         assert dataset.count_rows() == rows
     dataset = sawlog.open(leaf, types=types, filters=[("c", "=", "B")], char="string")
     assert dataset.to_table().num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["s.sym.bytes", "s.dat"])
+def test_what_a_filter_delivers_is_what_the_whole_read_has(tmp_path: Path, name: str) -> None:
+    """One byte of a symbol, or one bit of a key, changed: the groups say something else than the rows."""
+    grouped(tmp_path)
+    data = (tmp_path / name).read_bytes()
+    at = data.index(b"AAPL")
+    (tmp_path / name).write_bytes(data[:at] + b"AAPM" + data[at + 4 :])
+    whole = sawlog.read(tmp_path, types=TYPES)
+    for value in ("AAPL", "AAPM"):
+        with pytest.warns(DamageWarning, match="row 1000 is in the group of another value; all rows are read"):
+            found = sawlog.read(tmp_path, types=TYPES, filters=[("s", "=", value)])
+        expected = [row for row in whole.to_pylist() if row["s"] == value]
+        assert found.to_pylist() == expected
+        assert len(expected) == (10_000 if (value == "AAPM") == (name == "s.sym.bytes") else 0)
+
+
+def test_a_row_in_the_group_of_another_value_is_told(tmp_path: Path) -> None:
+    """A value inside of a group, which no checksum covers: the filter that meets it says so."""
+    grouped(tmp_path)
+    data = bytearray((tmp_path / "s.dat").read_bytes())
+    data[131072 + 4 * 5000] ^= 1
+    (tmp_path / "s.dat").write_bytes(data)
+    filters = [("s", "=", "AAPL")]
+    message = r"s\.dat: bad_metadata at byte 8 .* row 5000 is \w+, and in the group of another value"
+    with pytest.raises(DamageError, match=message):
+        sawlog.read(tmp_path, types=TYPES, filters=filters)
+    with pytest.warns(DamageWarning, match="1 bad_metadata"):
+        assert sawlog.read(tmp_path, types=TYPES, filters=filters, on_damage="skip").num_rows == 9_999
+
+
+def test_both_zeros(tmp_path: Path) -> None:
+    values = [-1.0, -0.0, -0.0, 0.0, 1.0, None]
+    sawlog.write(pa.table({"d": values}), tmp_path / "grouped", format="deephaven_table", group=("d",))
+    sawlog.write(pa.table({"d": values}), tmp_path / "plain", format="deephaven_table")
+    for name in ("grouped", "plain"):
+        for op, value in (("=", 0.0), ("=", -0.0), ("in", [0.0]), ("in", [-0.0, 7.0])):
+            found = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", op, value)])
+            assert str(found.column("d").to_pylist()) == "[-0.0, -0.0, 0.0]", (name, op, value)
+        found = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", "not in", [0.0])])
+        assert found.column("d").to_pylist() == [-1.0, 1.0]

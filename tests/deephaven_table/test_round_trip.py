@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.deephaven_log.schema_xml import parse_schema
+from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.schema_file import schema_file
@@ -218,7 +219,7 @@ def test_every_type_has_a_schema() -> None:
     specs["utf8"] = ColumnSpec(ColumnType.UTF8_STRING)
     specs["grouped"] = ColumnSpec(ColumnType.INT, grouping=True)
     specs["odd"] = ColumnSpec(ColumnType.BLOB, class_name='a.B<"&>')
-    data = schema_file(specs, 'N"s', "T&<>'")
+    data = schema_file(specs, 'N"s', "T&<>'", Generation())
     table = parse_schema("x.schema", data)
     assert (table.namespace, table.name, table.partition_column) == ('N"s', "T&<>'", "Date")
     assert table.order == tuple(specs)

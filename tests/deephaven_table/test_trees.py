@@ -311,3 +311,19 @@ def test_everything_goes_through_a_pickle(historical: Path) -> None:
     assert [b.to_pydict() for f in copies for b in f.to_batches()] == [
         b.to_pydict() for f in fragments for b in f.to_batches()
     ]
+
+
+def test_guesses_are_not_written(tmp_path: Path) -> None:
+    """1.5 would be 4609434218613702656 for good."""
+    put_fixed(tmp_path / "T", "d", "double", [1.5], Shape())
+    put_rows(tmp_path / "T", 1)
+    with pytest.warns(UserWarning, match="types were inferred"):
+        guessed = sawlog.read(tmp_path / "T")
+    assert guessed.schema.field("d").metadata[b"sawlog.guessed"] == b"8 bytes a row: long, double or DateTime"
+    with pytest.raises(SchemaError, match=r"column 'd': its type was inferred .*\(8 bytes a row: long.* types="):
+        sawlog.write(guessed, tmp_path / "U", format="deephaven_table")
+    assert not (tmp_path / "U").exists()
+    sawlog.write(guessed, tmp_path / "U", format="deephaven_table", types={"d": "long"})
+    told = sawlog.read(tmp_path / "T", types={"d": "double"})
+    sawlog.write(told, tmp_path / "V", format="deephaven_table")
+    assert sawlog.read(tmp_path / "V", format="deephaven_table").to_pydict() == {"d": [1.5]}

@@ -13,7 +13,7 @@ from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.columns import ColumnReader
-from sawlog.deephaven_table.fragments import BATCH_ROWS, headers_of
+from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata, headers_of
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.plain import words
@@ -122,7 +122,7 @@ class FileCheck(Fragment):
             groups = self._groups(column, headers, field.type) if suffix == layout.DATA else None
         except FormatError as error:
             groups = None
-            found.damage(self._bad_metadata(column, headers, str(error)))
+            found.damage(bad_metadata(column, headers, str(error)))
         row = 0
         while row < self.rows.count and suffix == layout.DATA:
             count = reader.fit(row, min(BATCH_ROWS, self.rows.count - row))
@@ -131,7 +131,7 @@ class FileCheck(Fragment):
             if wrong is not None:
                 groups = None
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
-                found.damage(self._bad_metadata(column, headers, detail))
+                found.damage(bad_metadata(column, headers, detail))
             row += count
             yield found.drain()
         reader.close()
@@ -141,11 +141,6 @@ class FileCheck(Fragment):
         grouping = column_grouping(column, headers, self.rows.count, self.scan.storage)
         kind = self.specs[column.name].type
         return GroupComparison(grouping, kind, target) if grouping is not None and comparable(grouping, kind) else None
-
-    def _bad_metadata(self, column: ColumnFiles, headers: Headers, detail: str) -> Damage:
-        header = headers.of(column, layout.DATA)
-        length = min(header.prefix_size, self.file.size - layout.HEADER_SIZE) if header is not None else 0
-        return Damage(self.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
 
     def _last_end(self, column: ColumnFiles, suffix: str, headers: Headers) -> int:
         """How far the binary data is referred to."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import (
+    ElementPlace,
     Place,
+    boolean_values,
     cast,
     encode_fixed,
     encode_strings,
-    encode_text,
-    unencodable,
-    unviewed,
     validity,
     values_of,
 )
@@ -145,10 +145,10 @@ class _Symbols:
 
     def __init__(self, charset: str) -> None:
         self._charset = charset
-        self._known: dict[str, int] = {}
-        self._count = 0
+        self._known = pa.array([], pa.large_string())
+        self._first = 0
         self._end = 0
-        self._new: list[bytes] = []
+        self._new: list[tuple[NDArray[np.int64], Any]] = []
 
     def numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
         """The ids of strings, plain or in a dictionary."""
@@ -159,7 +159,7 @@ class _Symbols:
             return np.full(len(array), layout.NULL_SYMBOL, np.int32)
         if not pa.types.is_dictionary(array.type):
             array = cast(array, pa.large_string(), place).dictionary_encode()
-        texts, indices = unviewed(array.dictionary), array.indices.cast(pa.int64())
+        texts, indices = cast(array.dictionary, pa.large_string(), place), array.indices.cast(pa.int64())
         valid = validity(indices)
         places = values_of(indices, "<i8")
         if valid is not None:
@@ -169,64 +169,105 @@ class _Symbols:
         if len(used) and not 0 <= used.min() <= used.max() < len(texts):
             raise SchemaError(f"column {place.column!r}: an index outside the dictionary")
         ids = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
-        for index, text in zip(used.tolist(), texts.take(pa.array(used)).to_pylist(), strict=True):
-            try:
-                ids[index] = layout.NULL_SYMBOL if text is None else self.number(text)
-            except ValueError as error:
-                raise unencodable(place, int((places == index).argmax()), text, self._charset, error) from error
+        numbers = self._enter(texts.take(pa.array(used)), _FirstUse(place.column, place.row, places, used))
+        ids[used] = values_of(pc.fill_null(numbers, layout.NULL_SYMBOL), "<i4")
         if len(self._known) > MAX_KNOWN_SYMBOLS:
-            self._known.clear()
+            self._first += len(self._known)
+            self._known = self._known.slice(0, 0)
         chosen: NDArray[np.int32] = ids[places]
         return chosen
 
     def masks(self, array: pa.Array, place: Place) -> NDArray[np.uint64]:
         """Sets of strings as masks: bit k stands for symbol k."""
         import numpy as np
+        import pyarrow.compute as pc
 
+        null = np.uint64(layout.FIXED[ColumnType.STRING_SET].null)
+        if pa.types.is_null(array.type):
+            return np.full(len(array), null, np.uint64)
+        lists = cast(array, pa.list_(array.type.value_type), place)
+        counts = values_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
+        elements = lists.flatten()
+        where = ElementPlace(place.column, place.row, np.cumsum(counts))
+        if elements.null_count:
+            raise where.error(elements.is_null().index(True).as_py(), "a null in a set of strings")
+        numbers = self.numbers(elements, where)
+        if numbers.max(initial=0) >= layout.MAX_SYMBOLS_IN_SET:
+            at = int((numbers >= layout.MAX_SYMBOLS_IN_SET).argmax())
+            number = layout.MAX_SYMBOLS_IN_SET
+            raise where.error(at, f"{elements[at].as_py()!r} is one string too many: sets have {number} different ones")
         masks = np.zeros(len(array), np.uint64)
-        null = layout.FIXED[ColumnType.STRING_SET].null
-        for at, texts in enumerate(array.to_pylist()):
-            if texts is None:
-                masks[at] = null
-                continue
-            mask = 0
-            for text in texts:
-                if text is None:
-                    raise place.error(at, "a null in a set of strings")
-                try:
-                    number = self.number(text)
-                except ValueError as error:
-                    raise unencodable(place, at, text, self._charset, error) from error
-                if number >= layout.MAX_SYMBOLS_IN_SET:
-                    raise place.error(at, f"{text!r} is one string too many: sets have {number} different ones")
-                mask |= 1 << number
-            if mask == null:
-                raise place.error(at, f"the set of {texts[0]!r} alone stands for null, so that it cannot be written")
-            masks[at] = mask
-        return masks
-
-    def number(self, text: str) -> int:
-        """The id of one string.
-
-        Raises:
-            ValueError: When the charset lacks a character, or the string would be read as another one.
-        """
-        known = self._known.get(text)
-        if known is not None:
-            return known
-        if self._count >= MAX_SYMBOLS:
-            raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
-        self._new.append(encode_text(text, self._charset))
-        self._known[text] = self._count
-        self._count += 1
-        return self._count - 1
+        np.bitwise_or.at(masks, np.repeat(np.arange(len(array)), counts), np.uint64(1) << numbers.astype(np.uint64))
+        taken = masks == null
+        if taken.any():
+            at = int(taken.argmax())
+            text = lists[at].as_py()[0]
+            raise place.error(at, f"the set of {text!r} alone stands for null, so that it cannot be written")
+        valid = validity(lists)
+        return masks if valid is None else np.where(valid, masks, null)
 
     def take(self) -> tuple[NDArray[np.int64], bytes]:
         """End offsets and characters of the symbols that are new since the last call."""
         import numpy as np
 
-        ends = np.cumsum([len(one) for one in self._new], dtype=np.int64) + self._end
-        data = b"".join(self._new)
+        lengths = np.concatenate([np.zeros(0, np.int64), *(lengths for lengths, _ in self._new)])
+        data = b"".join(bytes(data) for _, data in self._new)
+        ends = np.cumsum(lengths, dtype=np.int64) + self._end
         self._end += len(data)
         self._new = []
         return ends, data
+
+    def _enter(self, texts: pa.Array, place: Place) -> pa.Array:
+        """The ids of strings, of which those that are new get the next ones; null of null."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        encoded = texts.dictionary_encode()
+        found = pc.index_in(encoded.dictionary, value_set=self._known)
+        missing = np.flatnonzero(boolean_values(found.is_null()))
+        if len(missing):
+            count = self._first + len(self._known)
+            if count + len(missing) > MAX_SYMBOLS:
+                raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
+            new = encoded.dictionary.take(pa.array(missing))
+            firsts = values_of(pc.index_in(new, value_set=texts), "<i4") if len(new) < len(texts) else None
+            self._new.append(encode_strings(new, self._charset, _Nth(place.column, place.row, place, firsts)))
+            numbers = np.array(values_of(found, "<i4"))
+            numbers[missing] = len(self._known) + np.arange(len(missing))
+            found = pa.array(numbers)
+            self._known = pa.concat_arrays([self._known, new])
+        return pc.add(found.take(encoded.indices), pa.scalar(self._first, pa.int32()))
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstUse(Place):
+    """Where values of a dictionary are first used.
+
+    Attributes:
+        places: Places in the dictionary, of every row.
+        used: Those that are used, in the order of the values that are spoken of.
+    """
+
+    places: Any
+    used: Any
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return Place(self.column, self.row + int((self.places == self.used[at]).argmax())).error(0, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nth(Place):
+    """Where some of the values stand that another place speaks of.
+
+    Attributes:
+        whole: That other place.
+        numbers: Which of its values they are; None: all, in order.
+    """
+
+    whole: Place
+    numbers: Any
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return self.whole.error(at if self.numbers is None else int(self.numbers[at]), message)

@@ -31,6 +31,8 @@ BATCH_BYTES = 16 << 20
 """Bytes of variable width per batch and column, unless one value alone has more."""
 EXPANDED_BYTES = 128 << 20
 """Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
+SAMPLED_ONE_BY_ONE = 256
+"""More rows than these are picked out of all rows."""
 OVERLAP = 2
 """Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
 
@@ -107,16 +109,35 @@ class ColumnReader:
         held = min(count, max(0, self._capacity - first))
         if not held:
             return pa.nulls(count, self._type)
-        array = self._decode(first, held)
-        if array.type != self._type:
-            array = array.dictionary_encode() if pa.types.is_dictionary(self._type) else array.cast(self._type)
+        array = self._fitting(self._decode(first, held))
         return array if held == count else pa.concat_arrays([array, pa.nulls(count - held, self._type)])
+
+    def sample(self, rows: NDArray[np.int64]) -> pa.Array:
+        """Some single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
+        assert self._column.data is not None
+        if len(rows) and rows[-1] >= self._capacity:
+            return pa.nulls(len(rows), self._type)
+        if self._binary is not None or self._slots:
+            return pa.concat_arrays([self.read(row, 1) for row in rows.tolist()])
+        if len(rows) <= SAMPLED_ONE_BY_ONE:
+            read, path, places = self._storage.read, self._column.data.path, self._start + rows * self.width
+            picked = b"".join(read(path, at, self.width) for at in places.tolist())
+            data = np.frombuffer(picked, np.uint8)
+        else:
+            data = self._window(0, self._capacity).reshape(-1, self.width)[rows].ravel()
+        return self._fitting(self._decode_words(data, 0))
 
     def close(self) -> None:
         """Give the files back."""
         for source in (self._source, self._binary):
             if source is not None:
                 source.close()
+
+    def _fitting(self, array: pa.Array) -> pa.Array:
+        """The values as the Arrow type that is asked for."""
+        if array.type == self._type:
+            return array
+        return array.dictionary_encode() if pa.types.is_dictionary(self._type) else array.cast(self._type)
 
     def _open(self) -> None:
         data = self._column.data
@@ -191,7 +212,10 @@ class ColumnReader:
     def _decode(self, first: int, count: int) -> pa.Array:
         if self._binary is not None:
             return self._decode_variable(first, count)
-        data = self._window(first, count)
+        return self._decode_words(self._window(first, count), first)
+
+    def _decode_words(self, data: Bytes, first: int) -> pa.Array:
+        """Values of a fixed width, of which the first is that of a row."""
         spec = self._spec
         if self._slots:
             array, bad = decode_slots(spec, data, self._type)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, DamageWarning
+from sawlog.damage import Damage, DamageWarning, Findings
 from sawlog.deephaven_log.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint
+from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint, row_width
 from sawlog.deephaven_table.checks import FileCheck
+from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven_table.groups.check import comparable
+from sawlog.deephaven_table.groups.check import GroupComparison, comparable
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
@@ -43,6 +44,8 @@ from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
 from sawlog.storage import File
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_table.groups.grouping import Grouping
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
     from sawlog.filters import Filter
     from sawlog.format import Format
@@ -103,25 +106,40 @@ class DeephavenTableDataset(Dataset):
         return given if given is not None else self._table.partition_column or layout.DEFAULT_PARTITION_COLUMN
 
     @cached_property
-    def specs(self) -> dict[str, ColumnSpec]:
-        """What is known of every column, in the order of the schema file, then of the option, then by name."""
-        given = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
-        partitioning = self.partition_column
-        stored = {name: None for location in self.locations for name in location.columns}
-        defined = {
+    def _stored(self) -> dict[str, None]:
+        """Names of the columns that have files."""
+        return {name: None for location in self.locations for name in location.columns}
+
+    @cached_property
+    def _defined(self) -> dict[str, ColumnSpec]:
+        """The columns of the schema file."""
+        return {
             column.name: schema_spec(column, self._options.schema or layout.TABLE_SCHEMA)
             for column in self._table.columns
-            if column.name != partitioning and (self._options.schema is not None or column.name in stored)
+            if column.name != self.partition_column
+            and (self._options.schema is not None or column.name in self._stored)
         }
+
+    @cached_property
+    def _named(self) -> dict[str, ColumnSpec]:
+        """Columns whose types the option or the schema file names."""
+        given = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
+        defined = self._defined
         for name in given:
-            if name not in stored and name not in defined:
-                raise OptionError(f"types: there is no column {name!r}; columns: {', '.join({**defined, **stored})}")
-        names = {**defined, **given, **stored}
-        known = {
+            if name not in self._stored and name not in defined:
+                known = ", ".join({**defined, **self._stored})
+                raise OptionError(f"types: there is no column {name!r}; columns: {known}")
+        known_groupings = {
             name: replace(spec, grouping=defined[name].grouping) if name in defined else spec
             for name, spec in given.items()
         }
-        found = {**defined, **known}
+        return {**defined, **known_groupings}
+
+    @cached_property
+    def specs(self) -> dict[str, ColumnSpec]:
+        """What is known of every column, in the order of the schema file, then of the option, then by name."""
+        found = dict(self._named)
+        names = {**self._defined, **found, **self._stored}
         missing = [name for name in names if name not in found]
         found |= self._inferred(missing, found)
         guessed = {name: found[name].guessed for name in missing if name in found and found[name].guessed}
@@ -131,13 +149,22 @@ class DeephavenTableDataset(Dataset):
                 f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=",
                 stacklevel=8,
             )
-        self._tell_byte_order()
-        return {name: self._of_files(name, found[name], name in defined) for name in names if name in found}
+        self._tell_generation()
+        return {name: self._of_files(name, found[name], name in self._defined) for name in names if name in found}
 
-    def _tell_byte_order(self) -> None:
-        """Say so where nothing tells the byte order of headerless files. The first location speaks for all."""
+    def _tell_generation(self) -> None:
+        """Say so where nothing proves the generation, or the byte order. The first location speaks for all."""
         first = self.locations[0]
-        if first.columns and self._headers_of(first).assumes_order:
+        if not first.columns:
+            return
+        headers = self._headers_of(first)
+        if headers.assumes_version:
+            warnings.warn(
+                f"{first.directory}: nothing proves that these files have headers, which they are taken to have;"
+                " column_version= says otherwise",
+                stacklevel=9,
+            )
+        if headers.assumes_order:
             warnings.warn(
                 f"{first.directory}: nothing tells the byte order of these headerless files, taken for little endian;"
                 " byteorder= says otherwise",
@@ -154,10 +181,16 @@ class DeephavenTableDataset(Dataset):
                 kind = LocationColumns if self.scan.view == "columns" else LocationGroups
                 size = sum(file.size for file in location.files)
                 yield kind(
-                    self.scan, self.projection, location.directory, size, location, self.specs, self._rows(location)
+                    self.scan,
+                    self.projection,
+                    location.directory,
+                    size,
+                    self._judged(location),
+                    self.specs,
+                    self._rows(location),
                 )
             elif self._possible(location):
-                yield from self._ranges(location, task_bytes)
+                yield from self._ranges(self._judged(location), task_bytes)
 
     def verify(self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False) -> Iterator[Any]:
         """See `Dataset.verify`: one report per file of every location."""
@@ -260,9 +293,17 @@ class DeephavenTableDataset(Dataset):
 
     def _headers_of(self, location: Location) -> Headers:
         if location.directory not in self._headers:
-            headers = Headers(location, self._options.version, self._options.byteorder, self._storage)
-            self._headers[location.directory] = headers
+            widths = {
+                name: width
+                for name, spec in self._named.items()
+                if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
+            }
+            self._headers[location.directory] = Headers(location, self._storage, self._options.told, widths)
         return self._headers[location.directory]
+
+    def _judged(self, location: Location) -> Location:
+        """The location with the judgement of its generation, so that no fragment makes another one."""
+        return replace(location, told=self._headers_of(location).told) if location.columns else location
 
     def _rows(self, location: Location) -> Rows:
         if location.directory not in self._counted:
@@ -291,12 +332,22 @@ class DeephavenTableDataset(Dataset):
         if task_bytes is not None and size > task_bytes:
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, rows.count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
-        for first, end in self._grouped(location, rows):
+        ranges, grouped = self._grouped(location, rows)
+        for first, end in ranges:
             for begin in range(first, end, step):
                 behind = min(end, begin + step)
                 share = size * (behind - begin) // max(rows.count, 1)
                 yield RowRange(
-                    self.scan, self.projection, location.directory, share, location, self.specs, rows, begin, behind
+                    self.scan,
+                    self.projection,
+                    location.directory,
+                    share,
+                    location,
+                    self.specs,
+                    rows,
+                    begin,
+                    behind,
+                    grouped,
                 )
         if not rows.count and rows.stated:
             yield RowRange(self.scan, self.projection, location.directory, 0, location, self.specs, rows, 0, 0)
@@ -306,21 +357,49 @@ class DeephavenTableDataset(Dataset):
         names = set(self.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(self, location: Location, rows: Rows) -> list[tuple[int, int]]:
-        """Ranges of rows that filters on grouped columns leave."""
+    def _grouped(self, location: Location, rows: Rows) -> tuple[list[tuple[int, int]], tuple[Filter, ...]]:
+        """Ranges of rows that filters on grouped columns leave, and these filters."""
+        used = []
         ranges = [(0, rows.count)] if rows.count else []
         for condition in self.projection.filters:
             column = location.columns.get(condition.column)
             if column is None or condition.op not in ("=", "==", "in") or not rows.count:
                 continue
             try:
-                grouping = column_grouping(column, self._headers_of(location), rows.count, self._storage)
+                grouping = self._trusted(column, location, rows)
             except FormatError as error:
                 warnings.warn(f"{error}; all rows are read", DamageWarning, stacklevel=6)
                 continue
-            if grouping is not None and comparable(grouping, self.specs[condition.column].type):
+            if grouping is not None:
                 ranges = _intersection(ranges, self._group_ranges(grouping, condition))
-        return ranges
+                used.append(condition)
+        return ranges, tuple(used)
+
+    def _trusted(self, column: ColumnFiles, location: Location, rows: Rows) -> Grouping | None:
+        """The groups of a column, if filters can use them.
+
+        Raises:
+            FormatError: When a group does not begin with a row of its value.
+        """
+        headers, spec = self._headers_of(location), self.specs[column.name]
+        grouping = column_grouping(column, headers, rows.count, self._storage)
+        if grouping is None or not comparable(grouping, spec.type):
+            return None
+        if spec.variable and len(grouping.groups) > SAMPLED_ONE_BY_ONE:
+            return None
+        field = self.rows_schema.field(column.name)
+        sentinels = self._options.sentinels_as_null
+        reader = ColumnReader(
+            column, spec, field, rows.count, headers, self._storage, Findings("skip"), sentinels=sentinels
+        )
+        try:
+            wrong = GroupComparison(grouping, spec.type, field.type).beginning(reader)
+        finally:
+            reader.close()
+        if wrong is not None:
+            assert column.data is not None
+            raise FormatError(f"{column.data.path}: grouping: row {wrong} is in the group of another value")
+        return grouping
 
     def _group_ranges(self, grouping: Any, condition: Filter) -> list[tuple[int, int]]:
         field = self.rows_schema.field(condition.column)
@@ -341,6 +420,7 @@ class DeephavenTableDataset(Dataset):
     def _checks(self) -> Iterator[FileCheck]:
         for location in self.locations:
             rows = self._rows(location)
+            judged = self._judged(location)
             counted = False
             for file in self._every(location):
                 parts = layout.split_name(file.name)
@@ -351,7 +431,7 @@ class DeephavenTableDataset(Dataset):
                     self.projection,
                     file.path,
                     file.size,
-                    location,
+                    judged,
                     self.specs,
                     rows,
                     file,

@@ -48,6 +48,19 @@ class Place:
         return SchemaError(f"column {self.column!r}, row {self.row + at}: {message}")
 
 
+@dataclass(frozen=True, slots=True)
+class ElementPlace(Place):
+    """Where elements of lists stand: the list of element `at` is the first that ends behind it."""
+
+    ends: Any
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return SchemaError(
+            f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(at, 'right'))}: {message}"
+        )
+
+
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
     """Which values are there; None: all are."""
     return boolean_values(array.is_valid()) if array.null_count else None

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.encode import Place, cast, encode_fixed, lengths_and_bytes, validity, values_of
+from sawlog.deephaven_table.encode import (
+    ElementPlace,
+    Place,
+    cast,
+    encode_fixed,
+    lengths_and_bytes,
+    validity,
+    values_of,
+)
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import codec_arguments
-from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -242,19 +248,6 @@ def _fixed_bytes(slots: NDArray[np.uint8], array: pa.Array, place: Place, *, nul
         slots[~valid, 0] = layout.BYTES_NULL
 
 
-@dataclass(frozen=True, slots=True)
-class _Elements(Place):
-    """Where elements of lists stand: the list of element `at` is the first that ends behind it."""
-
-    ends: Any
-
-    def error(self, at: int, message: str) -> SchemaError:
-        """See `Place.error`."""
-        return SchemaError(
-            f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(at, 'right'))}: {message}"
-        )
-
-
 def _arrays(kind: ColumnType, array: pa.Array, place: Place) -> Variable:
     """Lists of primitives as serialized arrays: the same bytes up to the length, then big-endian elements."""
     import numpy as np
@@ -266,7 +259,7 @@ def _arrays(kind: ColumnType, array: pa.Array, place: Place) -> Variable:
     counts = values_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     ends = np.cumsum(counts)
     elements = lists.flatten()
-    where = _Elements(place.column, place.row, ends)
+    where = ElementPlace(place.column, place.row, ends)
     if kind is ColumnType.BOOLEANS and elements.null_count:
         raise where.error(elements.is_null().index(True).as_py(), "null in an array of booleans")
     data = encode_fixed(layout.ARRAY_ELEMENTS[kind], elements, where).byteswap().tobytes()

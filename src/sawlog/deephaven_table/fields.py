@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sawlog.deephaven_log.layout import charset_name
 from sawlog.deephaven_table.layout import COLUMN_NAME, ColumnType
-from sawlog.deephaven_table.types import CHARSET_KEY, ColumnSpec, parse_type
+from sawlog.deephaven_table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
 from sawlog.errors import SchemaError
 
 _NATURAL: dict[pa.DataType, ColumnType] = {
@@ -69,6 +69,12 @@ def column_spec(
         if not fits(defined, field.type) and not _widens(defined, field.type):
             raise SchemaError(f"column {field.name!r} is {field.type}, which cannot be written as {defined.type.value}")
         return defined
+    if GUESS_KEY in (field.metadata or {}):
+        guess = field.metadata[GUESS_KEY].decode("utf-8", "replace")
+        raise SchemaError(
+            f"column {field.name!r}: its type was inferred when it was read ({guess}), and a guess is not written:"
+            " name it with types= or schema=, for reading or for writing"
+        )
     described = ColumnSpec.of_metadata(field.metadata)
     if CHARSET_KEY in (field.metadata or {}):  # of this format or another one
         charset = charset_name(field.metadata[CHARSET_KEY].decode("utf-8", "replace")) or charset

@@ -20,7 +20,9 @@ from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
+    from sawlog.filters import Filter
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
@@ -28,10 +30,18 @@ BATCH_BYTES = 32 << 20
 """Bytes per batch of what lies in primary files, so that tables of many columns make no huge batches."""
 
 
+def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
+    """What is wrong with the groups of a column."""
+    data, header = column.data, headers.of(column, layout.DATA)
+    assert data is not None
+    length = min(header.prefix_size, data.size - layout.HEADER_SIZE) if header is not None else 0
+    return Damage(data.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
+
+
 def headers_of(location: Location, fragment: Fragment) -> Headers:
     """How the files of a location begin, by the options of a fragment's scan."""
     options: ReadOptions = fragment.scan.options
-    return Headers(location, options.version, options.byteorder, fragment.scan.storage)
+    return Headers(location, fragment.scan.storage, options.told)
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class RowRange(Fragment):
         rows: How many rows it has.
         start: The first row.
         end: Behind the last row.
+        grouped: Filters by whose groups the rows were chosen: every one of them has to meet these.
     """
 
     location: Location
@@ -51,12 +62,14 @@ class RowRange(Fragment):
     rows: Rows
     start: int
     end: int
+    grouped: tuple[Filter, ...] = ()
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
         self._report_lost(findings)
         end = self._committed_end()
-        readers = self._readers(schema, findings)
+        headers = headers_of(self.location, self)
+        readers = self._readers(schema, headers, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
         width = sum(reader.width for reader in readers.values())
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
@@ -70,15 +83,26 @@ class RowRange(Fragment):
                     reader.read(row, count) if reader is not None else self._told(field, row, count)
                     for field, reader in columns
                 ]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                self._check_groups(batch, row, headers, findings)
                 findings.rows += count
                 row += count
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                yield batch
         finally:
             for reader in readers.values():
                 reader.close()
 
-    def _readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
-        headers = headers_of(self.location, self)
+    def _check_groups(self, batch: pa.RecordBatch, row: int, headers: Headers, findings: Findings) -> None:
+        """Tell of rows that are not what their groups say: then rows of other groups may be what is looked for."""
+        for condition in self.grouped:
+            if condition.column in batch.schema.names:
+                place = condition.mask(batch).index(False).as_py()
+                if place >= 0:
+                    value = batch.column(condition.column)[place]
+                    detail = f"grouping: row {row + place} is {value}, and in the group of another value"
+                    findings.damage(bad_metadata(self.location.columns[condition.column], headers, detail))
+
+    def _readers(self, schema: pa.Schema, headers: Headers, findings: Findings) -> dict[str, ColumnReader]:
         readers = {}
         for field in schema:
             column = self.location.columns.get(field.name)

@@ -24,7 +24,7 @@ class FileHeader:
         little: Whether the data is little endian; None when the file does not tell.
         data_start: Where the data begins.
         metadata_size: Bytes of the metadata, the overflow included.
-        certain: Whether the bytes can hardly be anything but such a header.
+        certain: Whether the bytes can hardly be anything but such a header: there is a Java stream in it.
     """
 
     version: int
@@ -44,18 +44,31 @@ class FileHeader:
         return self.metadata_size - self.prefix_size
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of how the files of a location begin, by whoever reads it or by a schema file beside them.
+
+    Attributes:
+        version: Column version; None when nobody says so.
+        little: Whether data is little endian; None likewise.
+    """
+
+    version: int | None = None
+    little: bool | None = None
+
+
+NOTHING_TOLD = Told()
 HEADERLESS = FileHeader(2, None, 0)
 """A file of column version 2."""
 
 
-def parse_header(head: bytes, size: int, *, overflow: bool = False, forced: bool = False) -> FileHeader | None:
+def parse_header(head: bytes, size: int, *, forced: bool = False) -> FileHeader | None:
     """The header of column version 1, if the bytes can be one.
 
     Args:
         head: The first `HEAD_SIZE` bytes of the file, or all of it.
         size: Size of the file.
-        overflow: Whether there is an overflow file, where all of the metadata may be.
-        forced: Whether the file is known to have a header: reserved bits and unknown metadata are then left aside.
+        forced: Whether the file is known to have a header: unknown metadata is then left aside.
     """
     if size < layout.HEADER_SIZE:
         return None
@@ -64,17 +77,14 @@ def parse_header(head: bytes, size: int, *, overflow: bool = False, forced: bool
     metadata, start = first & layout.METADATA_SIZE_MASK, second & layout.DATA_START_MASK
     if not layout.HEADER_SIZE <= start <= min(layout.MAX_DATA_START, size):
         return None
-    if second >> layout.RESERVED_SHIFT and not forced:
-        return None
     room = min(start - layout.HEADER_SIZE, metadata)
     body = head[layout.HEADER_SIZE : layout.HEADER_SIZE + room]
     java = body.startswith(layout.JAVA_STREAM_MAGIC)
     own = body.startswith((layout.OBJECT_STREAM_START, layout.OBJECT_STREAM_LONG_START))
-    elsewhere = metadata > 0 and room < len(layout.JAVA_STREAM_MAGIC) and overflow
-    if metadata and not (java or own or elsewhere or forced):
+    if metadata and not (java or own or forced):
         return None
     little = bool(first & layout.LITTLE_ENDIAN_BIT)
-    return FileHeader(1, little, start, metadata, java or start == layout.MAX_DATA_START)
+    return FileHeader(1, little, start, metadata, java)
 
 
 def read_metadata(file: File, overflow: File | None, header: FileHeader, storage: Storage) -> bytes:

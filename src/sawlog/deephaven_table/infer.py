@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.storage import Storage
 
-WIDTHS = (8, 4, 2, 1)
-"""Widths of plain values, the widest first."""
 _BY_WIDTH = {
     1: (ColumnType.BYTE, "byte or Boolean"),
     2: (ColumnType.SHORT, "short or char"),
@@ -103,10 +101,10 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     if not evidence.rows:
         return None
     slot = size // evidence.rows
-    if size % evidence.rows == 0 and 0 < slot <= _MAX_SLOT and slot not in WIDTHS:
+    if size % evidence.rows == 0 and 0 < slot <= _MAX_SLOT and slot not in layout.WIDTHS:
         return ColumnSpec(ColumnType.BYTE_ARRAY, arguments=f"{slot},notNull", guessed=f"{slot} bytes a row: of a codec")
-    exact = [width for width in WIDTHS if width * evidence.rows == size]
-    fitting = exact or [width for width in WIDTHS if width * evidence.rows <= size]
+    exact = [width for width in layout.WIDTHS if width * evidence.rows == size]
+    fitting = exact or [width for width in layout.WIDTHS if width * evidence.rows <= size]
     if not fitting:
         return None
     kind, choice = _BY_WIDTH[fitting[0]]
@@ -165,14 +163,14 @@ def _only_count(sizes: Sequence[int]) -> int | None:
         return 0 if sizes else None
     possible = [
         positive[0] // width
-        for width in WIDTHS
+        for width in layout.WIDTHS
         if positive[0] % width == 0 and all(_divides(size, positive[0] // width) for size in positive)
     ]
     return possible[0] if len(possible) == 1 else None
 
 
 def _divides(size: int, rows: int) -> bool:
-    return rows > 0 and size % rows == 0 and size // rows in WIDTHS
+    return rows > 0 and size % rows == 0 and size // rows in layout.WIDTHS
 
 
 def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:

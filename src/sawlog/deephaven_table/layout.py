@@ -43,13 +43,12 @@ TABLE_PARQUET: Final = "table.parquet"
 METADATA_SIZE_OFFSET: Final = 0
 """u32, big endian: the byte order of the data in the high bit, the size of the metadata in the others."""
 DATA_START_OFFSET: Final = 4
-"""u32, big endian: where the data begins, in the low 18 bits; the others are reserved, written as 0."""
+"""u32, big endian: where the data begins, in the low 18 bits; the others are reserved, written as 0, masked on read."""
 HEADER_SIZE: Final = 8
 """Then the metadata, as much of it as there is room for before the data."""
 LITTLE_ENDIAN_BIT: Final = 1 << 31
 METADATA_SIZE_MASK: Final = LITTLE_ENDIAN_BIT - 1
 DATA_START_MASK: Final = (1 << 18) - 1
-RESERVED_SHIFT: Final = 18
 MAX_DATA_START: Final = 1 << 17
 """Largest data start, and what the product writes."""
 COMPACT_DATA_START: Final = 1 << 12
@@ -70,6 +69,8 @@ SYMBOL_SIZE: Final = 4
 NULL_SYMBOL: Final = -(1 << 31)
 EMPTY_STRING: Final = b"\0"
 """Zero bytes are null, so an empty string is stored as this one byte."""
+WIDTHS: Final = (8, 4, 2, 1)
+"""Widths of plain values, the widest first."""
 MAX_SYMBOLS_IN_SET: Final = 64
 """A StringSet is a mask: bit k stands for symbol k."""
 MAX_ROWS: Final = 1 << 40

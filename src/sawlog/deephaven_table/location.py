@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.header import HEAD_SIZE, HEADERLESS, FileHeader, parse_header
+from sawlog.deephaven_table.checkpoint import plain_count, read_checkpoint
+from sawlog.deephaven_table.generation import Primary, Verdict, judge
+from sawlog.deephaven_table.header import HEAD_SIZE, HEADERLESS, NOTHING_TOLD, FileHeader, Told, parse_header
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class Location:
         table: Name of the table.
         internal_partition: Where the tree tells.
         column_partition: Where the tree tells.
+        told: What is said of how its files begin: by a schema file in it, or by who has judged them before.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
     """
@@ -62,6 +66,7 @@ class Location:
     table: str | None = None
     internal_partition: str | None = None
     column_partition: str | None = None
+    told: Told = NOTHING_TOLD
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
     others: tuple[File, ...] = ()
 
@@ -96,89 +101,99 @@ class Headers:
 
     Args:
         location: The location.
-        version: Column version, where it is given; otherwise it is told by the files.
-        byteorder: Byte order of the data of headerless files, where it is given.
         storage: Where the files are.
+        given: What the reader says: nothing comes before that.
+        widths: Bytes per row of columns whose type is known, by name.
     """
 
     def __init__(
         self,
         location: Location,
-        version: Literal["auto", 1, 2],
-        byteorder: Literal["auto", "big", "little"],
         storage: Storage,
+        given: Told = NOTHING_TOLD,
+        widths: Mapping[str, int] | None = None,
     ) -> None:
         self._location = location
-        self._given_version = version
-        self._given_order = byteorder
         self._storage = storage
-        self._parsed: dict[str, FileHeader | None] = {}
-        self._headerless: bool | None = None
-        self._little: bool | None = None
+        self._given = given
+        self._widths = widths or {}
+        self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str) -> FileHeader | None:
         """How a `.dat` or a `.sym` begins; None when its header is damaged, and nothing of it can be read."""
-        if self._given_version == 2:
+        if self._given.version == 2:
             return HEADERLESS
         header = self._parse(column, suffix)
-        if header is not None and (header.certain or self._given_version == 1):
-            return header
-        # A file that may be headerless: the location is of one generation, so the other files decide.
-        if self._given_version == 1:
-            return None
-        return HEADERLESS if self._all_headerless() else header
+        if self.version == 2:
+            return HEADERLESS
+        if header is None:  # metadata that cannot be read costs the groups, not the data
+            header = self._parse(column, suffix, forced=True)
+        told = self._location.told.little
+        return header if header is not None and told in (None, header.little) else None
+
+    @property
+    def version(self) -> int:
+        """The column version of the location."""
+        return self._given.version or self._verdict.version
+
+    @property
+    def told(self) -> Told:
+        """What is to be said to who looks at the same files again: there is one judgement."""
+        return replace(self._location.told, version=self.version)
+
+    @property
+    def assumes_version(self) -> bool:
+        """Whether nothing proves the column version."""
+        return self._given.version is None and not self._verdict.certain
 
     def little(self, header: FileHeader) -> bool:
         """Whether the data behind a header is little endian."""
-        if self._given_order != "auto" and header.little is None:
-            return self._given_order == "little"
-        return header.little if header.little is not None else self.guessed_little is not False
+        if header.little is not None:
+            return header.little
+        return self._headerless_little is not False
 
-    @property
-    def guessed_little(self) -> bool | None:
-        """The byte order of headerless files, as far as end offsets tell it; None when nothing tells."""
-        if self._little is None:
-            for column in self._location.columns.values():
-                for offsets, binary in (
-                    (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY),
-                    (layout.DATA, layout.BINARY),
-                ):
-                    if self._little is None and offsets in column.files and binary in column.files:
-                        self._little = self._order_of(column.files[offsets], column.files[binary])
-        return self._little
+    @cached_property
+    def _headerless_little(self) -> bool | None:
+        """The byte order of headerless files, as it is said, or as far as end offsets tell it; None: nothing tells."""
+        for told in (self._given, self._location.told):
+            if told.little is not None:
+                return told.little
+        pairs = ((layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY), (layout.DATA, layout.BINARY))
+        for column in self._location.columns.values():
+            for offsets, binary in pairs:
+                if offsets in column.files and binary in column.files:
+                    little = self._order_of(column.files[offsets], column.files[binary])
+                    if little is not None:
+                        return little
+        return None
 
     @property
     def assumes_order(self) -> bool:
         """Whether nothing tells the byte order of the data."""
-        if self._given_order != "auto" or self._given_version == 1:
-            return False
-        headers = [
-            self.of(column, layout.DATA) for column in self._location.columns.values() if column.data is not None
-        ]
-        unknown = any(header is not None and header.little is None for header in headers)
-        return unknown and self.guessed_little is None
+        return self.version == 2 and self._headerless_little is None
 
-    def _parse(self, column: ColumnFiles, suffix: str) -> FileHeader | None:
+    def _parse(self, column: ColumnFiles, suffix: str, *, forced: bool = False) -> FileHeader | None:
         file = column.files[suffix]
-        if file.path not in self._parsed:
-            overflow = layout.OVERFLOW if suffix == layout.DATA else layout.SYMBOL_OVERFLOW
+        key = file.path, forced
+        if key not in self._parsed:
             head = self._storage.read(file.path, 0, HEAD_SIZE)
-            self._parsed[file.path] = parse_header(
-                head, file.size, overflow=overflow in column.files, forced=self._given_version == 1
-            )
-        return self._parsed[file.path]
+            self._parsed[key] = parse_header(head, file.size, forced=forced)
+        return self._parsed[key]
 
-    def _all_headerless(self) -> bool:
-        if self._headerless is None:
-            parsed = [
-                self._parse(column, suffix)
-                for column in self._location.columns.values()
-                for suffix in _HEADED
-                if suffix in column.files
-            ]
-            certain = any(header is not None and header.certain for header in parsed)
-            self._headerless = not certain and not all(header is not None for header in parsed)
-        return self._headerless
+    @cached_property
+    def _verdict(self) -> Verdict:
+        if any(header is not None and header.certain for header in self._parsed.values()):
+            return Verdict(1)
+        if self._location.told.version is not None:
+            return Verdict(self._location.told.version)
+        primaries = [
+            Primary(column, suffix, self._parse(column, suffix))
+            for column in self._location.columns.values()
+            for suffix in _HEADED
+            if suffix in column.files
+        ]
+        count = plain_count(read_checkpoint(self._location, self._storage))
+        return judge(primaries, self._widths, count, self._storage)
 
     def _order_of(self, offsets: File, binary: File) -> bool | None:
         count = offsets.size // layout.OFFSET_SIZE

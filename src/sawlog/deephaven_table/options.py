@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_log.layout import charset_name
 from sawlog.deephaven_table import layout as files
-from sawlog.deephaven_table.header import Generation
+from sawlog.deephaven_table.header import Generation, Told
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
 from sawlog.errors import OptionError
 
@@ -92,9 +92,10 @@ class ReadOptions:
                 raise OptionError(f"decimal={self.decimal!r}: expected precision,scale such as 38,10")
 
     @property
-    def version(self) -> Any:
-        """The column version as a number, or `auto`."""
-        return self.column_version if self.column_version == "auto" else int(self.column_version)
+    def told(self) -> Told:
+        """What is said of how files begin."""
+        version = None if self.column_version == "auto" else int(self.column_version)
+        return Told(version, None if self.byteorder == "auto" else self.byteorder == "little")
 
 
 @dataclass(frozen=True, slots=True)

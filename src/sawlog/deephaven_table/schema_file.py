@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 
+from sawlog.deephaven_table.header import Generation, Told
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
 
@@ -22,20 +24,45 @@ _CLASSES = {
 }
 """Java classes of the types that have a codec or are no primitives; of maps it is java.util.Map."""
 _SIMPLE = "simple"
+_VERSION = "columnVersion"
+_ORDER = "byteOrder"
+_LITTLE, _BIG = "little", "big"
+_ROOT = re.compile(rb"<Table [^>]*>")
+_ATTRIBUTE = re.compile(rb'(\w+)="([^"]*)"')
+HEAD_BYTES = 2 << 10
+"""Of a schema file, enough for the beginning of its root."""
 
 
-def schema_file(columns: Mapping[str, ColumnSpec | None], namespace: str | None, table: str | None) -> bytes:
-    """A `.schema` file, in the vendor's words.
+def schema_file(
+    columns: Mapping[str, ColumnSpec | None], namespace: str | None, table: str | None, generation: Generation
+) -> bytes:
+    """A `.schema` file, in the vendor's words but for the generation of the column files.
 
     Args:
         columns: The columns, in order; None for the partitioning column, which no file holds.
         namespace: Namespace of the table.
         table: Its name.
+        generation: How its files begin.
     """
     attributes = {"name": table or "", "namespace": namespace or "", "storageType": "NestedPartitionedOnDisk"}
+    attributes[_VERSION] = str(generation.version)
+    attributes[_ORDER] = _LITTLE if generation.little else _BIG
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<Table{_attributes(attributes)}>"]
     lines += [f"  <Column{_attributes({'name': name, **_column(spec)})} />" for name, spec in columns.items()]
     return "\n".join([*lines, "</Table>", ""]).encode()
+
+
+def told(head: bytes) -> Told:
+    """What the beginning of a schema file that sawlog has left says of the files beside it.
+
+    Args:
+        head: Its first `HEAD_BYTES`.
+    """
+    root = _ROOT.search(head)
+    found = dict(_ATTRIBUTE.findall(root[0])) if root else {}
+    version, order = found.get(_VERSION.encode()), found.get(_ORDER.encode())
+    little = {_LITTLE.encode(): True, _BIG.encode(): False}.get(order or b"")
+    return Told(int(version) if version in (b"1", b"2") else None, little)
 
 
 def _column(spec: ColumnSpec | None) -> dict[str, str]:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.deephaven_table.location import ColumnFiles, Headers
-    from sawlog.storage import Bytes, Storage
+    from sawlog.storage import Bytes, File, Storage
 
 NULL = -1
 UNUSABLE = -2
+MAX_CONTENT = MAX_VALUE - MAX_VALUE % layout.OFFSET_SIZE
+_SMALL = 64 << 10
 
 
 @dataclass(slots=True)
@@ -76,13 +78,11 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     empty = pa.array([], pa.string())
     if offsets is None or header is None:
         return SymbolTable(empty, None, 0)
-    source = storage.open(offsets.path)
-    size = max(0, source.size - header.data_start)
-    count = min(size // layout.OFFSET_SIZE, MAX_VALUE)
-    data = source.window(header.data_start, count * layout.OFFSET_SIZE)
+    data = _content(offsets, header.data_start, storage)
+    count = len(data) // layout.OFFSET_SIZE
     ends = np.zeros(count + 1, np.int64)
-    ends[1:] = words(data, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
-    source.close()
+    whole = data[: count * layout.OFFSET_SIZE]
+    ends[1:] = words(whole, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
     characters, held = _characters(column, storage)
     bad = check_ends(ends, held)
     slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
@@ -105,9 +105,15 @@ def _prefix(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) 
 
 def _characters(column: ColumnFiles, storage: Storage) -> tuple[Bytes, int]:
     file = column.files.get(layout.SYMBOL_BINARY)
-    if file is None:
-        return np.zeros(0, np.uint8), 0
-    source = storage.open(file.path)
-    data = source.window(0, min(source.size, MAX_VALUE))
-    source.close()
+    data = np.zeros(0, np.uint8) if file is None else _content(file, 0, storage)
     return data, len(data)
+
+
+def _content(file: File, start: int, storage: Storage) -> Bytes:
+    """What a file has from a byte on. Most tables of symbols are small, and mapping a file takes longer than that."""
+    if file.size - start <= _SMALL:
+        return np.frombuffer(storage.read(file.path, start, _SMALL), np.uint8)
+    source = storage.open(file.path)
+    data = source.window(start, min(max(0, source.size - start), MAX_CONTENT))
+    source.close()
+    return data

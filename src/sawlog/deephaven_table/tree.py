@@ -8,10 +8,12 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import Location
+from sawlog.deephaven_table.schema_file import HEAD_BYTES, told
 from sawlog.errors import FormatError
 from sawlog.storage import File, is_remote
 
@@ -58,6 +60,9 @@ def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> l
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
         location = place(directory, wanted).with_files(chosen)
+        schema = location.other(layout.TABLE_SCHEMA)
+        if schema is not None:
+            location = replace(location, told=told(storage.read(schema.path, 0, HEAD_BYTES)))
         if location.columns or location.other(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return sorted(locations, key=_order)

@@ -23,6 +23,8 @@ CODEC_KEY: Final = b"sawlog.codec"
 """Arguments of the codec, as `10,2`."""
 CLASS_KEY: Final = b"sawlog.class"
 """Class of objects that are handed over as they are."""
+GUESS_KEY: Final = b"sawlog.guessed"
+"""What the type might as well be, where it was inferred: such a column is read, and never written."""
 ROLE_KEY: Final = b"sawlog.column_type"
 """`Grouping`, where a schema says so."""
 PARTITION_KEY: Final = b"sawlog.partition"
@@ -180,6 +182,8 @@ class ColumnSpec:
             metadata[CLASS_KEY] = self.class_name.encode()
         if self.grouping:
             metadata[ROLE_KEY] = GROUPING.encode()
+        if self.guessed:
+            metadata[GUESS_KEY] = self.guessed.encode()
         return pa.field(name, self.arrow_type(char, decimal), metadata=metadata)
 
     @classmethod

@@ -148,7 +148,7 @@ class LocationWriter(Writer):
                 columns[one.name] = altered(spec, grouping=spec.grouping or one.name in self._groups)
             elif (one.metadata or {}).get(PARTITION_KEY) == b"column":
                 columns[one.name] = None
-        return schema_file(columns, location.namespace, location.table)
+        return schema_file(columns, location.namespace, location.table, self._generation)
 
     def _check_target(self) -> None:
         """Keep out of an existing location, or of a directory that is none."""

@@ -11,6 +11,7 @@ from sawlog.deephaven_table.groups.grouping import KEY_TYPES
 from sawlog.deephaven_table.layout import ColumnType
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_table.columns import ColumnReader
     from sawlog.deephaven_table.groups.grouping import Grouping
 
 
@@ -35,17 +36,26 @@ class GroupComparison:
 
     def differing(self, first: int, array: pa.Array) -> int | None:
         """The first of the rows from `first` on whose value is not that of its group; None if there is none."""
+        rows = np.arange(first, first + len(array))
+        place = self._differs(array, self._values.take(pa.array(np.searchsorted(self._ends, rows, side="right"))))
+        return None if place is None else first + place
+
+    def beginning(self, reader: ColumnReader) -> int | None:
+        """The first row of the first group whose first row has another value; None if there is none."""
+        rows = np.concatenate([np.zeros(1, np.int64), self._ends[:-1]])[: len(self._ends)]
+        place = self._differs(reader.sample(rows), self._values)
+        return None if place is None else int(rows[place])
+
+    def _differs(self, array: pa.Array, expected: pa.Array) -> int | None:
         import pyarrow.compute as pc
 
-        rows = np.arange(first, first + len(array))
-        expected = self._values.take(pa.array(np.searchsorted(self._ends, rows, side="right")))
         found = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         same = pc.or_(pc.fill_null(pc.equal(found, expected), False), pc.and_(found.is_null(), expected.is_null()))
         if pa.types.is_floating(self.type):
             nan = pc.and_(pc.is_nan(found), pc.is_nan(expected))
             same = pc.or_(same, pc.fill_null(nan, False))
-        place = same.index(False).as_py()
-        return None if place < 0 else first + int(place)
+        place = int(same.index(False).as_py())
+        return None if place < 0 else place
 
 
 def comparable(grouping: Grouping | None, kind: ColumnType) -> bool:
