@@ -76,14 +76,16 @@ class Projection:
         Raises:
             SchemaError: For a column that the view does not have.
         """
-        every = pa.schema([*view_schema, *(f for f in extra if f.name not in view_schema.names)])
+        viewed = dict.fromkeys(view_schema.names)
+        every = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
+        known = dict.fromkeys(every.names)
         names = scan.columns
         if names is None:
-            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in view_schema.names]
-            names = (*view_schema.names, *appended)
+            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in viewed]
+            names = (*viewed, *appended)
         for name in names:
-            if name not in every.names:
-                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(every.names)}")
+            if name not in known:
+                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(known)}")
         filters = parse_filters(scan.filters, every)
         wanted = {*names, *(condition.column for condition in filters)}
         return cls(

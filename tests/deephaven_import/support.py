@@ -12,7 +12,7 @@ from sawlog.damage import OnDamage
 from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
 from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
-from sawlog.deephaven_log.reader import ReadOptions
+from sawlog.deephaven_log.options import ReadOptions
 from sawlog.format import Scan, get_format
 from sawlog.storage import Storage
 

@@ -151,7 +151,7 @@ def test_any_bytes_at_all(junk):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DamageWarning)
-                for options in ({}, {"experimental": True}, {"force": True}):
+                for options in ({}, {"force": True}):
                     try:
                         sawlog.read(path, format="deephaven_log", on_damage="skip", **options)
                     except SawlogError:

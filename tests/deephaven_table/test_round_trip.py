@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.deephaven_log.schema_xml import parse_schema
+from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.layout import ColumnType

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import TailStatus
 from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven_log.dataset import Log, replace_size
 from sawlog.deephaven_log.fragments import RowRange, whole_log
 from sawlog.deephaven_log.names import order_key, parse_name
 from sawlog.deephaven_log.plan import scan
-from sawlog.deephaven_log.reader import Log, replace_size
-from sawlog.errors import FormatError
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
@@ -100,7 +99,6 @@ class Planner:
 
         Raises:
             SawlogError: When a log is not the one any more that was imported.
-            FormatError: For logs of the original format.
         """
         partition, logs, progress = item
         remarks: list[str] = []
@@ -131,8 +129,6 @@ class Planner:
             taken.confirm(log.file, storage)
         if header is None:
             return None
-        if not header.version:
-            raise FormatError(f"{log.file.path}: a log of the original format says nowhere what is committed")
         start = max(header.size, taken.end if taken is not None else 0)
         if log.file.size <= start:
             return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.deephaven_log.schema_xml import SchemaColumn
+    from sawlog.deephaven.schema_xml import SchemaColumn
 
 _PARTITIONING = "partitioning"
 _NUMBERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG, ColumnType.FLOAT, ColumnType.DOUBLE)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.arrow import constant
+from sawlog.deephaven.text import characters, decode_text, string_array
 from sawlog.deephaven_log import columns, layout
-from sawlog.deephaven_log.columns import characters, constant_array, decode_text, enum_table, string_array
+from sawlog.deephaven_log.columns import constant_array, enum_table
 from sawlog.deephaven_log.layout import TYPES, ColumnType
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 
@@ -71,12 +72,13 @@ class RowBatch:
         self._complain = complain
         self._strict = strict
         enums = any(pa.types.is_dictionary(field.type) for field in schema)
-        self._traced = OFFSET_COLUMN in schema.names or strict or enums
+        wanted = set(schema.names)
+        self._traced = OFFSET_COLUMN in wanted or strict or enums
         self._stored = {column.name: place for place, column in enumerate(header.stored)}
         self._constants = {column.name: column for column in header.columns if column.constant is not None}
         self.cols = np.zeros((len(header.stored), gather.COLUMN_FIELDS), np.int64)
         for place, column in enumerate(header.stored):
-            self._describe(place, column, wanted=column.name in schema.names, sentinels=sentinels)
+            self._describe(place, column, wanted=column.name in wanted, sentinels=sentinels)
         wide = int(self.cols[:, gather.WANTED] @ self.cols[:, gather.WIDTH])
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
@@ -93,7 +95,7 @@ class RowBatch:
         row = self.cols[place]
         row[g.WIDTH] = facts.width
         row[g.BYTE] = byte
-        row[g.MASK] = 0x80 >> bit if self._header.big_bits else 1 << bit
+        row[g.MASK] = 1 << bit
         row[g.WANTED] = wanted
         row[g.BOOLEAN] = column.type is ColumnType.BOOLEAN
         row[g.TEXT] = column.type is ColumnType.ENHANCED_STRING

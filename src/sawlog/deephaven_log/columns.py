@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from sawlog.arrow import constant
+from sawlog.deephaven.text import CHARSETS, character, string_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from sawlog.deephaven.schema_xml import SchemaColumn
     from sawlog.deephaven_log.header import Header, LogColumn
-    from sawlog.deephaven_log.schema_xml import SchemaColumn
 
 TYPE_KEY = b"sawlog.type"
 """The format's name of the column's type."""
@@ -66,8 +64,6 @@ _STRUCT = {
     ColumnType.DOUBLE: ">d",
     ColumnType.ENUM: ">i",
 }
-_ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
-"""Charsets in which bytes below 128 are ASCII."""
 _WIDENINGS = (
     (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG),
     (ColumnType.FLOAT, ColumnType.DOUBLE),
@@ -130,8 +126,7 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
             same_constant[column.name] &= column.constant == united[column.name][1].constant
             if column.type is ColumnType.ENUM:
                 tables.setdefault(column.name, {})[column.values] = None
-    names = [name for name in rendering.order if name in united]
-    names += [name for name in united if name not in names]
+    names = dict.fromkeys([*(name for name in rendering.order if name in united), *united])
     fields = []
     for name in names:
         column = united[name][1]
@@ -232,7 +227,7 @@ def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
         indices = constant(index, pa.int32(), length)
         return pa.DictionaryArray.from_arrays(indices, string_array(table))
     if column.type is ColumnType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
-        value = _character(value)
+        value = character(value)
     if pa.types.is_timestamp(field.type):
         return constant(value, pa.int64(), length).cast(field.type)
     return constant(value, field.type, length)
@@ -246,7 +241,7 @@ def _constant_value(column: LogColumn) -> Any:
         payload = data[layout.COUNT_SIZE :]
         if column.type is ColumnType.BLOB:
             return payload
-        return payload.decode(layout.CHARSETS[column.charset], "replace")
+        return payload.decode(CHARSETS[column.charset], "replace")
     return decode_value(column, data)
 
 
@@ -257,91 +252,3 @@ def decode_value(column: LogColumn, data: bytes) -> Any:
     if column.type is ColumnType.BOOLEAN:
         return data != b"\0"
     return struct.unpack(_STRUCT[column.type], data)[0]
-
-
-def string_array(values: Iterable[str]) -> pa.Array:
-    """Strings as an Arrow array, without the detour that `pa.array` of a list takes."""
-    return encoded_array([value.encode("utf-8", "replace") for value in values])
-
-
-def encoded_array(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
-    """UTF-8 strings (or bytes, for `kind=pa.binary()`) as an Arrow array; None is null."""
-    import numpy as np
-
-    lengths = np.fromiter((len(value or b"") for value in values), np.int64, len(values))
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    data = pa.py_buffer(b"".join(value or b"" for value in values))
-    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(kind or pa.string(), len(values), [bitmap, pa.py_buffer(ends), data])
-
-
-def _character(unit: int) -> str:
-    """A UTF-16 code unit as a string; half of a pair is no character."""
-    return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
-
-
-def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
-    """UTF-16 code units as strings of one character each."""
-    import numpy as np
-
-    distinct, places = np.unique(values, return_inverse=True)
-    table = string_array([_character(int(unit)) for unit in distinct])
-    buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
-    indices = pa.Array.from_buffers(pa.int32(), len(values), buffers)
-    return table.take(indices)
-
-
-def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[pa.Array, list[int]]:
-    """Bytes in a charset as strings.
-
-    Args:
-        array: Binary; its buffers are used as they are where they are UTF-8 already.
-        charset: Stored name.
-        ascii: Whether all bytes are known to be below 128.
-
-    Returns:
-        Strings, and the rows in which something was replaced because it is malformed.
-    """
-    import numpy as np
-
-    buffers = array.buffers()
-    text = pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
-    if charset in _ASCII_BELOW and ascii:
-        return text, []
-    ends = np.frombuffer(buffers[1], np.int32, len(array) + 1)
-    data = np.frombuffer(buffers[2], np.uint8, int(ends[-1])) if buffers[2] is not None else np.zeros(0, np.uint8)
-    if charset == "UTF-8":
-        try:
-            text.validate(full=True)
-        except pa.ArrowInvalid:
-            return _decode_each(array, charset)
-        return text, []
-    if charset == "ISO-8859-1":
-        moved = np.zeros(len(data) + 1, np.int64)
-        np.cumsum(data >> 7, out=moved[1:])
-        # Every byte above 127 becomes two.
-        if len(data) + int(moved[-1]) < 1 << 31:
-            wide = pa.py_buffer((ends + moved[ends]).astype(np.int32))
-            encoded = pa.py_buffer(data.tobytes().decode("latin-1").encode())
-            return pa.Array.from_buffers(pa.string(), len(array), [buffers[0], wide, encoded], array.null_count), []
-    return _decode_each(array, charset)
-
-
-def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
-    encoding = layout.CHARSETS[charset]
-    decoded: list[bytes | None] = []
-    replaced = []
-    for row, scalar in enumerate(array):
-        value = scalar.as_py()
-        if value is None:
-            decoded.append(None)
-            continue
-        try:
-            text = value.decode(encoding)
-        except UnicodeDecodeError:
-            replaced.append(row)
-            text = value.decode(encoding, "replace")
-        decoded.append(text.encode())
-    return encoded_array(decoded), replaced

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
+from sawlog import api
+from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.dataset import DeephavenLogDataset
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
-from sawlog.deephaven_log.reader import DeephavenLogDataset, ReadOptions
+from sawlog.deephaven_log.options import ReadOptions, WriteOptions
 from sawlog.deephaven_log.repair import repair
-from sawlog.deephaven_log.writer import LogWriter, WriteOptions, warm_up
+from sawlog.deephaven_log.writer import LogWriter
 from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
@@ -64,5 +70,16 @@ class DeephavenLog(Format):
         return repair(file, target, options, storage)
 
     def warm_up(self) -> None:
-        """See `Format.warm_up`."""
-        warm_up()
+        """Compile every kernel: write a small damaged log, read every view of it, repair it. See `Format.warm_up`."""
+        table = pa.table({"Sym": ["A", "B", None], "Px": [1.0, 2.0, None], "Ok": [True, None, False]})
+        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)
+            log, copy = (os.path.join(directory, name) for name in ("log.bin", "copy.bin"))
+            api.write(table, log, format=self.name, transactions="batch")
+            api.write(table, log, format=self.name, append=True)
+            with open(log, "ab") as file:
+                file.write(b"damage")
+            for view in ("rows", "entries", "commands", "damage"):
+                api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
+            api.open(log, format=self.name, on_damage="skip").fragments(64)
+            api.repair(log, copy, format=self.name)

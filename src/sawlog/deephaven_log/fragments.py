@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from sawlog.arrow import constant
 from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.batches import RowBatch
-from sawlog.deephaven_log.columns import encoded_array
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
 from sawlog.deephaven_log.walk import Walk

@@ -1,4 +1,4 @@
-"""The header of a log: columns, constants, application version; read, probed and built."""
+"""The header of a log: columns, constants, application version; read and built."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sawlog.deephaven.text import CHARSETS, DEFAULT_CHARSET, charset_name
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
 from sawlog.errors import FormatError
@@ -44,20 +46,18 @@ class LogColumn:
         return layout.TYPES[self.type].width
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Header:
-    """What the header of one file says, and what its first entries betray.
+    """What the header of one file says.
 
     Attributes:
-        version: Version of the file; 0 for the original format.
+        version: Version of the file.
         columns: All columns in the order of definition, constant ones included.
         application_version: None when the record is absent.
         raw: The header as it is in the file.
         unknown: Header records of types that are not known: type and payload.
         digest: What the digest covers (a key of `HEADER_DIGEST_STARTS`), or empty when it does not match.
         notes: What a user should be told.
-        trailing_digest: Whether the size field of entries leaves the digest out, against the published text.
-        big_bits: Whether presence maps begin with the most significant bit, against what is usual in Java.
     """
 
     version: int
@@ -67,15 +67,13 @@ class Header:
     unknown: tuple[tuple[int, bytes], ...] = ()
     digest: str = "file"
     notes: tuple[str, ...] = ()
-    trailing_digest: bool = False
-    big_bits: bool = False
 
     @property
     def size(self) -> int:
         """Bytes of the header; the first entry stands here."""
         return len(self.raw)
 
-    @property
+    @cached_property
     def stored(self) -> tuple[LogColumn, ...]:
         """The columns that are stored in rows; their order is that of the presence bits."""
         return tuple(column for column in self.columns if column.constant is None)
@@ -148,6 +146,11 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
             f"{path}: the file ends at byte {size}, inside the preamble of {layout.PREAMBLE_SIZE}"
         )
     magic, version, remaining = struct.unpack_from(">Iii", head)
+    if 0 < magic <= layout.MAX_ORIGINAL_COLUMNS:
+        raise FormatError(
+            f"{path}: expected {layout.MAGIC:#010x} at byte 0, found {magic}: not a Deephaven log, or one from before"
+            " version 2, which began with its number of columns; versions 2 and 3 are read"
+        )
     if magic != layout.MAGIC:
         raise FormatError(f"{path}: expected {layout.MAGIC:#010x} at byte 0, found {magic:#010x}: not a Deephaven log")
     if version not in (layout.CURRENT_VERSION, layout.JAVA_METADATA_VERSION) and not force:
@@ -239,15 +242,15 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
 
 def _charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
     if not meta.left:
-        return layout.DEFAULT_CHARSET
+        return DEFAULT_CHARSET
     if version == layout.JAVA_METADATA_VERSION:
         stored = java_enum_name(meta.take(meta.left, "a charset"))
     else:
         stored = meta.string("a charset name")
-    known = layout.charset_name(stored) if stored is not None else None
+    known = charset_name(stored) if stored is not None else None
     if known is None:
-        notes.append(f"column {name!r}: unknown charset {stored!r}; read as {layout.DEFAULT_CHARSET}")
-    return known or layout.DEFAULT_CHARSET
+        notes.append(f"column {name!r}: unknown charset {stored!r}; read as {DEFAULT_CHARSET}")
+    return known or DEFAULT_CHARSET
 
 
 def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -268,14 +271,14 @@ def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str
 
 def _enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: bool) -> tuple[str, tuple[str, ...]]:
     count = meta.count(f"a number of values of enum {name!r}", layout.COUNT_SIZE)
-    charset = layout.DEFAULT_CHARSET
+    charset = DEFAULT_CHARSET
     if with_charset:
         stored = meta.string("a charset name")
-        known = layout.charset_name(stored)
+        known = charset_name(stored)
         if known is None:
             notes.append(f"column {name!r}: unknown charset {stored!r}; read as {charset}")
         charset = known or charset
-    encoding = layout.CHARSETS[charset]
+    encoding = CHARSETS[charset]
     return charset, tuple(meta.string(f"a value of enum {name!r}", encoding) for _ in range(count))
 
 
@@ -338,7 +341,7 @@ def _metadata(column: LogColumn) -> bytes:
     if column.type is ColumnType.ENHANCED_STRING:
         return _string(column.charset)
     if column.type is ColumnType.ENUM:
-        encoding = layout.CHARSETS[column.charset]
+        encoding = CHARSETS[column.charset]
         values = b"".join(_string(value, encoding) for value in column.values)
         return struct.pack(">i", len(column.values)) + _string(column.charset) + values
     return b""

@@ -1,4 +1,4 @@
-"""Every number of Deephaven's intraday binary log format (versions 2 and 3; facts on the original one as published).
+"""Every number of Deephaven's intraday binary log format (versions 2 and 3).
 
 All integers are big endian. A file is a header (preamble, header records, digest) and entries up to its end.
 """
@@ -126,28 +126,8 @@ TYPES: dict[ColumnType, TypeFacts] = {
 }
 TYPE_BY_NAME = {facts.name: code for code, facts in TYPES.items()}
 
-ORIGINAL_TYPE_NAMES = {
-    **{facts.name.lower(): code for code, facts in TYPES.items()},
-    "bool": ColumnType.BOOLEAN,
-    "character": ColumnType.CHAR,
-    "integer": ColumnType.INT,
-    "string": ColumnType.ENHANCED_STRING,
-    "byte[]": ColumnType.BLOB,
-}
-"""Type names of the original format, in lower case and without a package; their spelling was never published."""
 MAX_ORIGINAL_COLUMNS = 1 << 15
-"""The original format begins with the number of columns; larger numbers are something else."""
-
-DEFAULT_CHARSET = "ISO-8859-1"
-CHARSETS = {
-    "US-ASCII": "ascii",
-    "ISO-8859-1": "latin-1",
-    "UTF-8": "utf-8",
-    "UTF-16": "utf-16",
-    "UTF-16BE": "utf-16-be",
-    "UTF-16LE": "utf-16-le",
-}
-"""Charset names as stored, and Python's for them. Names of the vendor's enum have underscores instead."""
+"""The format before version 2 begins with the number of its columns, where the magic number stands today."""
 
 JAVA_STREAM_MAGIC = bytes.fromhex("aced0005")
 JAVA_STRING = 0x74
@@ -195,13 +175,6 @@ DETAIL = {
 def column_type(code: int) -> ColumnType | None:
     """The type of a code, if it is one."""
     return ColumnType(code) if code in TYPES else None
-
-
-def charset_name(name: str) -> str | None:
-    """The stored spelling of a charset, from any spelling; None if it is not one of the six."""
-    spelled = name.strip().upper().replace("_", "-")
-    spelled = {"ASCII": "US-ASCII", "LATIN-1": "ISO-8859-1", "UTF8": "UTF-8"}.get(spelled, spelled)
-    return spelled if spelled in CHARSETS else None
 
 
 def null_bytes(kind: ColumnType) -> bytes:

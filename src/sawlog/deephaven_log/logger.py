@@ -16,10 +16,12 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.encoder import SINGLE_FLAGS
+from sawlog.deephaven_log.columns import enum_table
+from sawlog.deephaven_log.encode import SINGLE_FLAGS, Encoder
 from sawlog.deephaven_log.layout import Flag
 from sawlog.deephaven_log.names import LogName, format_name
-from sawlog.deephaven_log.writer import SET_FLAGS, AppendedLog, WriteOptions
+from sawlog.deephaven_log.options import WriteOptions
+from sawlog.deephaven_log.writer import SET_FLAGS, AppendedLog
 from sawlog.errors import OptionError, SchemaError
 from sawlog.storage import Storage, is_remote, normalize
 
@@ -192,8 +194,6 @@ class Logger:
 
     @staticmethod
     def _has_table(field: pa.Field) -> bool:
-        from sawlog.deephaven_log.columns import enum_table
-
         return bool(enum_table(field))
 
     def _batches(self, data: Any) -> Iterator[pa.RecordBatch]:
@@ -253,7 +253,7 @@ class Logger:
         """Open the log, or the next one."""
         self._begun = self._clock()
         path = self._next_path() if self._named else self._path
-        self._encoder = self._options.encoder(self._schema, path, self._constants)
+        self._encoder = Encoder.of(self._options, self._schema, path, self._constants)
         header = self._encoder.header(batch)
         if self._append and os.path.exists(path):
             self._file = AppendedLog(path, header, Storage())

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from sawlog.damage import MAX_LISTED, Damage, FileReport, Findings, TailStatus
 from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.dataset import open_log
 from sawlog.deephaven_log.fragments import RowWalk, whole_log
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag
-from sawlog.deephaven_log.reader import ReadOptions, open_log
-from sawlog.errors import FormatError
+from sawlog.deephaven_log.options import ReadOptions
 
 if TYPE_CHECKING:
     from sawlog.storage import File, Source, StagedFile, Storage
@@ -30,8 +30,6 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     unless `incomplete="emit"` asks for them: then they become stand-alone rows. Commands are carried over, not out.
     """
     header = open_log(file, options, storage)
-    if header.version == 0:
-        raise FormatError(f"{file.path}: the original format has no digests to repair a file by")
     findings = Findings("skip", drained=True)
     listed: list[Damage] = []
     whole = whole_log(file, header, replace(options, deletes="ignore"), storage)
@@ -109,11 +107,10 @@ class _Copy:
 
     def commands(self, end: int) -> None:
         """Copy the complete entries that are no rows: all that is kept of sets that were aborted or have no end."""
-        trailer = layout.DIGEST_SIZE if self.header.trailing_digest else 0
         while end - self.position > layout.SIZE_SIZE:
             head = self.source.window(self.position, layout.SIZE_SIZE + layout.FLAGS_SIZE).tobytes()
-            total = layout.SIZE_SIZE + int.from_bytes(head[: layout.SIZE_SIZE], "big") + trailer
-            if total <= layout.SIZE_SIZE + trailer or total > end - self.position:
+            total = layout.SIZE_SIZE + int.from_bytes(head[: layout.SIZE_SIZE], "big")
+            if total <= layout.SIZE_SIZE or total > end - self.position:
                 return
             following = self.position + total
             if head[layout.SIZE_SIZE] & Flag.RECORD:
@@ -128,10 +125,9 @@ class _Copy:
 
     def _alone(self, end: int) -> None:
         """Copy entries, making each row a set of its own."""
-        trailer = layout.DIGEST_SIZE if self.header.trailing_digest else 0
         while self.position < end:
             size = int.from_bytes(self.source.window(self.position, layout.SIZE_SIZE).tobytes(), "big")
-            total = layout.SIZE_SIZE + size + trailer
+            total = layout.SIZE_SIZE + size
             entry = bytearray(self.source.window(self.position, total).tobytes())
             if not entry[layout.SIZE_SIZE] & Flag.RECORD:
                 entry[layout.SIZE_SIZE] = layout.SINGLE

@@ -57,7 +57,6 @@ class Walk:
         import numpy as np
 
         from sawlog.deephaven_log.kernels import chain, rows
-        from sawlog.deephaven_log.layout import DIGEST_SIZE
 
         if source.size < file.size:
             raise SawlogError(f"{file.path}: the file shrank from {file.size} to {source.size} bytes")
@@ -74,7 +73,6 @@ class Walk:
         state[chain.POSITION] = start
         state[chain.SIZE] = file.size
         state[chain.END] = end
-        state[chain.TRAILER] = DIGEST_SIZE if header.trailing_digest else 0
         state[chain.MAX_ENTRY] = max_entry
         state[chain.VERIFY] = verify
         state[chain.STRICT] = strict

@@ -3,69 +3,24 @@
 from __future__ import annotations
 
 import os
-import posixpath
-import tempfile
-import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.damage import DamageWarning, Findings, TailStatus
-from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.encoder import SINGLE_FLAGS, Encoder
+from sawlog.damage import Findings, TailStatus
+from sawlog.deephaven_log.dataset import open_log
+from sawlog.deephaven_log.encode import SINGLE_FLAGS, Encoder
 from sawlog.deephaven_log.fragments import whole_log
 from sawlog.deephaven_log.layout import Flag
-from sawlog.deephaven_log.names import parse_name
-from sawlog.deephaven_log.reader import MAX_ENTRY_BYTES, ReadOptions, open_log
+from sawlog.deephaven_log.options import ReadOptions, WriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Writer
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 SET_FLAGS = (int(Flag.START), 0, int(Flag.END))
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options for writing Deephaven logs.
-
-    Attributes:
-        application_version: The number of the schema's listener; None: as the schema's metadata says, or none.
-        charset: Of strings whose field metadata names none: `UTF-8`, `ISO-8859-1`, `US-ASCII`, `UTF-16` (BE, LE).
-        constants: Columns that are stored once, in the header; every row must hold the same value.
-        timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
-        transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
-        max_entry_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
-        append: Continue an existing log behind its last complete set; an unfinished end is cut off first.
-    """
-
-    application_version: int | None = None
-    charset: str = "UTF-8"
-    constants: tuple[str, ...] = ()
-    timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
-    transactions: Literal["none", "batch"] = "none"
-    max_entry_bytes: int = layout.VENDOR_MAX_ENTRY
-    append: bool = False
-
-    def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
-
-    def encoder(self, schema: pa.Schema, path: str, constants: Mapping[str, Any] | None = None) -> Encoder:
-        """The encoder for a file."""
-        return Encoder(
-            schema,
-            charset=self.charset,
-            unit=self.timestamp_unit,
-            constants=dict.fromkeys(self.constants) if constants is None else constants,
-            application_version=self.application_version,
-            partition=parse_name(posixpath.basename(path)).column_partition,
-            max_entry=self.max_entry_bytes,
-        )
 
 
 class LogWriter(Writer):
@@ -80,7 +35,7 @@ class LogWriter(Writer):
         self.storage = storage
         self._options = options
         self._path = normalize(path)
-        self._encoder = options.encoder(schema, self._path)
+        self._encoder = Encoder.of(options, schema, self._path, dict.fromkeys(options.constants))
         self._flags = SET_FLAGS if options.transactions == "batch" else SINGLE_FLAGS
         self._file: StagedFile | AppendedLog | None = None
 
@@ -212,21 +167,3 @@ def committed_end(path: str, header: bytes, storage: Storage) -> int:
         pass
     tail = findings.tail
     return file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
-
-
-def warm_up() -> None:
-    """Compile every kernel: write a small damaged log, read every view of it, repair it."""
-    from sawlog import api
-
-    table = pa.table({"Sym": ["A", "B", None], "Px": [1.0, 2.0, None], "Ok": [True, None, False]})
-    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DamageWarning)
-        log, copy = (os.path.join(directory, name) for name in ("log.bin", "copy.bin"))
-        api.write(table, log, format="deephaven_log", transactions="batch")
-        api.write(table, log, format="deephaven_log", append=True)
-        with open(log, "ab") as file:
-            file.write(b"damage")
-        for view in ("rows", "entries", "commands", "damage"):
-            api.read(log, format="deephaven_log", view=view, on_damage="skip", provenance=True)
-        api.open(log, format="deephaven_log", on_damage="skip").fragments(64)
-        api.repair(log, copy, format="deephaven_log")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.deephaven_log.columns import encoded_array
+from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.plain import bitmap

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning, Findings
-from sawlog.deephaven_log.schema_xml import MAX_BYTES as MAX_SCHEMA
-from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
+from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
+from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint, row_width
 from sawlog.deephaven_table.checks import FileCheck

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.deephaven_log.layout import CHARSETS
+from sawlog.deephaven.text import CHARSETS
 from sawlog.deephaven_table.fields import is_text
 from sawlog.deephaven_table.layout import EMPTY_STRING, FIXED, ColumnType
 from sawlog.deephaven_table.types import PLAIN

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table.layout import COLUMN_NAME, ColumnType
 from sawlog.deephaven_table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
 from sawlog.errors import SchemaError

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_log.schema_xml import SchemaColumn
+    from sawlog.deephaven.schema_xml import SchemaColumn
     from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.storage import Storage
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout as files
 from sawlog.deephaven_table.header import Generation, Told
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments

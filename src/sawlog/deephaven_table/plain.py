@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
-from sawlog.deephaven_log.columns import characters
+from sawlog.deephaven.text import characters
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import holds
 from sawlog.deephaven_table.layout import ColumnType

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from sawlog.deephaven_log.layout import charset_name
+from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.layout import ColumnType
 from sawlog.errors import OptionError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.deephaven_log.columns import decode_text
+from sawlog.deephaven.text import decode_text
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.plain import bitmap
 from sawlog.kernels.gather import gather_slices

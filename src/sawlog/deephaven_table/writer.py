@@ -6,7 +6,7 @@ import os
 from dataclasses import replace as altered
 from typing import TYPE_CHECKING
 
-from sawlog.deephaven_log.schema_xml import parse_schema
+from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.column_writer import ColumnWriter
 from sawlog.deephaven_table.encode import Place

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import DamageWarning, check_on_damage
+from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_import.history import recover
 from sawlog.deephaven_import.plan import PartitionPlan, Planner
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.schema import left_out, location_schema
 from sawlog.deephaven_import.shares import Filled, Filler
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root, remove_location
+from sawlog.deephaven_log.dataset import DeephavenLogDataset, Log, open_log
 from sawlog.deephaven_log.header import IncompleteHeaderError
 from sawlog.deephaven_log.names import LogName, parse_name
-from sawlog.deephaven_log.reader import DeephavenLogDataset, Log, ReadOptions, open_log
-from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
+from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.format import Scan, get_format

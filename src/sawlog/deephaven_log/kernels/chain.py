@@ -23,43 +23,41 @@ SIZE = 1
 """Bytes in the file."""
 END = 2
 """End of what is read: the start of another fragment's first entry, or the size of the file."""
-TRAILER = 3
-"""Bytes of an entry that its size field leaves out (besides itself)."""
-MAX_ENTRY = 4
-VERIFY = 5
-STRICT = 6
-NEED = 7
+MAX_ENTRY = 3
+VERIFY = 4
+STRICT = 5
+NEED = 6
 """Bytes that the next window must have at least."""
-TORN = 8
+TORN = 7
 """1 when the end was met inside an entry."""
-TAIL = 9
+TAIL = 8
 """Where the unfinished tail begins; -1 when there is none."""
-ZEROS = 10
+ZEROS = 9
 """Start of the zeros that reach up to the position; -1 when there are none."""
-BAD_AT = 11
+BAD_AT = 10
 """Start of a bad entry behind which the next good one is searched; -1 when there is none."""
-BAD_KIND = 12
-BAD_ONE = 13
-BAD_TWO = 14
-BAD_NEXT = 15
+BAD_KIND = 11
+BAD_ONE = 12
+BAD_TWO = 13
+BAD_NEXT = 14
 """Where the bad entry ends by its own account; -1 when it cannot be."""
-SEARCH = 16
+SEARCH = 15
 """The next byte to try."""
-DAMAGE_START = 17
-DAMAGE_END = 18
-ORIGIN = 19
+DAMAGE_START = 16
+DAMAGE_END = 17
+ORIGIN = 18
 """Byte that the running sums begin at; -1 when there are none."""
-READY = 20
+READY = 19
 """Bytes that they cover; a multiple of `STEP`."""
-EVENTS = 21
-ROWS = 22
-TARGET = 23
+EVENTS = 20
+ROWS = 21
+TARGET = 22
 """Walking: stop at the first entry at or behind this byte that a fragment may begin with."""
-LAST_DELETE = 24
+LAST_DELETE = 23
 """End of the last DELETE_PARTITION; -1 when there was none."""
-UNDIGESTED = 25
+UNDIGESTED = 24
 """Commands without a digest."""
-CHAIN_FIELDS = 26
+CHAIN_FIELDS = 25
 
 # What a call ended with.
 OK = 0
@@ -193,11 +191,10 @@ def _inspect(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights:
     limit = np.uint64(len(window))
     if pos + _SIZE + _ONE > limit:
         return _BAD, _ZERO
-    trailer = np.uint64(state[TRAILER])
     length = load_big_u32(window, pos)
-    if length + trailer < _MIN or length > np.uint64(state[MAX_ENTRY]) or window[pos + _FLAGS] > _RECORD:
+    if length < _MIN or length > np.uint64(state[MAX_ENTRY]) or window[pos + _FLAGS] > _RECORD:
         return _BAD, _ZERO
-    total = _SIZE + length + trailer
+    total = _SIZE + length
     if base + pos + total > np.uint64(state[SIZE]):
         return _PLAUSIBLE, total
     if pos + total > limit:
@@ -318,7 +315,7 @@ def _search(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: 
             return FINISHED, pos
     if state[BAD_KIND] == _TORN_ENTRY:
         state[BAD_KIND] = _BAD_SIZE
-        state[BAD_TWO] = _MIN - np.uint64(state[TRAILER])
+        state[BAD_TWO] = _MIN
     state[DAMAGE_START] = state[BAD_AT]
     state[DAMAGE_END] = found
     state[BAD_AT] = -1
@@ -381,14 +378,13 @@ def step(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: Any
             state[NEED] = REACH
             return MORE, pos, _ZERO
         else:
-            trailer = np.uint64(state[TRAILER])
             length = load_big_u32(window, pos)
-            total = _SIZE + length + trailer
+            total = _SIZE + length
             if length == _ZERO:
                 state[ZEROS] = at
-            elif length + trailer < _MIN or length > np.uint64(state[MAX_ENTRY]) or (total > ahead and not last):
+            elif length < _MIN or length > np.uint64(state[MAX_ENTRY]) or (total > ahead and not last):
                 signed = np.int64(length) - (np.int64(1 << 32) if length >= _SIGN else np.int64(0))
-                _blame(state, at, _BAD_SIZE, signed, _MIN - trailer, -1)
+                _blame(state, at, _BAD_SIZE, signed, _MIN, -1)
             elif total > ahead:
                 _blame(state, at, _TORN_ENTRY, length, left, -1)
             elif total > limit - pos:
@@ -410,7 +406,7 @@ def step(window: Any, base: Any, pos: Any, state: Any, totals: Any, weights: Any
                             _blame(state, at, _MISMATCH, expected, stored, at + total)
                 if intact and total > left:
                     intact = False
-                    _blame(state, at, _BAD_SIZE, np.int64(length), _MIN - trailer, -1)
+                    _blame(state, at, _BAD_SIZE, np.int64(length), _MIN, -1)
                 if intact:
                     bound = _KNOWN_FLAGS
                     if state[STRICT] != 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.kernels.chain import MAX_ENTRY, ORIGIN, STRICT, SUMMED, TRAILER, VERIFY
+from sawlog.deephaven_log.kernels.chain import MAX_ENTRY, ORIGIN, STRICT, SUMMED, VERIFY
 from sawlog.deephaven_log.kernels.gather import ABSENT, BYTE, CHUNK, MASK, OFFSET, PRESENT, SEGMENT, WIDTH
 from sawlog.kernels.adler32 import BRIEF, LEAD, adler32_before
 from sawlog.kernels.jit import inlined
@@ -83,8 +83,6 @@ def run(
     Returns:
         Position and number of rows at the first entry that is anything else.
     """
-    trailer = np.uint64(state[TRAILER])
-    frame = _SIZE + trailer
     longest = np.uint64(state[MAX_ENTRY])
     verify = state[VERIFY] != 0 and not trusted
     if verify:
@@ -105,8 +103,8 @@ def run(
     count = _ZERO
     while count < room and pos <= last:
         prefetch(window, pos + _AHEAD)
-        total = load_big_u32(window, pos) + frame
-        if load_u64(window, pos) & seen != like or total > longest + frame or total > stop - pos:
+        total = load_big_u32(window, pos) + _SIZE
+        if load_u64(window, pos) & seen != like or total > longest + _SIZE or total > stop - pos:
             break
         same = _WITH_SIZE
         while same < presence and window[pos + _BODY + np.uint64(same)] == window[first + np.uint64(same)]:
@@ -182,8 +180,6 @@ def mixed_run(
     starts: Any,
 ) -> Any:
     """As `run`, for rows that differ in which columns they have."""
-    trailer = np.uint64(state[TRAILER])
-    frame = _SIZE + trailer
     longest = np.uint64(state[MAX_ENTRY])
     verify = state[VERIFY] != 0 and not trusted
     if verify:
@@ -195,12 +191,12 @@ def mixed_run(
     while count < most and pos + least <= stop:
         prefetch(window, pos + _AHEAD)
         length = load_big_u32(window, pos)
-        if length > longest or length + frame > stop - pos or length + frame < least:
+        if length > longest or length + _SIZE > stop - pos or length + _SIZE < least:
             break
         flags = np.uint64(window[pos + _SIZE])
         if flags != _SINGLE and (not trusted or flags & _RECORD):
             break
-        finish = pos + length + frame - _DIGEST
+        finish = pos + length + _SIZE - _DIGEST
         at = row_end(window, pos + _BODY, finish, presence, cols, places, count)
         if at > finish or (strict and at != finish):
             break
@@ -208,6 +204,6 @@ def mixed_run(
             break
         if keep:
             starts[row + count] = base + pos
-        pos += length + frame
+        pos += length + _SIZE
         count += 1
     return pos, count

@@ -25,7 +25,6 @@ from sawlog.deephaven_log.kernels.chain import (
     POSITION,
     ROWS,
     TARGET,
-    TRAILER,
     VERIFY,
     ZEROS,
     is_delete,
@@ -64,21 +63,18 @@ def scan_chain(window: Any, state: Any, totals: Any, weights: Any) -> Any:
     end = np.uint64(state[END])
     quick = state[VERIFY] == 0
     longest = np.uint64(state[MAX_ENTRY])
-    trailer = np.uint64(state[TRAILER])
-    smallest = _MIN - trailer
-    frame = _SIZE + trailer
     pos = _ZERO
     outcome = OK
     while outcome == OK:
         if quick and state[BAD_AT] < 0 and state[ZEROS] < 0:
             # Rows that need no second look, alone in a tight loop.
             stop = min(limit, min(end, target) - min(base, end, target))
-            last = stop - min(frame + _MIN, stop)
+            last = stop - min(_SIZE + _MIN, stop)
             while pos < last:
                 prefetch(window, pos + _AHEAD)
                 length = load_big_u32(window, pos)
-                total = length + frame
-                if length > longest or length < smallest or window[pos + _FLAGS] >= 4 or total > stop - pos:
+                total = length + _SIZE
+                if length > longest or length < _MIN or window[pos + _FLAGS] >= 4 or total > stop - pos:
                     break
                 pos += total
         outcome, pos, total = step(window, base, pos, state, totals, weights)
@@ -128,7 +124,7 @@ def list_entries(window: Any, state: Any, totals: Any, weights: Any, entries: An
             note(events, state, state[BAD_KIND], start, length, state[BAD_ONE], state[BAD_TWO])
             if state[BAD_KIND] == _MISMATCH and np.uint64(start) >= base:
                 at = np.uint64(start) - base
-                whole = np.int64(_SIZE + load_big_u32(window, at)) + state[TRAILER]
+                whole = np.int64(_SIZE + load_big_u32(window, at))
                 if whole == length:
                     row = state[ROWS]
                     entries[row, 0] = start

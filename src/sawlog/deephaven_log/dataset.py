@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.arrow import constant
 from sawlog.damage import DamageWarning
-from sawlog.deephaven_log import layout
+from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
 from sawlog.deephaven_log.fragments import (
     COMMANDS_SCHEMA,
@@ -26,10 +26,8 @@ from sawlog.deephaven_log.fragments import (
 )
 from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_header
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
-from sawlog.deephaven_log.original import OriginalLog, is_original, read_original_header
+from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, scan
-from sawlog.deephaven_log.probe import probe_entries
-from sawlog.deephaven_log.schema_xml import TableSchema, parse_schema
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
@@ -38,68 +36,7 @@ if TYPE_CHECKING:
     from sawlog.format import Format
     from sawlog.storage import File, Storage
 
-MAX_ENTRY_BYTES = 64 << 20
 DEFAULT_PARTITION_COLUMN = "Date"
-_UNITS = ("s", "ms", "us", "ns")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Options for reading Deephaven logs.
-
-    Attributes:
-        verify_checksums: Whether the Adler-32 of every entry is verified.
-        incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
-            `drop` their rows, `emit` them, or `error`, which makes an unfinished set at the end damage.
-        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is scanned
-            before it is read; `ignore` treats it as any command.
-        split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
-            without the bytes between, and needs `deletes=ignore`.
-        sentinels_as_null: Whether the values that stand for null in Deephaven's engine (such as the smallest Int) are
-            null in rows too.
-        timestamp_columns: Long columns that hold times, and their units (s, ms, us, ns); as text, `Time=ms,Other=ns`.
-        char: A Char as the number of its UTF-16 code unit, or as a string of one character.
-        schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
-            partitioning column.
-        partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
-            `Date`. Empty leaves it out.
-        namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
-            what it is.
-        table: Likewise, the table.
-        internal_partition: Likewise, the internal partition.
-        column_partition: Likewise, the value of the partitioning column.
-        widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
-        max_entry_bytes: Longer entries are taken for damage.
-        strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
-            behind the last column, malformed text, unknown header records, a wrong digest of the header.
-        force: Try files of unknown versions as version 3.
-        experimental: Read files of the original format, which has no magic number and of which little is published.
-    """
-
-    verify_checksums: bool = True
-    incomplete: Literal["drop", "emit", "error"] = "drop"
-    deletes: Literal["apply", "ignore"] = "apply"
-    split: Literal["scan", "resync"] = "scan"
-    sentinels_as_null: bool = True
-    timestamp_columns: dict[str, Literal["s", "ms", "us", "ns"]] = field(default_factory=dict)
-    char: Literal["number", "string"] = "number"
-    schema: str | None = None
-    partition_column: str | None = None
-    namespace: str | None = None
-    table: str | None = None
-    internal_partition: str | None = None
-    column_partition: str | None = None
-    widen: bool = False
-    max_entry_bytes: int = MAX_ENTRY_BYTES
-    strict: bool = False
-    force: bool = False
-    experimental: bool = False
-
-    def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
-        if self.split == "resync" and self.deletes == "apply":
-            raise OptionError('split="resync" does not see every command: it needs deletes="ignore"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +57,14 @@ class Log:
 
 
 def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
-    """Header of a file, with what its first entries settle.
+    """Header of a file.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
         FormatError: When it is no log of a known version, or its header is damaged.
     """
     head = storage.read(file.path, 0, min(PROBE_BYTES, file.size))
-    if options.experimental and is_original(head):
-        return read_original_header(file.path, head)
-    header = read_header(file.path, file.size, storage, head, strict=options.strict, force=options.force)
-    if header.size > len(head) // 2:
-        head = storage.read(file.path, 0, min(header.size + PROBE_BYTES, file.size))
-    return probe_entries(header, head)
+    return read_header(file.path, file.size, storage, head, strict=options.strict, force=options.force)
 
 
 class DeephavenLogDataset(Dataset):
@@ -174,8 +106,9 @@ class DeephavenLogDataset(Dataset):
             layouts = [self._layout(log, task_bytes) for log in partition]
             for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
                 dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
-                if log.header is None or log.header.version == 0:
-                    yield self._whole(log)
+                if log.header is None:
+                    path, size = log.file.path, log.file.size
+                    yield UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
                     continue
                 start, size = log.header.size, log.file.size
                 bounds = [start, *(cut for cut in found.cuts if start < cut < size), max(size, start)]
@@ -189,8 +122,6 @@ class DeephavenLogDataset(Dataset):
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
         log = self._known[file.path]
-        if log.header is not None and log.header.version == 0:
-            return super().frontier(file, position)
         if log.header is None:
             return position
         start = max(position, log.header.size)
@@ -326,7 +257,7 @@ class DeephavenLogDataset(Dataset):
         return all(condition.mask(batch)[0].as_py() for condition in conditions)
 
     def _layout(self, log: Log, task_bytes: int | None) -> Layout:
-        if log.header is None or log.header.version == 0 or self.scan.view == "damage":
+        if log.header is None or self.scan.view == "damage":
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
@@ -353,16 +284,6 @@ class DeephavenLogDataset(Dataset):
     def _scan(self, log: Log, start: int, task_bytes: int | None) -> Layout:
         assert log.header is not None
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes)
-
-    def _whole(self, log: Log) -> Fragment:
-        if log.header is None:
-            path, size = log.file.path, log.file.size
-            return UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
-        if self.scan.view not in ("rows", "damage"):
-            raise OptionError(f"{log.file.path}: files of the original format have no view {self.scan.view!r}")
-        return OriginalLog(
-            self.scan, self.projection, log.file.path, log.file.size, log.file, log.header, log.name.column_partition
-        )
 
     def _range(self, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None

@@ -1,14 +1,13 @@
 """Deephaven's `.schema` files: which columns are times, in which order columns come, which one partitions.
 
-The parser is hardened: documents with a DTD are refused (so there are no entities to expand and nothing external to
-fetch), and size, depth and number of elements are bounded.
+They are parsed by defusedxml: documents with a DTD are refused, so that there are no entities to expand and nothing
+external to fetch; and size, depth and number of elements are bounded.
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
-from xml.parsers import expat
 
 from sawlog.errors import FormatError, SchemaError
 
@@ -85,7 +84,7 @@ class _Reader:
         self.elements += 1
         if self.elements > MAX_ELEMENTS or len(self.stack) >= MAX_DEPTH:
             raise FormatError(f"{self.path}: more than {MAX_ELEMENTS} elements, or nested deeper than {MAX_DEPTH}")
-        name = tag.rpartition(":")[2].lower()
+        name = tag.rpartition("}")[2].lower()
         lower = {key.lower(): value for key, value in attributes.items()}
         if not self.stack:
             if name != "table":
@@ -97,8 +96,7 @@ class _Reader:
             self._logged(attributes, lower)
         self.stack.append(name)
 
-    def end(self, tag: str) -> None:
-        del tag
+    def end(self) -> None:
         self.stack.pop()
 
     def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
@@ -139,20 +137,20 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     if len(data) > MAX_BYTES:
         raise FormatError(f"{path}: a schema of {len(data)} bytes; at most {MAX_BYTES} are read")
 
-    def refuse(*arguments: Any) -> NoReturn:
-        del arguments
-        raise FormatError(f"{path}: a schema may not have a DTD or entities")
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, iterparse
 
     reader = _Reader(path)
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.ExternalEntityRefHandler = refuse
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
     try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
+        for event, element in iterparse(io.BytesIO(data), ("start", "end"), forbid_dtd=True):
+            if event == "start":
+                reader.start(element.tag, element.attrib)
+            else:
+                reader.end()
+                element.clear()
+    except DefusedXmlException as error:
+        raise FormatError(f"{path}: a schema may not have a DTD or entities") from error
+    except ParseError as error:
         raise FormatError(f"{path}: not well-formed XML: {error}") from error
     except (LookupError, ValueError) as error:
         raise FormatError(f"{path}: not readable as XML: {error}") from error

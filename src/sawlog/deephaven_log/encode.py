@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from sawlog.deephaven.text import CHARSETS, charset_name, encoded_array
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
 from sawlog.deephaven_log.layout import TYPE_BY_NAME, TYPES, ColumnType
+from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sawlog.deephaven_log.options import WriteOptions
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written, at least."""
@@ -80,9 +85,9 @@ class Encoder:
         self._partition = partition
         self._max_entry = max_entry
         self._unit = unit
-        known = layout.charset_name(charset)
+        known = charset_name(charset)
         if known is None:
-            raise OptionError(f"charset={charset!r}: expected one of {', '.join(layout.CHARSETS)}")
+            raise OptionError(f"charset={charset!r}: expected one of {', '.join(CHARSETS)}")
         stored = (schema.metadata or {}).get(columns.APPLICATION_VERSION_KEY)
         self._version = application_version if application_version is not None or stored is None else int(stored)
         self._further = columns.header_records(schema)
@@ -101,6 +106,19 @@ class Encoder:
         self._open_enums = {c.name for c in self.columns if c.type is ColumnType.ENUM and not c.values}
         self._rows = 0
         self._ready = False
+
+    @classmethod
+    def of(cls, options: WriteOptions, schema: pa.Schema, path: str, constants: Mapping[str, Any]) -> Self:
+        """The encoder for the log at `path`."""
+        return cls(
+            schema,
+            charset=options.charset,
+            unit=options.timestamp_unit,
+            constants=constants,
+            application_version=options.application_version,
+            partition=parse_name(posixpath.basename(path)).column_partition,
+            max_entry=options.max_entry_bytes,
+        )
 
     def header(self, batch: pa.RecordBatch | None) -> bytes:
         """The header. What neither schema nor options tell (tables of Enums, constants) comes from the first batch."""
@@ -389,7 +407,7 @@ class Encoder:
             raise SchemaError(f"column {column.name!r}: an Arrow array has offsets outside its data")
         if plain or (not column.charset.startswith("UTF-16") and not (data[low:high] & 0x80).any()):
             return ends - ends[0], data[low:high]
-        encoding = layout.CHARSETS[column.charset]
+        encoding = CHARSETS[column.charset]
         if encoding == "utf-16":
             # As Java writes it: big endian, behind a byte order mark.
             encoded = [None if v is None else b"\xfe\xff" + v.encode("utf-16-be") for v in array.to_pylist()]
@@ -409,7 +427,7 @@ class Encoder:
 def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     import numpy as np
 
-    array = columns.encoded_array(values, pa.binary())
+    array = encoded_array(values, pa.binary())
     _, ends, data = array.buffers()
     return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)
 

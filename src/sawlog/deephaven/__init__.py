@@ -1,0 +1,1 @@
+"""What Deephaven's logs and column files share: text in its charsets, schema files."""

@@ -1,0 +1,120 @@
+"""Text as Deephaven stores it: six charsets, UTF-16 code units; and Arrow arrays of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DEFAULT_CHARSET = "ISO-8859-1"
+CHARSETS = {
+    "US-ASCII": "ascii",
+    "ISO-8859-1": "latin-1",
+    "UTF-8": "utf-8",
+    "UTF-16": "utf-16",
+    "UTF-16BE": "utf-16-be",
+    "UTF-16LE": "utf-16-le",
+}
+"""Charset names as stored, and Python's for them. Names of the vendor's enum have underscores instead."""
+_ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
+"""Charsets in which bytes below 128 are ASCII."""
+
+
+def charset_name(name: str) -> str | None:
+    """The stored spelling of a charset, from any spelling; None if it is not one of the six."""
+    spelled = name.strip().upper().replace("_", "-")
+    spelled = {"ASCII": "US-ASCII", "LATIN-1": "ISO-8859-1", "UTF8": "UTF-8"}.get(spelled, spelled)
+    return spelled if spelled in CHARSETS else None
+
+
+def string_array(values: Iterable[str]) -> pa.Array:
+    """Strings as an Arrow array, without the detour that `pa.array` of a list takes."""
+    return encoded_array([value.encode("utf-8", "replace") for value in values])
+
+
+def encoded_array(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
+    """UTF-8 strings (or bytes, for `kind=pa.binary()`) as an Arrow array; None is null."""
+    import numpy as np
+
+    lengths = np.fromiter((len(value or b"") for value in values), np.int64, len(values))
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    data = pa.py_buffer(b"".join(value or b"" for value in values))
+    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind or pa.string(), len(values), [bitmap, pa.py_buffer(ends), data])
+
+
+def character(unit: int) -> str:
+    """A UTF-16 code unit as a string; half of a pair is no character."""
+    return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
+
+
+def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
+    """UTF-16 code units as strings of one character each."""
+    import numpy as np
+
+    distinct, places = np.unique(values, return_inverse=True)
+    table = string_array([character(int(unit)) for unit in distinct])
+    buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
+    indices = pa.Array.from_buffers(pa.int32(), len(values), buffers)
+    return table.take(indices)
+
+
+def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[pa.Array, list[int]]:
+    """Bytes in a charset as strings.
+
+    Args:
+        array: Binary; its buffers are used as they are where they are UTF-8 already.
+        charset: Stored name.
+        ascii: Whether all bytes are known to be below 128.
+
+    Returns:
+        Strings, and the rows in which something was replaced because it is malformed.
+    """
+    import numpy as np
+
+    buffers = array.buffers()
+    text = pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
+    if charset in _ASCII_BELOW and ascii:
+        return text, []
+    ends = np.frombuffer(buffers[1], np.int32, len(array) + 1)
+    data = np.frombuffer(buffers[2], np.uint8, int(ends[-1])) if buffers[2] is not None else np.zeros(0, np.uint8)
+    if charset == "UTF-8":
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid:
+            return _decode_each(array, charset)
+        return text, []
+    if charset == "ISO-8859-1":
+        moved = np.zeros(len(data) + 1, np.int64)
+        np.cumsum(data >> 7, out=moved[1:])
+        # Every byte above 127 becomes two.
+        if len(data) + int(moved[-1]) < 1 << 31:
+            wide = pa.py_buffer((ends + moved[ends]).astype(np.int32))
+            encoded = pa.py_buffer(data.tobytes().decode("latin-1").encode())
+            return pa.Array.from_buffers(pa.string(), len(array), [buffers[0], wide, encoded], array.null_count), []
+    return _decode_each(array, charset)
+
+
+def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
+    encoding = CHARSETS[charset]
+    decoded: list[bytes | None] = []
+    replaced = []
+    for row, scalar in enumerate(array):
+        value = scalar.as_py()
+        if value is None:
+            decoded.append(None)
+            continue
+        try:
+            text = value.decode(encoding)
+        except UnicodeDecodeError:
+            replaced.append(row)
+            text = value.decode(encoding, "replace")
+        decoded.append(text.encode())
+    return encoded_array(decoded), replaced

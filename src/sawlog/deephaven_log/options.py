@@ -1,0 +1,96 @@
+"""Options for reading and writing Deephaven logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sawlog.deephaven_log import layout
+from sawlog.errors import OptionError
+
+MAX_ENTRY_BYTES = 64 << 20
+"""Bound of `max_entry_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading Deephaven logs.
+
+    Attributes:
+        verify_checksums: Whether the Adler-32 of every entry is verified.
+        incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
+            `drop` their rows, `emit` them, or `error`, which makes an unfinished set at the end damage.
+        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is scanned
+            before it is read; `ignore` treats it as any command.
+        split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
+            without the bytes between, and needs `deletes=ignore`.
+        sentinels_as_null: Whether the values that stand for null in Deephaven's engine (such as the smallest Int) are
+            null in rows too.
+        timestamp_columns: Long columns that hold times, and their units (s, ms, us, ns); as text, `Time=ms,Other=ns`.
+        char: A Char as the number of its UTF-16 code unit, or as a string of one character.
+        schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
+            partitioning column.
+        partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
+            `Date`. Empty leaves it out.
+        namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
+            what it is.
+        table: Likewise, the table.
+        internal_partition: Likewise, the internal partition.
+        column_partition: Likewise, the value of the partitioning column.
+        widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
+        max_entry_bytes: Longer entries are taken for damage.
+        strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
+            behind the last column, malformed text, unknown header records, a wrong digest of the header.
+        force: Try files of unknown versions as version 3.
+    """
+
+    verify_checksums: bool = True
+    incomplete: Literal["drop", "emit", "error"] = "drop"
+    deletes: Literal["apply", "ignore"] = "apply"
+    split: Literal["scan", "resync"] = "scan"
+    sentinels_as_null: bool = True
+    timestamp_columns: dict[str, Literal["s", "ms", "us", "ns"]] = field(default_factory=dict)
+    char: Literal["number", "string"] = "number"
+    schema: str | None = None
+    partition_column: str | None = None
+    namespace: str | None = None
+    table: str | None = None
+    internal_partition: str | None = None
+    column_partition: str | None = None
+    widen: bool = False
+    max_entry_bytes: int = MAX_ENTRY_BYTES
+    strict: bool = False
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
+            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if self.split == "resync" and self.deletes == "apply":
+            raise OptionError('split="resync" does not see every command: it needs deletes="ignore"')
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing Deephaven logs.
+
+    Attributes:
+        application_version: The number of the schema's listener; None: as the schema's metadata says, or none.
+        charset: Of strings whose field metadata names none: `UTF-8`, `ISO-8859-1`, `US-ASCII`, `UTF-16` (BE, LE).
+        constants: Columns that are stored once, in the header; every row must hold the same value.
+        timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
+        transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
+        max_entry_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
+        append: Continue an existing log behind its last complete set; an unfinished end is cut off first.
+    """
+
+    application_version: int | None = None
+    charset: str = "UTF-8"
+    constants: tuple[str, ...] = ()
+    timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
+    transactions: Literal["none", "batch"] = "none"
+    max_entry_bytes: int = layout.VENDOR_MAX_ENTRY
+    append: bool = False
+
+    def __post_init__(self) -> None:
+        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
+            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
