@@ -215,8 +215,8 @@ def test_a_limit_that_arrow_cannot_hold_is_an_error(limit: int, tmp_path: Path) 
 def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_BYTES", 64)
     monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 3)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.EVENT_ROOM", 3)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", BLOCK)
+    monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 3)
+    monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", BLOCK)
     rng = random.Random(3)
     agrees(write(*CROSSING, *SMALL))
     for _ in range(40):

@@ -22,8 +22,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, events and windows so small that they run out everywhere."""
     monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_BYTES", 50)
     monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 2)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.EVENT_ROOM", 3)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", BLOCK)
+    monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 3)
+    monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", BLOCK)
 
 
 @pytest.mark.parametrize("log", [None, 7])

@@ -365,8 +365,8 @@ def test_skip_into_a_record_of_many_blocks(tmp_path: Path) -> None:
 def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Found]]:
     """Reads a log in small windows from a store that fails beyond some byte."""
     monkeypatch.setattr("sawlog.sources.REMOTE_RANGE", 4 * B)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.WINDOW_BYTES", 4 * B)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.REST_BYTES", 4 * B)
+    monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 4 * B)
+    monkeypatch.setattr("sawlog.chain.walk.REST_BYTES", 4 * B)
     intact = MemoryFileSystem.cat_file
 
     def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> Found:

@@ -40,10 +40,18 @@ def inlined(function: Any) -> Any:
     return _compiled(function, cache=False)
 
 
+def walker(function: Any) -> Any:
+    """A function that takes other jitted functions, and is laid into each kernel that calls it before it is compiled.
+
+    So the kernel can be cached: a jitted function that is passed to a compiled one could not be found again.
+    """
+    return _compiled(function, cache=False, inline="always")
+
+
 def always_inlined(function: Any) -> Any:
     """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
     return _compiled(function, cache=False, forceinline=not CHECKED)
 
 
-def _compiled(function: Any, *, cache: bool, **more: bool) -> Any:
+def _compiled(function: Any, *, cache: bool, **more: Any) -> Any:
     return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)

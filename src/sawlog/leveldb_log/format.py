@@ -18,9 +18,12 @@ from sawlog.errors import OptionError
 from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.columns import RECORD_COLUMN
+from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.datastore import layout as datastore_layout
-from sawlog.leveldb_log.reader import RECORD_COLUMN, LevelDBLogDataset, ReadOptions, first_fragments
-from sawlog.leveldb_log.writer import LogWriter, WriteOptions, repair
+from sawlog.leveldb_log.head import first_fragments
+from sawlog.leveldb_log.options import ReadOptions, WriteOptions
+from sawlog.leveldb_log.writer import LogWriter
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
@@ -109,6 +112,8 @@ class LevelDBLog(Format):
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """See `Format.repair`."""
+        from sawlog.leveldb_log.repair import repair
+
         return repair(file, target, options, storage)
 
     def warm_up(self) -> None:

@@ -1,72 +1,107 @@
-"""Walking, checking and gathering fragments."""
+"""Judging fragments, and assembling records from them. Section 2 of the format; sections 8 and 9 for the dialects."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import (
+    DAMAGED,
+    DONE,
+    ENDED,
+    GOOD,
+    NO_ROOM,
+    PADDING,
+    SHORT,
+    SKIPPED,
+    TAKEN,
+    TORN,
+    Window,
+    blame,
+    new_state,
+    note,
+    state_type,
+    walk_chain,
+)
+from sawlog.chain.layout import loader
 from sawlog.kernels.crc32c import crc32c
-from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, prefetch
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.layout import Kind, Role
 
-# Fields of the reader's state, an int64 array. Offsets are those of the file.
-POSITION = 0
-"""The next fragment to read."""
-SYNCED = 1
-"""0 until the first fragment that this reader owns; what comes before belongs to an earlier split."""
-RECORD_START = 2
-"""Header of the open record's FIRST; -1 when no record is open."""
-RECORD_LENGTH = 3
-"""Payload of the open record so far."""
-OVERSIZE = 4
-"""1 when the open record has outgrown the limit and is not kept."""
-COMMITTED = 5
-"""Bytes of complete records in `data`; the open record's bytes follow them."""
-ROWS = 6
-EVENTS = 7
-SUSPECT = 8
-"""Recycled files: where the first doubtful fragment stands; it is damage if the log goes on behind it, else the end."""
-SUSPECT_KIND = 9
-SUSPECT_ONE = 10
-SUSPECT_TWO = 11
-ZEROS = 12
-"""Start of the unused space that reaches up to the position; -1 when there is none."""
-TORN = 13
-"""1 when the end was met inside a header or payload."""
-RECORD_BYTES = 14
-PADDING_BYTES = 15
-METADATA_BYTES = 16
-NOTE_METADATA = 17
-"""1 when metadata fragments are written down among the events."""
-STATE_SIZE = 18
-
-# What a call ended with.
-MORE = 0
-"""The window is used up."""
-FULL = 1
-"""No room for more rows, bytes or events."""
-END = 2
-"""The end of the file, or of what this reader owns."""
+STATE = state_type(
+    "synced",  # 0 until the first fragment that this walk owns; what comes before belongs to an earlier range
+    "open",  # header of the open record's FIRST; -1 when no record is open
+    "open_bytes",  # payload of the open record so far
+    "oversize",  # 1 when the open record has outgrown the limit and is not kept
+    "committed",  # bytes of complete records in `data`; the open record's bytes follow them
+    "suspect",  # recycled files: the first doubtful fragment: damage if the log goes on behind it, else the end; or -1
+    "suspect_kind",
+    "suspect_one",
+    "suspect_two",
+    "note_metadata",  # 1 when metadata fragments are written down among the events
+)
+"""The state of a walk over fragments."""
 
 METADATA = -1
 """The kind of an event that is no damage but a metadata fragment; its two numbers are type and header size."""
-EVENT_FIELDS = 6
-"""Kind, offset, length, bytes as the reference counts them (-1: not at all), and two numbers for the message."""
+
+
+class Rules(NamedTuple):
+    """How fragments are read.
+
+    Attributes:
+        roles: uint8[256], the `Role` of each type byte.
+        headers: uint64[256], the header size of each type byte.
+        log: int64, the expected log number, -1 for any.
+        recycled: uint64, 0, or, where the file may end in fragments of an earlier log, the size of its headers.
+        verify: Whether checksums are verified.
+        gather: Whether payloads are copied into `data`.
+        longest: int64, longest record that is kept.
+    """
+
+    roles: Any
+    headers: Any
+    log: Any
+    recycled: Any
+    verify: Any
+    gather: Any
+    longest: Any
+
+
+class Out(NamedTuple):
+    """Where records go.
+
+    Attributes:
+        data: uint8, payloads of complete records back to back, then that of the open one.
+        ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
+        starts: int64, file offset of each record.
+        stops: int64, file offset behind each record.
+        events: See `sawlog.chain.kernels.EVENT`.
+    """
+
+    data: Any
+    ends: Any
+    starts: Any
+    stops: Any
+    events: Any
+
 
 _BLOCK = np.uint64(layout.BLOCK_SIZE)
 _IN_BLOCK = np.uint64(layout.BLOCK_SIZE - 1)
 _HEADER = np.uint64(layout.HEADER_SIZE)
-_LENGTH = np.uint64(layout.LENGTH_OFFSET)
-_TYPE = np.uint64(layout.TYPE_OFFSET)
-_LOG_NUMBER = np.uint64(layout.LOG_NUMBER_OFFSET)
+_TYPE = np.uint64(layout.TYPE.offset)
 _MASK_DELTA = np.uint64(layout.MASK_DELTA)
 _ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
 _ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
 _U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
+_load_checksum = loader(layout.CHECKSUM)
+_load_length = loader(layout.LENGTH)
+_load_log_number = loader(layout.LOG_NUMBER)
 
 AHEAD = np.uint64(2048)
 """How far before their use cache lines are asked for: small records leave the CPU's own prefetching behind."""
@@ -75,7 +110,6 @@ LINE = np.uint64(64)
 _ROLE_UNKNOWN = int(Role.UNKNOWN)
 _ROLE_FULL = int(Role.FULL)
 _ROLE_FIRST = int(Role.FIRST)
-_ROLE_MIDDLE = int(Role.MIDDLE)
 _ROLE_LAST = int(Role.LAST)
 _ROLE_METADATA = int(Role.METADATA)
 _ROLE_COMPRESSION = int(Role.COMPRESSION)
@@ -104,368 +138,311 @@ def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _note(events: Any, state: Any, kind: Any, offset: Any, length: Any, dropped: Any, one: Any, two: Any) -> None:
-    row = state[EVENTS]
-    events[row, 0] = kind
-    events[row, 1] = offset
-    events[row, 2] = length
-    events[row, 3] = dropped
-    events[row, 4] = one
-    events[row, 5] = two
-    state[EVENTS] = row + 1
+def _all_zero(data: Any, pos: Any, length: Any) -> Any:
+    for i in range(length):
+        if data[pos + np.uint64(i)] != 0:
+            return False
+    return True
+
+
+@always_inlined
+def _left(window: Any, at: Any) -> Any:
+    """Bytes from file offset `at` to the end of its block, or of the file."""
+    return min(_BLOCK - (at & _IN_BLOCK), window.size - at)
+
+
+@inlined
+def _cut_off(window: Any, pos: Any, left: Any, header: Any, state: Any, rules: Any) -> Any:
+    """Whether a fragment that the end of the file cuts off is this log's own, and not left over from an earlier one."""
+    if (window.base + pos & _IN_BLOCK) + left == _BLOCK:
+        return False
+    if rules.recycled == 0:
+        return True
+    if state.suspect >= 0 or header == _HEADER:
+        return False
+    return left < header or rules.log < 0 or _load_log_number(window.data, pos) == np.uint64(rules.log)
+
+
+@always_inlined
+def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What stands at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
+    data = window.data
+    at = window.base + pos
+    if at >= window.size or (at >= window.end and state.synced == 0):
+        return ENDED, _ZERO
+    left = _left(window, at)
+    if np.uint64(len(data)) - pos < left:
+        return SHORT, left
+    if left < _HEADER:
+        if (at & _IN_BLOCK) + left != _BLOCK and not (state.zeros >= 0 and _all_zero(data, pos, left)):
+            return TORN, left
+        # Between the pieces of a record, the unused end of a block belongs to the record.
+        owned = state.synced != 0 and state.open < 0 and state.suspect < 0
+        return (PADDING if owned else SKIPPED), left
+    length = _load_length(data, pos)
+    code = data[pos + _TYPE]
+    header = rules.headers[code]
+    total = header + length
+    if total > left and _cut_off(window, pos, left, header, state, rules):
+        return TORN, left
+    if code == 0 and length == _ZERO:
+        blame(state, _UNUSED_SPACE, 0, 0)
+        return DAMAGED, left
+    if total > left:
+        blame(state, _BAD_LENGTH, length, 0)
+        return DAMAGED, left
+    if header > _HEADER:
+        number = _load_log_number(data, pos)
+        if rules.log >= 0 and number != np.uint64(rules.log):
+            blame(state, _FOREIGN_FRAGMENT, number, rules.log)
+            return DAMAGED, left
+    elif rules.recycled != _ZERO and _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST:
+        blame(state, _FOREIGN_FRAGMENT, 0, rules.log)
+        return DAMAGED, left
+    if rules.verify:
+        stored = _load_checksum(data, pos)
+        expected = masked_crc(data, pos + _TYPE, total - _TYPE)
+        if stored != expected:
+            blame(state, _CHECKSUM_MISMATCH, expected, stored)
+            return DAMAGED, left
+    return GOOD, total
+
+
+@always_inlined
+def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
+    """The common case, alone in a tight loop: intact legacy FULL fragments, all in one block."""
+    data = window.data
+    at = window.base + pos
+    if rules.recycled != _ZERO or at >= window.end or state.synced == 0 or state.open >= 0:
+        return pos
+    left = _left(window, at)
+    if np.uint64(len(data)) - pos < left:
+        return pos
+    base = window.base
+    begun = pos
+    stop = pos + left
+    rows = state.rows
+    max_rows = state.max_rows
+    longest = np.uint64(rules.longest)
+    committed = np.uint64(state.committed)
+    capacity = np.uint64(len(out.data))
+    while rows < max_rows and stop - pos >= _HEADER:
+        prefetch(data, pos + AHEAD)
+        prefetch(data, pos + AHEAD + LINE)
+        length = _load_length(data, pos)
+        total = _HEADER + length
+        if data[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
+            break
+        if rules.verify and _load_checksum(data, pos) != masked_crc(data, pos + _TYPE, total - _TYPE):
+            break
+        if rules.gather:
+            if capacity - committed < length:
+                break
+            copy_bytes(out.data, committed, data, pos + _HEADER, length)
+        committed += length
+        out.starts[rows] = base + pos
+        pos += total
+        out.stops[rows] = base + pos
+        rows += 1
+        out.ends[rows] = committed
+    state.rows = rows
+    state.committed = committed
+    state.record_bytes += np.int64(pos - begun)
+    return pos
 
 
 @inlined
 def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
     """Give the open record up, if there is one, because of what stands at file offset `at`."""
-    start = state[RECORD_START]
+    start = state.open
     if start < 0:
         return
-    state[RECORD_START] = -1
+    state.open = -1
     # An old writer left an empty FIRST at the end of a block and began anew behind it; nothing is lost by that.
-    if state[RECORD_LENGTH] == 0 and kind == _PARTIAL_RECORD:
-        state[PADDING_BYTES] += at - start
+    if state.open_bytes == 0 and kind == _PARTIAL_RECORD:
+        state.padding_bytes += at - start
     else:
-        _note(events, state, kind, start, at - start, state[RECORD_LENGTH], state[RECORD_LENGTH], at)
+        note(events, state, kind, start, at - start, state.open_bytes, at)
+        events[state.events - 1].dropped = state.open_bytes
 
 
 @inlined
 def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
     """A valid fragment stands behind a doubtful one: the log went on, so what lies between is damage."""
-    suspect = state[SUSPECT]
+    suspect = state.suspect
     if suspect >= 0:
-        _note(events, state, state[SUSPECT_KIND], suspect, at - suspect, -1, state[SUSPECT_ONE], state[SUSPECT_TWO])
+        note(events, state, state.suspect_kind, suspect, at - suspect, state.suspect_one, state.suspect_two)
         _forget_record(events, state, _BROKEN_RECORD, suspect)
-        state[SUSPECT] = -1
+        state.suspect = -1
 
 
-@inlined
-def _torn_own(window: Any, pos: Any, left: Any, header: Any, log: Any, state: Any) -> Any:
-    """Whether a fragment that the end of a recycled file cuts off is this log's own, and not left over."""
-    if state[SUSPECT] >= 0 or header == _HEADER:
-        return False
-    return left < header or log < 0 or load_u32(window, pos + _LOG_NUMBER) == np.uint64(log)
-
-
-@inlined
-def _judge(
-    window: Any, pos: Any, left: Any, header: Any, length: Any, role: Any, log: Any, recycled: Any, verify: Any
-) -> Any:
-    """What is wrong with a fragment (a `Kind`, or 0), and the two numbers that explain it. Order as in RocksDB."""
-    if header + length > left:
-        return _BAD_LENGTH, length, _ZERO
-    if header > _HEADER:
-        number = load_u32(window, pos + _LOG_NUMBER)
-        if log >= 0 and number != np.uint64(log):
-            return _FOREIGN_FRAGMENT, number, np.uint64(log)
-    elif recycled != 0 and _ROLE_FULL <= role <= _ROLE_LAST:
-        return _FOREIGN_FRAGMENT, _ZERO, np.uint64(log)
-    if verify:
-        stored = load_u32(window, pos)
-        expected = masked_crc(window, pos + _TYPE, header - _TYPE + length)
-        if stored != expected:
-            return _CHECKSUM_MISMATCH, expected, stored
-    return 0, _ZERO, _ZERO
-
-
-@inlined
-def _all_zero(window: Any, pos: Any, length: Any) -> Any:
-    for i in range(length):
-        if window[pos + np.uint64(i)] != 0:
-            return False
-    return True
-
-
-@inlined
-def _full_run(
-    window: Any,
-    pos: Any,
-    stop: Any,
-    base: Any,
-    verify: Any,
-    gather: Any,
-    longest: Any,
-    rows: Any,
-    committed: Any,
-    data: Any,
-    ends: Any,
-    starts: Any,
-    stops: Any,
-) -> Any:
-    """The common case, alone in a tight loop: intact legacy FULL fragments in `window[pos:stop]`, all in one block.
-
-    Returns:
-        Position, rows and committed bytes at the first fragment that is anything else, or finds no room.
-    """
-    max_rows = len(starts)
-    capacity = np.uint64(len(data))
-    while rows < max_rows and stop - pos >= _HEADER:
-        prefetch(window, pos + AHEAD)
-        prefetch(window, pos + AHEAD + LINE)
-        length = load_u16(window, pos + _LENGTH)
-        total = _HEADER + length
-        if window[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
-            break
-        if verify and load_u32(window, pos) != masked_crc(window, pos + _TYPE, total - _TYPE):
-            break
-        if gather:
-            if capacity - committed < length:
-                break
-            copy_bytes(data, committed, window, pos + _HEADER, length)
-        committed += length
-        starts[rows] = base + pos
-        pos += total
-        stops[rows] = base + pos
-        rows += 1
-        ends[rows] = committed
-    return pos, rows, committed
-
-
-@inlined
-def _pass_unused(state: Any, here: Any, left: Any) -> None:
+@always_inlined
+def _pass_unused(state: Any, at: Any, length: Any) -> None:
     """The rest of a block is zeros: padding."""
-    state[PADDING_BYTES] += np.int64(left)
-    if state[ZEROS] < 0:
-        state[ZEROS] = here
+    state.padding_bytes += length
+    if state.zeros < 0:
+        state.zeros = at
 
 
 @inlined
-def _suspect(state: Any, here: Any, left: Any, recycled: Any, unused: Any, kind: Any, one: Any, two: Any) -> None:
+def _suspect(state: Any, at: Any, length: Any, recycled: Any) -> None:
     """What cannot be read where a recycled file may end: the end of the log, unless fragments of it follow."""
-    if state[SYNCED] == 0 or state[SUSPECT] >= 0:
+    if state.synced == 0 or state.suspect >= 0:
         return
-    if unused and state[RECORD_START] < 0:
-        _pass_unused(state, here, left)
+    unused = state.kind == _UNUSED_SPACE
+    if unused and state.open < 0:
+        _pass_unused(state, at, length)
     # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
-    elif not unused or left >= recycled:
-        state[SUSPECT] = here
-        state[SUSPECT_KIND] = kind if kind != 0 else _UNUSED_SPACE
-        state[SUSPECT_ONE] = one
-        state[SUSPECT_TWO] = two
+    elif not unused or np.uint64(length) >= recycled:
+        state.suspect = at
+        state.suspect_kind = state.kind
+        state.suspect_one = state.one
+        state.suspect_two = state.two
 
 
-@inlined
-def _pass_unreadable(state: Any, events: Any, here: Any, left: Any, unused: Any, kind: Any, one: Any, two: Any) -> None:
+@always_inlined
+def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
-    state[SYNCED] = 1
-    if unused:
-        _pass_unused(state, here, left)
+    at = np.int64(start)
+    lost = np.int64(length)
+    if rules.recycled != _ZERO:
+        _suspect(state, at, lost, rules.recycled)
+        return TAKEN
+    if start >= window.end:
+        _forget_record(out.events, state, _BROKEN_RECORD, at)
+        return DONE
+    state.synced = 1
+    if state.kind == _UNUSED_SPACE:
+        _pass_unused(state, at, lost)
     else:
-        dropped = np.int64(-1) if kind == _FOREIGN_FRAGMENT else np.int64(left)
-        _note(events, state, kind, here, left, dropped, one, two)
-        state[ZEROS] = -1
-    _forget_record(events, state, _BROKEN_RECORD, here)
+        note(out.events, state, state.kind, at, lost, state.one, state.two)
+        if state.kind != _FOREIGN_FRAGMENT:
+            out.events[state.events - 1].dropped = lost
+        state.zeros = -1
+    _forget_record(out.events, state, _BROKEN_RECORD, at)
+    return TAKEN
+
+
+@always_inlined
+def _take_record(state: Any, out: Any, start: Any, end: Any) -> None:
+    """A record is complete, from file offset `start` to `end`; `state.committed` counts its bytes."""
+    row = state.rows
+    out.starts[row] = start
+    out.stops[row] = end
+    out.ends[row + 1] = state.committed
+    state.rows = row + 1
+    state.record_bytes += end - start
+
+
+@always_inlined
+def _begin(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Take a fragment that begins a record: FULL or FIRST."""
+    at = window.base + pos
+    here = np.int64(at)
+    code = window.data[pos + _TYPE]
+    header = rules.headers[code]
+    length = np.int64(size - header)
+    if at >= window.end:
+        _confirm_suspect(out.events, state, here)
+        _forget_record(out.events, state, _PARTIAL_RECORD, here)
+        return DONE
+    keep = length <= rules.longest
+    if rules.gather and keep and len(out.data) - state.committed < length:
+        return NO_ROOM
+    state.synced = 1
+    _confirm_suspect(out.events, state, here)
+    _forget_record(out.events, state, _PARTIAL_RECORD, here)
+    if rules.gather and keep:
+        copy_bytes(out.data, np.uint64(state.committed), window.data, pos + header, size - header)
+    if rules.roles[code] == _ROLE_FIRST:
+        state.open = here
+        state.open_bytes = length
+        state.oversize = 0 if keep else 1
+    elif keep:
+        state.committed += length
+        _take_record(state, out, here, here + np.int64(size))
+    else:
+        note(out.events, state, _RECORD_TOO_LARGE, at, size, length, rules.longest)
+    return TAKEN
 
 
 @inlined
-def _take_record(
-    state: Any, start: Any, end: Any, rows: Any, committed: Any, ends: Any, starts: Any, stops: Any
-) -> None:
-    """A record is complete, from file offset `start` to `end`; `committed` counts its bytes."""
-    starts[rows] = start
-    stops[rows] = end
-    ends[rows + 1] = committed
-    state[RECORD_BYTES] += end - start
-
-
-@inlined
-def _take_other(state: Any, events: Any, here: Any, total: Any, length: Any, code: Any, role: Any) -> Any:
+def _take_other(here: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
     """A fragment that is no part of the open record. Returns whether it was one."""
-    start = state[RECORD_START]
+    start = state.open
     if role == _ROLE_METADATA:
         _forget_record(events, state, _PARTIAL_RECORD, here)
-        state[METADATA_BYTES] += np.int64(total)
-        if state[NOTE_METADATA] != 0:
-            _note(events, state, METADATA, here, total, -1, code, total - length)
+        state.header_bytes += total
+        if state.note_metadata != 0:
+            note(events, state, METADATA, here, total, code, total - length)
         return True
     if role == _ROLE_UNKNOWN:
+        dropped = length
         if start < 0:
-            _note(events, state, _UNKNOWN_TYPE, here, total, length, code, 0)
+            note(events, state, _UNKNOWN_TYPE, here, total, code, 0)
         else:
-            dropped = np.int64(length) + state[RECORD_LENGTH]
-            _note(events, state, _UNKNOWN_TYPE, start, here + np.int64(total) - start, dropped, code, 0)
-            state[RECORD_START] = -1
+            dropped += state.open_bytes
+            note(events, state, _UNKNOWN_TYPE, start, here + total - start, code, 0)
+            state.open = -1
+        events[state.events - 1].dropped = dropped
         return True
     if start < 0:
-        _note(events, state, _MISSING_START, here, total, length, length, role)
+        note(events, state, _MISSING_START, here, total, length, role)
+        events[state.events - 1].dropped = length
         return True
     return False
 
 
+@always_inlined
+def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Take an intact fragment."""
+    code = window.data[pos + _TYPE]
+    role = rules.roles[code]
+    if role in (_ROLE_FULL, _ROLE_FIRST):
+        return _begin(window, pos, size, state, out, rules)
+    if state.synced == 0:
+        return TAKEN
+    here = np.int64(window.base + pos)
+    header = rules.headers[code]
+    length = np.int64(size - header)
+    _confirm_suspect(out.events, state, here)
+    if role == _ROLE_COMPRESSION:
+        role = _ROLE_METADATA if here == 0 else _ROLE_UNKNOWN
+    if _take_other(here, np.int64(size), length, np.int64(code), role, state, out.events):
+        return TAKEN
+
+    whole = state.open_bytes + length
+    if whole > rules.longest:
+        state.oversize = 1
+    if rules.gather and state.oversize == 0:
+        used = state.committed + state.open_bytes
+        if len(out.data) - used < length:
+            return NO_ROOM
+        copy_bytes(out.data, np.uint64(used), window.data, pos + header, size - header)
+    state.open_bytes = whole
+    if role == _ROLE_LAST:
+        start = state.open
+        stop = here + np.int64(size)
+        state.open = -1
+        if state.oversize != 0:
+            note(out.events, state, _RECORD_TOO_LARGE, start, stop - start, whole, rules.longest)
+        else:
+            state.committed += whole
+            _take_record(state, out, start, stop)
+    return TAKEN
+
+
 @kernel
-def read_fragments(
-    window: Any,
-    size: Any,
-    end: Any,
-    roles: Any,
-    headers: Any,
-    log: Any,
-    recycled: Any,
-    verify: Any,
-    gather: Any,
-    max_record: Any,
-    state: Any,
-    data: Any,
-    ends: Any,
-    starts: Any,
-    stops: Any,
-    events: Any,
-) -> Any:
-    """Read fragments from a window and assemble records.
+def read_fragments(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Read fragments from a window and assemble records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
+    return walk_chain(run, judge, gather, lose, window, state, out, rules)
 
-    Args:
-        window: uint8, the file from `state[POSITION]` to a block boundary or the end of the file.
-        size: uint64, bytes in the file.
-        end: uint64, a block boundary or `size`: records that start at or behind it are not ours.
-        roles: uint8[256], the `Role` of each type byte.
-        headers: uint8[256], the header size of each type byte.
-        log: int64, the expected log number, -1 for any.
-        recycled: uint64, 0, or, where the file may end in fragments of an earlier log, the size of its headers.
-        verify: Whether checksums are verified.
-        gather: Whether payloads are copied into `data`.
-        max_record: int64, longest record that is kept.
-        state: int64[STATE_SIZE], updated.
-        data: uint8, payloads of complete records back to back, then that of the open one.
-        ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
-        starts: int64, file offset of each record.
-        stops: int64, file offset behind each record.
-        events: int64[:, EVENT_FIELDS], damage.
 
-    Returns:
-        MORE, FULL or END.
-    """
-    base = np.uint64(state[POSITION])
-    limit = np.uint64(len(window))
-    capacity = np.uint64(len(data))
-    max_rows = len(starts)
-    max_events = len(events)
-    longest = np.uint64(max_record)
-    rows = state[ROWS]
-    committed = np.uint64(state[COMMITTED])
-    pos = _ZERO
-    status = FULL
-    # One fragment causes three events at the most.
-    while rows < max_rows and state[EVENTS] + 3 <= max_events:
-        at = base + pos
-        here = np.int64(at)
-        if at >= size or (at >= end and state[SYNCED] == 0):
-            status = END
-            break
-        left = _BLOCK - (at & _IN_BLOCK)
-        last_block = size - at < left
-        if last_block:
-            left = size - at
-        if limit - pos < left:
-            status = MORE
-            break
-        if left < _HEADER:
-            if last_block and not (state[ZEROS] >= 0 and _all_zero(window, pos, left)):
-                state[TORN] = 1
-                status = END
-                break
-            if state[SYNCED] != 0 and state[RECORD_START] < 0 and state[SUSPECT] < 0:
-                _pass_unused(state, here, left)
-            pos += left
-            continue
-
-        if recycled == 0 and at < end and state[SYNCED] != 0 and state[RECORD_START] < 0:
-            first = pos
-            pos, rows, committed = _full_run(
-                window, pos, pos + left, base, verify, gather, longest, rows, committed, data, ends, starts, stops
-            )
-            if pos != first:
-                state[RECORD_BYTES] += np.int64(pos - first)
-                state[ZEROS] = -1
-                continue
-
-        length = load_u16(window, pos + _LENGTH)
-        code = window[pos + _TYPE]
-        role = roles[code]
-        header = np.uint64(headers[code])
-        total = header + length
-        if total > left and last_block and (recycled == 0 or _torn_own(window, pos, left, header, log, state)):
-            state[TORN] = 1
-            status = END
-            break
-        unused = code == 0 and length == 0
-        kind, one, two = 0, _ZERO, _ZERO
-        if not unused:
-            kind, one, two = _judge(window, pos, left, header, length, role, log, recycled, verify)
-            if role == _ROLE_COMPRESSION:
-                role = _ROLE_METADATA if at == 0 else _ROLE_UNKNOWN
-
-        if kind != 0 or unused:
-            if recycled != 0:
-                _suspect(state, here, left, recycled, unused, kind, one, two)
-            elif at < end:
-                _pass_unreadable(state, events, here, left, unused, kind, one, two)
-            else:
-                _forget_record(events, state, _BROKEN_RECORD, here)
-                status = END
-                break
-            pos += left
-            continue
-
-        if role in (_ROLE_FULL, _ROLE_FIRST):
-            if at >= end:
-                _confirm_suspect(events, state, here)
-                _forget_record(events, state, _PARTIAL_RECORD, here)
-                status = END
-                break
-            keep = np.int64(length) <= max_record
-            if gather and keep and capacity - committed < length:
-                break
-            state[SYNCED] = 1
-            state[ZEROS] = -1
-            _confirm_suspect(events, state, here)
-            _forget_record(events, state, _PARTIAL_RECORD, here)
-            if gather and keep:
-                copy_bytes(data, committed, window, pos + header, length)
-            pos += total
-            if role == _ROLE_FIRST:
-                state[RECORD_START] = here
-                state[RECORD_LENGTH] = np.int64(length)
-                state[OVERSIZE] = 0 if keep else 1
-            elif keep:
-                committed += length
-                _take_record(state, here, here + np.int64(total), rows, committed, ends, starts, stops)
-                rows += 1
-            else:
-                _note(events, state, _RECORD_TOO_LARGE, at, total, -1, length, max_record)
-            continue
-
-        if state[SYNCED] == 0:
-            pos += total
-            continue
-        _confirm_suspect(events, state, here)
-        state[ZEROS] = -1
-        if _take_other(state, events, here, total, length, code, role):
-            pos += total
-            continue
-
-        whole = state[RECORD_LENGTH] + np.int64(length)
-        if whole > max_record:
-            state[OVERSIZE] = 1
-        if gather and state[OVERSIZE] == 0:
-            used = committed + np.uint64(state[RECORD_LENGTH])
-            if capacity - used < length:
-                break
-            copy_bytes(data, used, window, pos + header, length)
-        state[RECORD_LENGTH] = whole
-        pos += total
-        if role == _ROLE_LAST:
-            start, stop = state[RECORD_START], np.int64(base + pos)
-            state[RECORD_START] = -1
-            if state[OVERSIZE] != 0:
-                _note(events, state, _RECORD_TOO_LARGE, start, stop - start, -1, whole, max_record)
-            else:
-                committed += np.uint64(whole)
-                _take_record(state, start, stop, rows, committed, ends, starts, stops)
-                rows += 1
-    state[POSITION] = base + pos
-    state[ROWS] = rows
-    state[COMMITTED] = committed
-    return status
+@kernel
+def judge_fragment(window: Any, state: Any, rules: Any) -> Any:
+    """Judge the fragment at `state.position`: the bytes of a good one, else 0."""
+    verdict, size = judge(window, np.uint64(state.position) - window.base, state, rules)
+    return size if verdict == GOOD else _ZERO
 
 
 @kernel
@@ -476,3 +453,33 @@ def _masked_checksum(buffer: Any) -> Any:
 def masked_checksum(data: bytes) -> int:
     """The stored form of the CRC-32C of some bytes."""
     return int(_masked_checksum(np.frombuffer(data, np.uint8)))
+
+
+@cache
+def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
+    roles = np.zeros(256, np.uint8)
+    headers = np.full(256, layout.HEADER_SIZE, np.uint64)
+    for code, known in layout.TYPES[dialect].items():
+        roles[code] = known.role
+        headers[code] = known.header_size
+    return roles, headers
+
+
+def rules_of(
+    dialect: layout.Dialect, *, log: int = -1, recycled: bool = False, verify: bool = True, gather: bool, longest: int
+) -> Rules:
+    """The rules for reading fragments of a dialect."""
+    roles, headers = _types(dialect)
+    return Rules(roles, headers, np.int64(log), headers.max() if recycled else _ZERO, verify, gather, np.int64(longest))
+
+
+def first_state(position: int = 0) -> Any:
+    """A state for judging single fragments."""
+    return new_state(STATE, position=position, synced=1, open=-1, suspect=-1)
+
+
+def window_of(head: bytes) -> Window:
+    """The beginning of a file as a window."""
+    data = np.frombuffer(head, np.uint8)
+    size = np.uint64(len(head))
+    return Window(data, _ZERO, size, size)

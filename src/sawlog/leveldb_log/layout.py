@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+from sawlog.chain.layout import Number
+
 BLOCK_SIZE = 32768
 """Bytes per block, counted from the start of the file."""
 
-CHECKSUM_OFFSET = 0
-"""u32: masked CRC-32C of everything from the type byte to the end of the payload."""
-LENGTH_OFFSET = 4
-"""u16: bytes of payload."""
-TYPE_OFFSET = 6
-"""u8."""
-LOG_NUMBER_OFFSET = 7
-"""u32, only in headers longer than `HEADER_SIZE`: the low 32 bits of the number of the log."""
+CHECKSUM = Number(0, 4)
+"""Masked CRC-32C of everything from the type byte to the end of the payload."""
+LENGTH = Number(4, 2)
+"""Bytes of payload."""
+TYPE = Number(6, 1)
+LOG_NUMBER = Number(7, 4)
+"""Only in headers longer than `HEADER_SIZE`: the low 32 bits of the number of the log."""
 
-HEADER_SIZE = 7
-RECYCLABLE_HEADER_SIZE = 11
+HEADER_SIZE = TYPE.end
+RECYCLABLE_HEADER_SIZE = LOG_NUMBER.end
 """Checksum, length, type, log number."""
 SYNC_HEADER_SIZE = 19
 """Pebble only: a recyclable header and the u64 offset up to which the log was synced."""

@@ -4,62 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Findings
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, Writer
+from sawlog.format import PROBE_BYTES, Writer
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.reader import (
-    MAX_RECORD_BYTES,
-    RECORD_COLUMN,
-    ROWS_SCHEMA,
-    ReadOptions,
-    read_head,
-    settle_dialect,
-    whole_log,
-)
+from sawlog.leveldb_log.columns import RECORD_COLUMN
+from sawlog.leveldb_log.fragments import whole_log
+from sawlog.leveldb_log.head import read_head, settle_dialect
+from sawlog.leveldb_log.options import MAX_RECORD_BYTES, ReadOptions, WriteOptions
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.leveldb_log.walk import Metadata
-
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written; at least two blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options for writing LevelDB logs.
-
-    Attributes:
-        dialect: `leveldb`, or `rocksdb` for recyclable headers that carry `log_number`.
-        log_number: The number of the log, as in its file name; only, and always, for `rocksdb`.
-        append: Continue an existing log behind its last complete record; a torn tail is cut off first.
-        view: What the data is: `rows` for records as they are, `writes` for operations, which make write batches.
-        first_sequence: Only for `writes` without a column `sequence`: the number of the first operation.
-        operations_per_batch: Only for `writes` without a column `_offset`: how many operations make a write batch.
-    """
-
-    dialect: Literal["leveldb", "rocksdb"] = "leveldb"
-    log_number: int | None = None
-    append: bool = False
-    view: Literal["rows", "writes"] = "rows"
-    first_sequence: int = 1
-    operations_per_batch: int = 1
-
-    def __post_init__(self) -> None:
-        if (self.dialect == "rocksdb") != (self.log_number is not None):
-            raise OptionError('writing leveldb_log: dialect="rocksdb" and log_number go together')
-        if self.log_number is not None and self.log_number < 0:
-            raise OptionError(f"writing leveldb_log: log_number={self.log_number}: expected 0 or more")
 
 
 class LogWriter(Writer):
@@ -73,21 +36,21 @@ class LogWriter(Writer):
     def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
         import numpy as np
 
-        from sawlog.leveldb_log import write_kernels
+        from sawlog.leveldb_log import encode
 
         _check_schema(schema)
         self.storage = storage
-        self._kernels = write_kernels
+        self._kernels = encode
         self._rows = 0
         recyclable = options.dialect == "rocksdb"
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
-        self._state = np.zeros(write_kernels.STATE_SIZE, np.int64)
+        self._state = np.zeros(1, encode.STATE)[0]
         self._file: StagedFile | _Appended
         if options.append and storage.exists(path):
             self._file = _Appended.open(path, options, storage)
-            self._state[write_kernels.IN_BLOCK] = self._file.start % layout.BLOCK_SIZE
+            self._state.in_block = self._file.start % layout.BLOCK_SIZE
         else:
             self._file = storage.stage(path)
 
@@ -114,33 +77,31 @@ class LogWriter(Writer):
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
         from sawlog.leveldb_log.kernels import masked_checksum
 
-        k = self._kernels
-        left = layout.BLOCK_SIZE - int(self._state[k.IN_BLOCK])
-        checked = bytes([code]) + payload
-        fragment = masked_checksum(checked).to_bytes(4, "little") + len(payload).to_bytes(2, "little") + checked
+        left = layout.BLOCK_SIZE - int(self._state.in_block)
+        checked = layout.TYPE.encode(code) + payload
+        fragment = layout.CHECKSUM.encode(masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
         self._flush()
         if left < len(fragment):
             self._file.write(bytes(left))
-            self._state[k.IN_BLOCK] = 0
+            self._state.in_block = 0
         self._file.write(fragment)
-        self._state[k.IN_BLOCK] += len(fragment)
+        self._state.in_block += len(fragment)
 
     def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
         k = self._kernels
         offsets.flags.writeable = data.flags.writeable = False
-        self._state[k.RECORD] = 0
-        self._state[k.DONE] = -1
+        self._state.record = 0
+        self._state.done = -1
         while (status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)) != k.END:
             if status == k.INVALID:
                 raise SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
             self._flush()
-        if self._state[k.USED] > OUT_BYTES // 2:
+        if self._state.used > OUT_BYTES // 2:
             self._flush()
 
     def _flush(self) -> None:
-        k = self._kernels
-        self._file.write(self._out[: int(self._state[k.USED])])
-        self._state[k.USED] = 0
+        self._file.write(self._out[: int(self._state.used)])
+        self._state.used = 0
 
 
 class _Appended:
@@ -200,41 +161,6 @@ class _Appended:
         self._file.close()
         if self._cut:
             os.truncate(self.path, self.start)
-
-
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
-    """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
-
-    The new log is a plain one, whatever headers and compression the old one had.
-    """
-    from sawlog.leveldb_log.walk import Walk
-
-    findings = Findings("skip")
-    metadata: list[Metadata] = []
-    schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
-    with LogWriter(target, ROWS_SCHEMA, WriteOptions(), storage) as writer, closing(storage.open(file.path)) as source:
-        head = read_head(storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage))
-        log = whole_log(file, options, storage)
-        for batch in Walk(log, source, head, schema, findings, metadata).batches():
-            offsets = batch.column(OFFSET_COLUMN).to_numpy()
-            records = batch.select([RECORD_COLUMN])
-            first = 0
-            while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
-                last = int(offsets.searchsorted(metadata[0].offset))
-                writer.write(records.slice(first, last - first))
-                _carry_over(metadata.pop(0), file, writer, storage)
-                first = last
-            writer.write(records.slice(first))
-        for one in metadata:
-            _carry_over(one, file, writer, storage)
-    return FileReport.of(file.path, file.size, [findings])
-
-
-def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
-    if metadata.type == layout.Type.SET_COMPRESSION:
-        return
-    payload = storage.read(file.path, metadata.offset + metadata.header_size, metadata.length)
-    writer.write_metadata(layout.LEGACY_METADATA.get(metadata.type, metadata.type), payload)
 
 
 def _check_schema(schema: pa.Schema) -> None:

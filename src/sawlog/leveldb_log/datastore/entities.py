@@ -17,6 +17,8 @@ from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Scan
+from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.exports import describe, find_outputs, is_metadata
 from sawlog.leveldb_log.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
@@ -31,8 +33,8 @@ from sawlog.leveldb_log.datastore.typed import (
     unite,
 )
 from sawlog.leveldb_log.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
-from sawlog.leveldb_log.payloads.writes import RECORDS_SCHEMA, binary_buffers, report_record
-from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, LevelDBLogDataset, LogRange
+from sawlog.leveldb_log.fragments import LogRange
+from sawlog.leveldb_log.payloads.writes import binary_buffers, report_record
 from sawlog.storage import File
 
 if TYPE_CHECKING:

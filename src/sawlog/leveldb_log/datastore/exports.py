@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sawlog.errors import FormatError
+from sawlog.leveldb_log.columns import RECORD_COLUMN
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
-from sawlog.leveldb_log.reader import RECORD_COLUMN, ReadOptions, whole_log
+from sawlog.leveldb_log.fragments import whole_log
+from sawlog.leveldb_log.options import ReadOptions
 from sawlog.storage import File, Storage
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from sawlog.errors import SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
+from sawlog.leveldb_log.columns import ROWS_SCHEMA
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, binary_buffers, operation_names, tag_tables
-from sawlog.leveldb_log.reader import ROWS_SCHEMA
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Scan
+from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.layout import MANIFEST_NAME
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
-from sawlog.leveldb_log.payloads.writes import RECORDS_SCHEMA, report_record
-from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, LevelDBLogDataset, LogRange
+from sawlog.leveldb_log.payloads.writes import report_record
 from sawlog.storage import File, Storage
 
 _SECONDS = {b"sawlog.unit": b"seconds since 1970"}

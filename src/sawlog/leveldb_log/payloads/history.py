@@ -11,9 +11,10 @@ import pyarrow as pa
 from sawlog.damage import FileReport, Findings
 from sawlog.errors import OptionError
 from sawlog.format import Fragment
+from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
-from sawlog.leveldb_log.reader import LevelDBLogDataset, LogRange
 from sawlog.storage import File
 
 FOLD_ROWS = 1 << 20

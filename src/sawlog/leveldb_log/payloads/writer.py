@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sawlog.errors import OptionError
+from sawlog.leveldb_log.columns import ROWS_SCHEMA
+from sawlog.leveldb_log.options import WriteOptions
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.batches import BatchBuilder
-from sawlog.leveldb_log.reader import ROWS_SCHEMA
-from sawlog.leveldb_log.writer import LogWriter, WriteOptions
+from sawlog.leveldb_log.writer import LogWriter
 from sawlog.storage import Staged, Storage
 
 

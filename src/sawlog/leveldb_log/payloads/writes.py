@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
-from sawlog.leveldb_log.reader import END_COLUMN, RECORD_COLUMN, ROWS_SCHEMA, LogRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,15 +41,6 @@ transactions have their id as the key, `log_data` has a value alone.
 """
 
 _BINARY = ("key", "value")
-
-RECORDS_SCHEMA = pa.schema(
-    [
-        *ROWS_SCHEMA,
-        pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
-        pa.field(END_COLUMN, pa.int64(), nullable=False),
-    ]
-)
-"""What the views that decode records ask the ranges for."""
 
 
 @cache

@@ -6,23 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
+from sawlog.chain.layout import storer
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import copy_bytes, prefetch, store_u16, store_u32
+from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.kernels import AHEAD, LINE, masked
 from sawlog.leveldb_log.layout import Type
 
-# Fields of the state, an int64 array.
-RECORD = 0
-"""The record being laid out."""
-DONE = 1
-"""Bytes of it that are laid out; -1 before its first fragment."""
-IN_BLOCK = 2
-"""Bytes used of the current block."""
-USED = 3
-"""Bytes in `out`."""
-STATE_SIZE = 4
+STATE = record_type(
+    "record",  # the one being laid out
+    "done",  # bytes of it that are laid out; -1 before its first fragment
+    "in_block",  # bytes used of the current block
+    "used",  # bytes in `out`
+)
+"""The state of the encoder."""
 
 # What a call ended with.
 END = 0
@@ -34,15 +33,16 @@ INVALID = 2
 
 _BLOCK = np.uint64(layout.BLOCK_SIZE)
 _HEADER = np.uint64(layout.HEADER_SIZE)
-_LENGTH = np.uint64(layout.LENGTH_OFFSET)
-_TYPE = np.uint64(layout.TYPE_OFFSET)
-_LOG_NUMBER = np.uint64(layout.LOG_NUMBER_OFFSET)
+_TYPE = np.uint64(layout.TYPE.offset)
 _FULL = np.uint64(Type.FULL)
 _FIRST = np.uint64(Type.FIRST)
 _MIDDLE = np.uint64(Type.MIDDLE)
 _LAST = np.uint64(Type.LAST)
 _RECYCLABLE_TYPES = np.uint64(Type.RECYCLABLE_FULL - Type.FULL)
 _ZERO = np.uint64(0)
+_store_checksum = storer(layout.CHECKSUM)
+_store_length = storer(layout.LENGTH)
+_store_log_number = storer(layout.LOG_NUMBER)
 
 
 @kernel
@@ -54,7 +54,7 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
         offsets: int32, record i is `data[offsets[i] : offsets[i + 1]]`.
         header: uint64, header size: of legacy fragments, or of RocksDB's recyclable ones.
         log: uint64, log number for recyclable headers.
-        state: int64[STATE_SIZE], updated.
+        state: A record of `STATE`, updated.
         out: uint8, at least two blocks.
 
     Returns:
@@ -63,10 +63,10 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
     recyclable = header > _HEADER
     records = len(offsets) - 1
     room = np.uint64(len(out))
-    used = np.uint64(state[USED])
-    in_block = np.uint64(state[IN_BLOCK])
-    record = state[RECORD]
-    done = state[DONE]
+    used = np.uint64(state.used)
+    in_block = np.uint64(state.in_block)
+    record = state.record
+    done = state.done
     while record < records and room - used >= _BLOCK + _BLOCK:
         left = _BLOCK - in_block
         if left < header:
@@ -91,13 +91,13 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
             code = _LAST
         if recyclable:
             code += _RECYCLABLE_TYPES
-            store_u32(out, used + _LOG_NUMBER, log)
-        store_u16(out, used + _LENGTH, length)
+            _store_log_number(out, used, log)
+        _store_length(out, used, length)
         out[used + _TYPE] = code
         copy_bytes(out, used + header, data, start, length)
         # Reading the payload where it came from does not wait for the copy.
         crc = crc32c_extend(crc32c(out, used + _TYPE, header - _TYPE), data, start, length)
-        store_u32(out, used, masked(crc))
+        _store_checksum(out, used, masked(crc))
         used += header + length
         in_block += header + length
         if last:
@@ -105,8 +105,8 @@ def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, 
             done = -1
         else:
             done = np.int64(length) + (0 if first else done)
-    state[RECORD] = record
-    state[DONE] = done
-    state[IN_BLOCK] = in_block
-    state[USED] = used
+    state.record = record
+    state.done = done
+    state.in_block = in_block
+    state.used = used
     return END if record == records else NO_ROOM

@@ -1,0 +1,266 @@
+"""The one walker of all chains, and what its judges have in common. See the package for how a format uses it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined, walker
+
+# Verdicts: what `judge` says of what stands at a position; each with a number of bytes.
+GOOD = 0
+"""A whole thing of so many bytes."""
+HEADER = 1
+"""So many bytes of a header, behind which things follow."""
+PADDING = 2
+"""So many bytes of unused space."""
+SKIPPED = 3
+"""So many bytes that others account for, or that a search has passed over."""
+DAMAGED = 4
+"""So many bytes are lost; `state.kind`, `state.one` and `state.two` say why."""
+LOST = 5
+"""At least so many bytes are lost, and where the next thing begins is to be searched. `state.lost` is set then."""
+FOUND = 6
+"""A search has ended so many bytes further on; everything since `state.lost` is damage."""
+SHORT = 7
+"""The window must hold so many bytes from here on."""
+TORN = 8
+"""The end of the file stands inside what begins here; `state.tail` is set."""
+ENDED = 9
+"""The end of the file, or of what this walk owns."""
+
+# Outcomes: what `gather` and `lose` say.
+TAKEN = 0
+"""Go on behind it."""
+NO_ROOM = 1
+"""Hand over first, then come again."""
+BACK = 2
+"""Go on from `state.position`."""
+DONE = 3
+"""This walk ends here."""
+
+# Statuses: what a walk over a window ended with.
+MORE = 0
+"""The window is used up: the next one begins at `state.position`, with `state.need` bytes at least."""
+FULL = 1
+"""No room for more rows, bytes or events."""
+END = 2
+"""The end of the file, or of what this walk owns."""
+
+_ZERO = np.uint64(0)
+
+
+class Window(NamedTuple):
+    """The bytes in sight.
+
+    Attributes:
+        data: uint8, part of the file.
+        base: uint64, the file offset of its first byte.
+        end: uint64, the file offset where what this walk owns ends; what that means is the format's to say.
+        size: uint64, bytes in the file.
+    """
+
+    data: Any
+    base: Any
+    end: Any
+    size: Any
+
+
+_STATE = (
+    "position",  # file offset of the next thing
+    "rows",
+    "max_rows",
+    "events",
+    "max_events",  # a walk hands over when it has met as many; one step may add some more
+    "need",  # bytes that the next window must have at least
+    "record_bytes",
+    "header_bytes",
+    "padding_bytes",
+    "zeros",  # start of the padding that reaches up to the position; -1 for none
+    "lost",  # start of what is lost while the next good thing is searched; -1 for none
+    "tail",  # start of a thing that the end of the file cuts off; -1 for none
+    "kind",  # of the damage that `judge` has met last
+    "one",
+    "two",
+)
+
+
+def record_type(*names: str) -> np.dtype[np.record]:
+    """The type of records with these fields, all of them int64: by name in kernels, and in Python too."""
+    fields: np.dtype[Any] = np.dtype((np.record, [(name, np.int64) for name in names]))
+    return fields
+
+
+EVENT = record_type("kind", "offset", "length", "dropped", "one", "two")
+"""Damage that a walk has met, or, with a negative kind, something else. `dropped` is that of `Damage`; -1 for none."""
+
+
+def state_type(*names: str) -> np.dtype[np.record]:
+    """The type of a walk's state: what all walks have, and the names of a format's own."""
+    return record_type(*_STATE, *names)
+
+
+def new_state(kind: np.dtype[np.record], **values: int) -> Any:
+    """A state at the beginning of a walk: a record; fields are 0, or as given; places are -1."""
+    state = np.zeros(1, kind)[0]
+    for name, value in {"zeros": -1, "lost": -1, "tail": -1, **values}.items():
+        state[name] = value
+    return state
+
+
+def new_events(room: int) -> Any:
+    """Room for events."""
+    return np.zeros(room, EVENT)
+
+
+@inlined
+def note(events: Any, state: Any, kind: Any, offset: Any, length: Any, one: Any, two: Any) -> None:
+    """Write an event down."""
+    row = state.events
+    events[row].kind = kind
+    events[row].offset = offset
+    events[row].length = length
+    events[row].dropped = -1
+    events[row].one = one
+    events[row].two = two
+    state.events = row + 1
+
+
+@inlined
+def blame(state: Any, kind: Any, one: Any, two: Any) -> None:
+    """Say what is wrong, for the event that will tell of it."""
+    state.kind = kind
+    state.one = one
+    state.two = two
+
+
+@inlined
+def no_run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
+    """A `run` for formats whose things are few."""
+    return pos
+
+
+@inlined
+def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """A `gather` that only writes down where each thing begins."""
+    out.starts[state.rows] = window.base + pos
+    state.rows += 1
+    state.record_bytes += np.int64(size)
+    return TAKEN
+
+
+@inlined
+def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+    """A `lose` that only writes the damage down."""
+    state.zeros = -1
+    note(out.events, state, state.kind, start, length, state.one, state.two)
+    return TAKEN
+
+
+@walker
+def search_chain(agrees: Any, stop: Any, reach: Any, window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """The answer of a `judge` while something is lost: the next place where a thing begins.
+
+    Args:
+        agrees: `agrees(window, pos, state, rules)`: whether a thing begins there; a format's own, jitted.
+        stop: uint64, the file offset where the search ends if nothing is found.
+        reach: uint64, bytes in sight that `agrees` wants, as far as the file has them.
+        window: As for `judge`.
+        pos: As for `judge`.
+        state: As for `judge`.
+        rules: As for `judge`.
+
+    Returns:
+        FOUND, SKIPPED (more of the file has to be seen) or SHORT, and the bytes passed over, or needed.
+    """
+    limit = np.uint64(len(window.data))
+    last = min(stop, window.size) - min(window.base, stop)
+    verdict = FOUND
+    at = pos
+    while at < last:
+        if limit - min(at, limit) < min(reach, window.size - window.base - at):
+            verdict = SKIPPED
+            break
+        if agrees(window, at, state, rules):
+            break
+        at += np.uint64(1)
+    size = at - pos
+    if verdict == SKIPPED and size == _ZERO:
+        verdict = SHORT
+        size = min(reach, window.size - window.base - at)
+    return verdict, size
+
+
+@walker
+def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Walk the chain through a window, from `state.position` on.
+
+    Args:
+        run: `run(window, pos, state, out, rules) -> pos`: takes what is plain, in a tight loop; may do nothing.
+        judge: `judge(window, pos, state, rules) -> verdict, size`.
+        gather: `gather(window, pos, size, state, out, rules) -> outcome`, for what is GOOD.
+        lose: `lose(window, start, length, state, out, rules) -> outcome`, for damage at file offset `start`.
+        window: `Window`; `state.position` lies in it, or at its end.
+        state: Of a `state_type`, updated.
+        out: Where `run` and `gather` put things.
+        rules: What they and `judge` go by.
+
+    Returns:
+        MORE, FULL or END.
+    """
+    pos = np.uint64(state.position) - window.base
+    limit = np.uint64(len(window.data))
+    status = FULL
+    while status == FULL and state.rows < state.max_rows and state.events < state.max_events:
+        begun = pos
+        pos = run(window, pos, state, out, rules)
+        if pos != begun:
+            state.zeros = -1
+            continue
+        verdict, size = judge(window, pos, state, rules)
+        outcome = TAKEN
+        if verdict == GOOD:
+            outcome = gather(window, pos, size, state, out, rules)
+            if outcome == TAKEN:
+                state.zeros = -1
+        elif verdict == DAMAGED:
+            outcome = lose(window, window.base + pos, size, state, out, rules)
+        elif verdict == PADDING:
+            state.padding_bytes += np.int64(size)
+            if state.zeros < 0:
+                state.zeros = window.base + pos
+        elif verdict == HEADER:
+            state.header_bytes += np.int64(size)
+            state.zeros = -1
+        elif verdict == LOST:
+            state.lost = window.base + pos
+        elif verdict == FOUND:
+            start = np.uint64(state.lost)
+            state.lost = -1
+            outcome = lose(window, start, window.base + pos + size - start, state, out, rules)
+        elif verdict == SHORT:
+            state.need = size
+            status = MORE
+        elif verdict == TORN:
+            state.tail = window.base + pos
+            status = END
+        elif verdict == ENDED:
+            status = END
+        if outcome == NO_ROOM:
+            break
+        if status != FULL:
+            continue
+        if outcome == BACK:
+            if state.position < np.int64(window.base):
+                return MORE
+            pos = np.uint64(state.position) - window.base
+        elif outcome == DONE:
+            status = END
+        else:
+            pos += size
+            # What lies beyond the window is not in sight, and need not be.
+            if pos > limit:
+                status = MORE
+    state.position = window.base + pos
+    return status

@@ -1,0 +1,87 @@
+"""Declaring the numbers of a layout, from which kernels, scalar readers and writers are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An unsigned integer at a place of a thing.
+
+    Attributes:
+        offset: Its first byte, counted from the start of the thing.
+        size: Bytes.
+        big: Whether the most significant byte comes first.
+    """
+
+    offset: int
+    size: int
+    big: bool = False
+
+    @property
+    def end(self) -> int:
+        """The byte behind it."""
+        return self.offset + self.size
+
+    def of(self, thing: Any, start: int = 0) -> int:
+        """Its value in the thing that begins at `start` of some bytes, which must hold it."""
+        at = start + self.offset
+        return int.from_bytes(thing[at : at + self.size], "big" if self.big else "little")
+
+    def encode(self, value: int) -> bytes:
+        """A value as it is stored.
+
+        Raises:
+            OverflowError: When it does not fit.
+        """
+        return value.to_bytes(self.size, "big" if self.big else "little")
+
+
+def loader(number: Number) -> Any:
+    """`load(data, pos) -> uint64` for kernels: the number of the thing that begins at uint64 `pos` of a uint8 array."""
+    import numpy as np
+
+    from sawlog.kernels import memory
+    from sawlog.kernels.jit import inlined
+
+    offset = np.uint64(number.offset)
+    if number.size == 1:
+
+        @inlined
+        def load_byte(data: Any, pos: Any) -> Any:
+            return np.uint64(data[pos + offset])
+
+        return load_byte
+    primitive = getattr(memory, f"load_{'big_' if number.big else ''}u{8 * number.size}")
+
+    @inlined
+    def load(data: Any, pos: Any) -> Any:
+        return primitive(data, pos + offset)
+
+    return load
+
+
+def storer(number: Number) -> Any:
+    """`store(data, pos, value)` for kernels, the reverse of `loader`."""
+    import numpy as np
+
+    from sawlog.kernels import memory
+    from sawlog.kernels.jit import inlined
+
+    offset = np.uint64(number.offset)
+    if number.size == 1:
+
+        @inlined
+        def store_byte(data: Any, pos: Any, value: Any) -> None:
+            data[pos + offset] = value
+
+        return store_byte
+    primitive = getattr(memory, f"store_{'big_' if number.big else ''}u{8 * number.size}")
+
+    @inlined
+    def store(data: Any, pos: Any, value: Any) -> None:
+        primitive(data, pos + offset, value)
+
+    return store

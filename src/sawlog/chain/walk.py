@@ -1,0 +1,269 @@
+"""Driving a walker over a file: windows, hand-over of batches, damage, the tail, and the account of bytes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from sawlog.chain import kernels as k
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from sawlog.storage import File, Source
+
+WINDOW_BYTES = 8 << 20
+"""Bytes of the file that a kernel sees at a time."""
+REST_BYTES = 1 << 20
+"""The same behind the end of a range, where no more than the rest of one thing is to be read."""
+EVENT_ROOM = 4096
+"""Events that a kernel writes down before it hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a walk owns: a range of a file, whose size is where this scan takes it to end."""
+
+    file: File
+    start: int
+    end: int
+
+
+class Event(NamedTuple):
+    """What a kernel has written down, see `sawlog.chain.kernels.EVENT`."""
+
+    kind: int
+    offset: int
+    length: int
+    dropped: int
+    one: int
+    two: int
+
+
+class ChainWalk(ABC):
+    """One pass over a range of a file.
+
+    A format's walk sets up what its kernel needs, and implements `read`, `deliver` and `renew`; the other methods may
+    be overridden where the format knows better.
+
+    Attributes:
+        kinds: The format's kinds of damage; one of them is `READ_ERROR`.
+        details: What damage says, per kind; the two numbers of the event are filled in.
+        torn: What is said of a tail that the end of the file cuts off.
+        events_per_step: How many events one step of the kernel may write down behind the limit.
+        window_passes: Whether what the kernel writes down points into the window, which then must be handed over first.
+        state: The kernel's state, a record.
+        events: The kernel's events, an array of records.
+        starts: File offset of each row in hand, ascending; the format's to set.
+    """
+
+    kinds: ClassVar[type[IntEnum]]
+    details: ClassVar[Mapping[Any, str]]
+    torn: ClassVar[str] = "the file ends inside a record"
+    events_per_step: ClassVar[int] = 4
+    window_passes: ClassVar[bool] = False
+    starts: NDArray[np.int64]
+
+    def __init__(
+        self,
+        span: Span,
+        source: Source,
+        findings: Findings,
+        state_type: np.dtype[np.record],
+        *,
+        max_rows: int,
+        event_room: int | None = None,
+    ) -> None:
+        self.span = span
+        self.source = source
+        self.findings = findings
+        # The first damage must stop the kernel where rows behind it must not be delivered.
+        room = 1 if self.fails else event_room or EVENT_ROOM
+        self.state = k.new_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
+        self.events = k.new_events(room + self.events_per_step)
+        self._complaints: list[Damage] = []
+        self._complained_bytes = 0
+
+    # What a format implements.
+
+    @abstractmethod
+    def read(self, window: k.Window) -> int:
+        """Call the kernel: MORE, FULL or END."""
+
+    @abstractmethod
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The first `rows` rows in hand as batches, each with the number of its rows.
+
+        A row that cannot be delivered is told to `complain`; where damage fails, rows behind it are not delivered.
+        """
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Take fresh memory for the rows to come, once those in hand are delivered."""
+
+    # What it may override.
+
+    def grow(self) -> None:
+        """Take more memory: not even one row has found room."""
+        raise AssertionError("a kernel that never asks for more room")
+
+    def close(self) -> bool:
+        """The kernel has met the end. Returns whether it must go on all the same, from `state.position`."""
+        return False
+
+    def remark(self, event: Event) -> None:
+        """Take in what the kernel wrote down that is no damage; called before the rows in hand are delivered."""
+        del event
+
+    def describe(self, event: Event) -> str:
+        """What the damage of an event says."""
+        return self.details[self.kinds(event.kind)].format(event.one, event.two)
+
+    def window_length(self, position: int) -> int:
+        """How many bytes of the file the kernel is to see from `position` on."""
+        return min(WINDOW_BYTES, self.span.end - position) if position < self.span.end else REST_BYTES
+
+    def pending(self) -> tuple[int, ...]:
+        """Where things begin that were read in part; -1 for none. What cannot be read is damage from there on."""
+        return (int(self.state.lost),)
+
+    def tail(self) -> Tail | None:
+        """How the file ends; `None` if the walk has ended before."""
+        state, size = self.state, self.span.file.size
+        torn, zeros, position = int(state.tail), int(state.zeros), int(state.position)
+        if torn >= 0:
+            return Tail(TailStatus.TORN, torn, size - torn, self.torn)
+        if position < size:
+            return None
+        if zeros >= 0:
+            return Tail(TailStatus.PADDING, zeros, size - zeros, "unused space")
+        return Tail(TailStatus.CLEAN, size, 0)
+
+    # What all walks share.
+
+    @property
+    def fails(self) -> bool:
+        """Whether damage raises, and rows behind the first damage are not delivered."""
+        return self.findings.on_damage == "fail"
+
+    @property
+    def path(self) -> str:
+        """The file's name, for messages."""
+        return self.span.file.path
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the range; the findings are complete when they are all taken.
+
+        Raises:
+            DamageError: At the first damage, behind the rows in front of it, if damage fails.
+        """
+        state = self.state
+        window = None
+        status = k.MORE
+        while status != k.END:
+            if window is None or status == k.MORE:
+                try:
+                    window = self._window()
+                except OSError as error:
+                    yield from self._hand_over()
+                    self._read_error(error)
+                    return
+            status = self.read(window)
+            if status == k.FULL and not state.rows and not state.events:
+                self.grow()
+            elif status != k.MORE or (self.window_passes and state.rows):
+                yield from self._hand_over()
+            if status == k.END and self.close():
+                status = k.MORE
+        self._account()
+
+    def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
+        """Tell of a row in hand that cannot be delivered, although the kernel took it."""
+        self._complaints.append(Damage(self.path, offset, length, kind.name.lower(), detail))
+
+    def _window(self) -> k.Window:
+        position, size = int(self.state.position), self.span.file.size
+        length = max(self.window_length(position), int(self.state.need))
+        self.state.need = 0
+        data = self.source.window(position, min(length, size - position))
+        return k.Window(data, np.uint64(position), np.uint64(self.span.end), np.uint64(size))
+
+    def _hand_over(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows so far, then report the damage so far."""
+        state = self.state
+        rows = int(state.rows)
+        events = self.events[: int(state.events)]
+        remarks = events["kind"] < 0
+        if remarks.any():
+            for event in map(Event._make, events[remarks].tolist()):
+                self.remark(event)
+            events = events[~remarks]
+        if len(events) and self.fails:
+            rows = int((self.starts[:rows] < events["offset"].min()).sum())
+        for count, batch in self.deliver(rows):
+            self.findings.rows += count
+            yield batch
+        self.renew()
+        state.rows = 0
+        complaints, self._complaints = self._complaints, []
+        self._report(events, complaints)
+        state.events = 0
+
+    def _report(self, events: Any, complaints: list[Damage]) -> None:
+        """Tell of the damage that the kernel met and of the rows that could not be delivered, in reading order."""
+        self._complained_bytes += sum(one.length for one in complaints)
+        waiting = sorted(complaints, key=lambda one: one.offset)
+        for index, event in enumerate(map(Event._make, events.tolist())):
+            while waiting and waiting[0].offset < event.offset:
+                self.findings.damage(waiting.pop(0))
+            if not self.findings.listing and not waiting:
+                self._tally(events[index:])
+                return
+            self.findings.damage(self._damage_of(event))
+        for one in waiting:
+            self.findings.damage(one)
+
+    def _damage_of(self, event: Event) -> Damage:
+        dropped = event.dropped if event.dropped >= 0 else None
+        name = self.kinds(event.kind).name.lower()
+        return Damage(self.path, event.offset, event.length, name, self.describe(event), dropped)
+
+    def _tally(self, events: Any) -> None:
+        for kind in np.unique(events["kind"]):
+            lengths = events["length"][events["kind"] == kind]
+            self.findings.tally(self.kinds(int(kind)).name.lower(), len(lengths), int(lengths.sum()))
+
+    def _read_error(self, error: OSError) -> None:
+        """What cannot be read is damage up to the end of the range, and of what was read of it behind that."""
+        self._account()
+        position = int(self.state.position)
+        offset = min(place for place in (*self.pending(), position) if place >= 0)
+        end = max(position, self.span.end)
+        if end > offset:
+            kind = self.kinds["READ_ERROR"]
+            self.findings.damage(
+                Damage(self.path, offset, end - offset, kind.name.lower(), str(error), self.unread(end - offset))
+            )
+
+    def unread(self, length: int) -> int | None:
+        """What the original system's reader counts as lost for so many bytes that cannot be read; see `Damage`."""
+        del length
+        return None
+
+    def _account(self) -> None:
+        """Enter the bytes read into the ledger, and, at the end of the file, the state of its tail."""
+        state, account = self.state, self.findings.account
+        account.record += int(state.record_bytes) - self._complained_bytes
+        account.header += int(state.header_bytes)
+        account.padding += int(state.padding_bytes)
+        tail = self.tail()
+        self.findings.tail = tail
+        if tail is not None and tail.status is not TailStatus.PADDING:
+            account.tail += tail.length

@@ -1,0 +1,104 @@
+"""Logs as a dataset: from files to ranges."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from sawlog.follow import Range
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Dataset, Fragment
+from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.columns import ROWS_SCHEMA
+from sawlog.leveldb_log.fragments import LogRange
+from sawlog.leveldb_log.head import read_head, settle_dialect
+from sawlog.leveldb_log.layout import Dialect
+from sawlog.storage import File
+
+
+class LevelDBLogDataset(Dataset):
+    """LevelDB logs, one after the other in the order of their numbers."""
+
+    range_type: ClassVar[type[LogRange]] = LogRange
+    """What the ranges of the view are; datasets of other views put their own here."""
+
+    def view_schema(self) -> pa.Schema:
+        """`rows`: one binary column, `record`."""
+        return ROWS_SCHEMA
+
+    def plan(self, task_bytes: int | None) -> Iterator[LogRange]:
+        """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
+        low, high = self._offset_bounds()
+        for file in self.files:
+            start = low - low % layout.BLOCK_SIZE
+            stop = min(layout.block_end(high), file.size)
+            if start < stop or not file.size:
+                yield from self._cut(file, start, stop, start == 0, task_bytes)
+
+    def frontier(self, file: File, position: int) -> int:
+        """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
+
+        Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
+        """
+        (rest,) = self._cut(file, position, file.size, True, None)
+        return rest.find_end()
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `FollowedDataset.between`."""
+        return [
+            fragment
+            for file, start, end in ranges
+            for fragment in self._cut(replace(file, size=end), start, end, True, TASK_BYTES)
+        ]
+
+    def info(self) -> dict[str, Any]:
+        """Dialect, log number and compression of the first file."""
+        if not self.files:
+            return {}
+        file = self.files[0]
+        head = read_head(self.scan.storage.read(file.path, 0, PROBE_BYTES), file, self._dialect(file))
+        facts: dict[str, Any] = {"dialect": head.dialect}
+        if head.recycled:
+            facts["recycled, log number"] = head.log_number
+        if head.compression == layout.COMPRESSION_ZSTD:
+            facts["compression"] = "zstd"
+        return facts
+
+    def _cut(self, file: File, start: int, stop: int, synced: bool, task_bytes: int | None) -> Iterator[LogRange]:
+        """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
+        dialect = self._dialect(file)
+        begin = start
+        while True:
+            end = min(layout.block_end(begin + task_bytes), stop) if task_bytes else stop
+            scan, projection, first = self.scan, self.projection, synced and begin == start
+            yield self.range_type(scan, projection, file.path, end - begin, file, begin, end, first, dialect)
+            if end >= stop:
+                return
+            begin = end
+
+    def _dialect(self, file: File) -> Dialect | Literal["auto"]:
+        directory = posixpath.dirname(file.path)
+        if directory not in self._dialects:
+            self._dialects[directory] = settle_dialect(file, self.scan.options.dialect, self.scan.storage)
+        return self._dialects[directory]
+
+    @cached_property
+    def _dialects(self) -> dict[str, Dialect | Literal["auto"]]:
+        return {}
+
+    def _offset_bounds(self) -> tuple[int, int]:
+        """The range of record offsets that the filters leave possible."""
+        low, high = 0, 1 << 62
+        for condition in self.projection.filters:
+            # Damage in front of a block may be noticed only in it.
+            if condition.column != OFFSET_COLUMN or condition.value is None or self.scan.view == "damage":
+                continue
+            if condition.op in (">", ">=", "=", "=="):
+                low = max(low, int(condition.value))
+            if condition.op in ("<", "<=", "=", "=="):
+                high = min(high, int(condition.value) + (condition.op != "<"))
+        return low, high

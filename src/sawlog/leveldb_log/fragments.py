@@ -1,0 +1,84 @@
+"""Fragments: ranges of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import SawlogError
+from sawlog.format import PROBE_BYTES, Fragment, Projection, Scan
+from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.columns import ROWS_SCHEMA
+from sawlog.leveldb_log.head import read_head
+from sawlog.leveldb_log.layout import Dialect, Kind
+from sawlog.leveldb_log.options import ReadOptions
+from sawlog.storage import File, Storage
+
+
+@dataclass(frozen=True)
+class LogRange(Fragment):
+    """Those records of one log whose first header lies in `[start, end)`.
+
+    Attributes:
+        file: The log; its size is where this scan takes the file to end.
+        start: A block boundary, or, when `synced`, the end of a complete record.
+        end: A block boundary, or the size of the file.
+        synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is passed over.
+        dialect: As in the options, or as the directory tells.
+    """
+
+    file: File
+    start: int
+    end: int
+    synced: bool
+    dialect: Dialect | Literal["auto"]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
+        from sawlog.leveldb_log.walk import Walk
+
+        storage = self.scan.storage
+        with closing(storage.open(self.path, self.end)) as source:
+            if source.size < self.file.size:
+                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+            try:
+                # Far from its start, a remote file's window would be fetched for nothing.
+                near = self.start < PROBE_BYTES
+                probe = bytes(source.window(0, PROBE_BYTES)) if near else storage.read(self.path, 0, PROBE_BYTES)
+            except OSError as error:
+                kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
+                findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
+                return
+            yield from Walk(self, source, read_head(probe, self.file, self.dialect), schema, findings).batches()
+
+    def find_tail(self) -> Tail | None:
+        """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        return self._walked().tail
+
+    def find_end(self) -> int:
+        """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
+        found = self._walked()
+        end = self.file.size if found.tail is None or found.tail.status is TailStatus.CLEAN else found.tail.offset
+        for damage in reversed(found.damages):
+            if damage.offset + damage.length < end:
+                break
+            end = damage.offset
+        return end
+
+    def _walked(self) -> Findings:
+        findings = Findings("skip", drained=True)
+        for _ in LogRange.decode(self, pa.schema([]), findings):
+            pass
+        return findings
+
+
+def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
+    """One range over all of a log, delivering everything intact."""
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    projection = Projection.of(ROWS_SCHEMA, scan)
+    return LogRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=options.dialect)

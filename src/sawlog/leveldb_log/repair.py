@@ -1,0 +1,51 @@
+"""Writing the intact records of a damaged log to a new one."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pyarrow as pa
+
+from sawlog.damage import FileReport, Findings
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
+from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.columns import RECORD_COLUMN, ROWS_SCHEMA
+from sawlog.leveldb_log.fragments import whole_log
+from sawlog.leveldb_log.head import read_head, settle_dialect
+from sawlog.leveldb_log.options import ReadOptions, WriteOptions
+from sawlog.leveldb_log.walk import Metadata, Walk
+from sawlog.leveldb_log.writer import LogWriter
+from sawlog.storage import File, Storage
+
+
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
+
+    The new log is a plain one, whatever headers and compression the old one had.
+    """
+    findings = Findings("skip")
+    metadata: list[Metadata] = []
+    schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
+    with LogWriter(target, ROWS_SCHEMA, WriteOptions(), storage) as writer, closing(storage.open(file.path)) as source:
+        head = read_head(storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage))
+        log = whole_log(file, options, storage)
+        for batch in Walk(log, source, head, schema, findings, metadata).batches():
+            offsets = batch.column(OFFSET_COLUMN).to_numpy()
+            records = batch.select([RECORD_COLUMN])
+            first = 0
+            while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
+                last = int(offsets.searchsorted(metadata[0].offset))
+                writer.write(records.slice(first, last - first))
+                _carry_over(metadata.pop(0), file, writer, storage)
+                first = last
+            writer.write(records.slice(first))
+        for one in metadata:
+            _carry_over(one, file, writer, storage)
+    return FileReport.of(file.path, file.size, [findings])
+
+
+def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
+    if metadata.type == layout.Type.SET_COMPRESSION:
+        return
+    payload = storage.read(file.path, metadata.offset + metadata.header_size, metadata.length)
+    writer.write_metadata(layout.LEGACY_METADATA.get(metadata.type, metadata.type), payload)
