@@ -1,0 +1,1 @@
+"""The sorted tables of LevelDB, RocksDB and Pebble."""

@@ -1,0 +1,180 @@
+"""Every number of LevelDB's table format and of RocksDB's block-based one.
+
+All integers are little endian. A table is a chain of blocks, each followed by a trailer of five bytes, and ends in a
+footer that leads to two of them: the index, whose values are the places of the data blocks, and the metaindex, whose
+keys name the other blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Literal
+
+Dialect = Literal["leveldb", "rocksdb", "pebble"]
+
+MAGIC_SIZE = 8
+MAGICS: dict[int, Dialect] = {
+    0xDB4775248B80FB57: "leveldb",
+    0x88E241B785F4CFF7: "rocksdb",
+    0xF09FAAB3F09FAAB3: "pebble",
+}
+"""The last eight bytes of a table. RocksDB's format version 0 has LevelDB's."""
+PLAIN_MAGICS = frozenset({0x4F3418EB7A8F13B8, 0x8242229663BF9564})
+"""RocksDB's plain tables, which have no blocks."""
+
+HANDLES_SIZE = 40
+"""Two handles (offset and size as varint64) and padding."""
+LEVELDB_FOOTER = HANDLES_SIZE + MAGIC_SIZE
+CHECKSUM_TYPE_SIZE = 1
+VERSION_SIZE = 4
+ROCKSDB_FOOTER = CHECKSUM_TYPE_SIZE + HANDLES_SIZE + VERSION_SIZE + MAGIC_SIZE
+"""Checksum type, handles, format version, magic number."""
+
+SELF_CHECKED_VERSION = 6
+"""From this format version on the footer has a checksum, and those of blocks depend on their place."""
+EXTENDED_MAGIC = bytes.fromhex("3e007a00")
+EXTENDED_MAGIC_OFFSET = 1
+FOOTER_CHECKSUM_OFFSET = 5
+BASE_CONTEXT_OFFSET = 9
+METAINDEX_SIZE_OFFSET = 13
+RESERVED_OFFSET = 17
+"""24 bytes; the last eight are zero."""
+RESERVED_END = 41
+
+LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 6, "pebble": 2}
+"""The last format version that is understood. Pebble's third keeps values apart from their keys."""
+
+TRAILER_SIZE = 5
+"""Behind each block: its compression, and a checksum of the block and that byte."""
+CHECKSUM_OFFSET = 1
+
+
+class Checksum(IntEnum):
+    """Checksum types. LevelDB knows CRC-32C alone."""
+
+    NONE = 0
+    CRC32C = 1
+    XXH32 = 2
+    XXH64 = 3
+    XXH3 = 4
+
+
+LAST_BYTE_FACTOR = 0x6B9083D9
+"""XXH3 is taken of the block alone; the compression byte times this is combined with it."""
+
+
+class Compression(IntEnum):
+    """Compression codes of RocksDB. LevelDB has the first two, and `LEVELDB_ZSTD`."""
+
+    NONE = 0
+    SNAPPY = 1
+    ZLIB = 2
+    BZIP2 = 3
+    LZ4 = 4
+    LZ4HC = 5
+    XPRESS = 6
+    ZSTD = 7
+
+
+LEVELDB_ZSTD = 2
+"""LevelDB's own code for ZSTD; a fork that keeps a game's worlds uses it for zlib, and `LEVELDB_DEFLATE` beside it."""
+LEVELDB_DEFLATE = 4
+ZSTD_MAGIC = bytes.fromhex("28b52ffd")
+SIZED_VERSION = 2
+"""From this format version on, compressed blocks begin with their size as a varint32, except for Snappy's."""
+OLD_LZ4_SIZE = 8
+"""Before that, LZ4's begin with it as a u64."""
+
+RESTART_SIZE = 4
+HASH_INDEX = 1 << 31
+"""In the number of restart points: buckets of a hash index stand before it, behind the restart points."""
+HASH_INDEX_LARGEST = 1 << 16
+"""Larger blocks have no hash index, and this bit belongs to the number."""
+BUCKETS_SIZE = 2
+
+SEQUENCE_SHIFT = 8
+KEY_TRAILER = 8
+"""A key ends in a u64: its sequence number shifted by this, and the type of the operation."""
+MOST_EXPANSION = 4096
+"""Keys of a block that together are longer than so many times the block are not believed."""
+
+OPERATIONS: dict[int, str] = {
+    0x00: "delete",
+    0x01: "put",
+    0x02: "merge",
+    0x07: "single_delete",
+    0x0F: "delete_range",
+    0x11: "put_blob_index",
+    0x16: "put_entity",
+    0x17: "delete_sized",
+    0x18: "timed_put",
+}
+"""What the type of a key says about it."""
+DELETE_RANGE = 0x0F
+
+INDEX_NAME = b"rocksdb.index"
+"""In the metaindex: the index, where the footer has no handle of it."""
+PROPERTIES_NAMES = (b"rocksdb.properties", b"rocksdb.stats")
+RANGE_DELETES_NAMES = (b"rocksdb.range_del", b"rocksdb.range_del2")
+DICTIONARY_NAME = b"rocksdb.compression_dict"
+
+INDEX_TYPE = b"rocksdb.block.based.table.index.type"
+DELTA_ENCODED = b"rocksdb.index.value.is.delta.encoded"
+USER_KEYS = b"rocksdb.index.key.is.user.key"
+GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
+EXTERNAL_VERSION = b"rocksdb.external_sst_file.version"
+COMPARATOR = b"rocksdb.comparator"
+COLUMN_FAMILY = b"rocksdb.column.family.name"
+FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
+"""Properties whose values are fixed integers; those of the others that are no text are varints."""
+TEXT_PROPERTIES = re.compile(rb"rocksdb\.(comparator|merge\.operator|property\.collectors|compression.*|filter\.policy"
+                             rb"|prefix\.extractor\.name|column\.family\.name|creating\..*|.*\.identity)$")
+
+BYTEWISE = frozenset({"leveldb.BytewiseComparator", ""})
+"""Comparators whose order is that of the bytes."""
+
+
+class IndexType(IntEnum):
+    """How data blocks are found."""
+
+    BINARY = 0
+    HASH = 1
+    TWO_LEVEL = 2
+    FIRST_KEY = 3
+
+
+class Kind(IntEnum):
+    """Kinds of damage; the names are those of the `kind` column."""
+
+    CHECKSUM_MISMATCH = 1
+    UNKNOWN_COMPRESSION = 2
+    BAD_COMPRESSION = 3
+    BLOCK_TOO_LARGE = 4
+    BAD_BLOCK = 5
+    BAD_ENTRY = 6
+    BAD_KEY = 7
+    UNKNOWN_OPERATION = 8
+    BAD_HANDLE = 9
+    BAD_FOOTER = 10
+    UNREFERENCED = 11
+    READ_ERROR = 12
+
+
+DETAIL = {
+    Kind.CHECKSUM_MISMATCH: "a block with checksum {0:#010x}; expected {1:#010x}",
+    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0}, which is not known",
+    Kind.BAD_COMPRESSION: "a block of compression type {0} that cannot be expanded",
+    Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_block_bytes is {1}",
+    Kind.BAD_BLOCK: "a block of {0} bytes with {1} restart points",
+    Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
+    Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
+    Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the unknown type {1:#04x}",
+    Kind.BAD_HANDLE: "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks",
+}
+"""What damage says; the two numbers come with the event."""
+
+TABLE_NAME = re.compile(r"^(\d+)\.(ldb|sst)$")
+"""A table of a database; the digits are its number."""
+SINK_NAME = re.compile(r"\.(ldb|sst)$")
+"""Any file that is named like one."""

@@ -1,0 +1,324 @@
+"""The map of a table: footer, metaindex, properties and index, which lead to its data blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage
+from sawlog.errors import DamageError, FormatError
+from sawlog.leveldb_table import kernels as k
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.blocks import BlockRules, contents_of
+from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb_table.options import ReadOptions
+    from sawlog.storage import File, Source
+
+
+class Handle(NamedTuple):
+    """The place of a block: file offset, and bytes without the trailer."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The end of a table.
+
+    Attributes:
+        dialect: Whose magic number it has.
+        version: RocksDB's format version; 0 for LevelDB.
+        checksum: Type of all checksums.
+        context: What makes checksums depend on their place, or 0.
+        size: Its own bytes.
+        metaindex: The metaindex.
+        index: The index; `None` where the metaindex names it.
+    """
+
+    dialect: Dialect
+    version: int
+    checksum: Checksum
+    context: int
+    size: int
+    metaindex: Handle
+    index: Handle | None
+
+
+@dataclass(slots=True)
+class TableMap:
+    """Where everything in a table is.
+
+    Attributes:
+        footer: Its footer.
+        rules: How its blocks are judged.
+        handles: Its data blocks, of type `kernels.HANDLE`, in file order.
+        keys: The separators of the index, back to back: no key of block i is behind the i-th.
+        ends: int64, separator i is `keys[ends[i] : ends[i + 1]]`.
+        properties: What its properties block holds.
+        others: Blocks that hold no data, with their names, and the name of the block that lead to them.
+        range_deletes: The block of range deletions.
+        damages: What of the map is damaged.
+    """
+
+    footer: Footer
+    rules: BlockRules
+    handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
+    keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    properties: dict[bytes, bytes] = field(default_factory=dict)
+    others: list[tuple[str, Handle]] = field(default_factory=list)
+    range_deletes: Handle | None = None
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def comparator(self) -> str | None:
+        """The name of the order of keys; `None` where the table does not say."""
+        name = self.properties.get(layout.COMPARATOR)
+        return None if name is None else name.decode(errors="replace")
+
+    @property
+    def global_sequence(self) -> int | None:
+        """The sequence number that all keys of an ingested table have; `None` for tables of a database."""
+        if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < 2:
+            return None
+        return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
+
+    def separator(self, number: int) -> bytes:
+        """The separator of a data block, as user key where it is an internal one."""
+        key = self.keys[int(self.ends[number]) : int(self.ends[number + 1])].tobytes()
+        internal = not _truth(self.properties.get(layout.USER_KEYS))
+        return key[: -layout.KEY_TRAILER] if internal and len(key) >= layout.KEY_TRAILER else key
+
+
+def _fixed(value: bytes | None) -> int:
+    return int.from_bytes(value or b"", "little")
+
+
+def _truth(value: bytes | None) -> bool:
+    return value is not None and value not in (b"", b"\0")
+
+
+def read_footer(tail: bytes, size: int, where: str) -> Footer:
+    """Read the footer of a table.
+
+    Args:
+        tail: The last `ROCKSDB_FOOTER` bytes of the file, or all of it.
+        size: Bytes in the file.
+        where: The file, for messages.
+
+    Raises:
+        FormatError: When the file is no table, or one of a version that is not known.
+        DamageError: When the footer is damaged.
+    """
+    magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
+    if magic in layout.PLAIN_MAGICS:
+        raise FormatError(f"{where}: a plain table of RocksDB, which has no blocks and is not supported")
+    dialect = layout.MAGICS.get(magic)
+    if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
+        shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
+        raise FormatError(f"{where}: no sorted table: its last 8 bytes are {shown}, no magic number of a table")
+    if dialect == "leveldb":
+        footer = tail[-layout.LEVELDB_FOOTER :]
+        metaindex, index = _handles(footer[: layout.HANDLES_SIZE], size, len(footer), where)
+        return Footer(dialect, 0, Checksum.CRC32C, 0, len(footer), metaindex, index)
+    footer = tail[-layout.ROCKSDB_FOOTER :]
+    version = int.from_bytes(footer[-layout.MAGIC_SIZE - layout.VERSION_SIZE : -layout.MAGIC_SIZE], "little")
+    if len(footer) < layout.ROCKSDB_FOOTER or footer[0] not in set(Checksum):
+        raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
+    checksum = Checksum(footer[0])
+    if version > layout.LAST_VERSION[dialect]:
+        last = layout.LAST_VERSION[dialect]
+        raise FormatError(f"{where}: format version {version} of {dialect}'s tables; known up to {last}")
+    if version < layout.SELF_CHECKED_VERSION:
+        handles = footer[layout.CHECKSUM_TYPE_SIZE : layout.CHECKSUM_TYPE_SIZE + layout.HANDLES_SIZE]
+        metaindex, index = _handles(handles, size, len(footer), where)
+        return Footer(dialect, version, checksum, 0, len(footer), metaindex, index)
+    return _self_checked(footer, checksum, version, size, where)
+
+
+def _self_checked(footer: bytes, checksum: Checksum, version: int, size: int, where: str) -> Footer:
+    start, end = layout.FOOTER_CHECKSUM_OFFSET, layout.BASE_CONTEXT_OFFSET
+    stored = int.from_bytes(footer[start:end], "little")
+    context = int.from_bytes(footer[end : layout.METAINDEX_SIZE_OFFSET], "little")
+    length = int.from_bytes(footer[layout.METAINDEX_SIZE_OFFSET : layout.RESERVED_OFFSET], "little")
+    blank = footer[:start] + bytes(end - start) + footer[end:]
+    place = size - len(footer)
+    expected = footer_checksum(blank, checksum, context, place)
+    extended = footer[layout.EXTENDED_MAGIC_OFFSET : start]
+    if extended != layout.EXTENDED_MAGIC or stored != expected or any(footer[layout.RESERVED_END - 8 : layout.RESERVED_END]):
+        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
+    handle = Handle(place - layout.TRAILER_SIZE - length, length)
+    if handle.offset < 0:
+        raise _bad_footer(where, size, len(footer), f"a metaindex of {length} bytes before byte {place}")
+    return Footer("rocksdb", version, checksum, context, len(footer), handle, None)
+
+
+def footer_checksum(blank: bytes, checksum: Checksum, context: int, place: int) -> int:
+    """The checksum of a footer whose own checksum is zeros, and that begins at file offset `place`."""
+    data = np.frombuffer(blank, np.uint8)
+    return int(k.footer_checksum(data, np.int64(checksum), np.uint64(context), np.uint64(place)))
+
+
+def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, Handle]:
+    numbers = list(_varints(data))[:4]
+    limit = size - footer - layout.TRAILER_SIZE
+    handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
+    if not handles or any(one.offset + one.size > limit for one in handles):
+        raise _bad_footer(where, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks")
+    return handles[0], handles[1]
+
+
+def _bad_footer(where: str, size: int, footer: int, found: str) -> DamageError:
+    return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.name.lower(), found))
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield value
+            value = shift = 0
+
+
+class MapReader:
+    """Reads the map of a table: whatever of it is damaged is told, and the rest is used."""
+
+    def __init__(self, file: File, source: Source, options: ReadOptions) -> None:
+        self._file = file
+        self._source = source
+        length = min(layout.ROCKSDB_FOOTER, file.size)
+        tail = bytes(source.window(file.size - length, length))
+        footer = read_footer(tail, file.size, file.path)
+        limit = file.size - footer.size
+        verify = options.verify_checksums
+        rules = BlockRules(
+            footer.dialect, footer.version, footer.checksum, footer.context, limit, verify, options.max_block_bytes
+        )
+        self.map = TableMap(footer, rules)
+
+    def read(self) -> TableMap:
+        """All of the map."""
+        table = self.map
+        table.others.append(("metaindex", table.footer.metaindex))
+        named: dict[bytes, Handle] = {}
+        content = self.block(table.footer.metaindex)
+        for key, value in entries(content) if content is not None else ():
+            numbers = list(_varints(value))[:2]
+            if len(numbers) == 2:
+                named[key] = Handle(*numbers)
+        index = table.footer.index or named.pop(layout.INDEX_NAME, None)
+        for name, handle in named.items():
+            table.others.append((name.decode(errors="replace"), handle))
+            if name in layout.PROPERTIES_NAMES and (content := self.block(handle)) is not None:
+                table.properties.update(entries(content))
+            elif name in layout.RANGE_DELETES_NAMES:
+                table.range_deletes = handle
+            elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
+                table.rules = replace(table.rules, dictionary=content.to_pybytes())
+        if index is not None:
+            self._read_index(index)
+        return table
+
+    def _read_index(self, index: Handle) -> None:
+        table = self.map
+        table.others.append(("index", index))
+        kind = _fixed(table.properties.get(layout.INDEX_TYPE))
+        found = self._index_block(index)
+        if kind != IndexType.TWO_LEVEL:
+            table.handles, table.keys, table.ends = found
+            return
+        parts = []
+        for offset, size in zip(found[0]["offset"].tolist(), found[0]["size"].tolist(), strict=True):
+            table.others.append(("index partition", Handle(offset, size)))
+            parts.append(self._index_block(Handle(offset, size)))
+        table.handles = np.concatenate([np.zeros(0, k.HANDLE), *(part[0] for part in parts)])
+        table.keys = np.concatenate([np.zeros(0, np.uint8), *(part[1] for part in parts)])
+        lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part[2]) for part in parts)])
+        table.ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+
+    def _index_block(self, handle: Handle) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:
+        """The entries of one block of the index; none where it is damaged."""
+        nothing = np.zeros(0, k.HANDLE), np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        content = self.block(handle)
+        if content is None:
+            return nothing
+        data = np.frombuffer(content, np.uint8)
+        properties = self.map.properties
+        delta = _truth(properties.get(layout.DELTA_ENCODED))
+        first_key = _fixed(properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
+        room = len(data) + 1
+        most = layout.MOST_EXPANSION * room
+        while True:
+            handles = np.zeros(len(data) // 3 + 1, k.HANDLE)
+            keys = np.zeros(room, np.uint8)
+            ends = np.zeros(len(handles) + 1, np.int64)
+            count = k.read_index(data, contents_of([(0, len(data))]), delta, first_key, handles, keys, ends)
+            if count >= 0:
+                return handles[:count].copy(), keys[: int(ends[count])].copy(), ends[: count + 1].copy()
+            if count == -1 or room >= most:
+                self._damage(handle, Kind.BAD_BLOCK, len(data), 0)
+                return nothing
+            room *= 4
+
+    def block(self, handle: Handle) -> pa.Buffer | None:
+        """A block that holds no data, expanded; `None` where it is damaged."""
+        rules = self.map.rules
+        length = handle.size + layout.TRAILER_SIZE
+        if handle.offset + length > rules.limit:
+            self._damage(handle, Kind.BAD_HANDLE, handle.size, rules.limit)
+            return None
+        window = self._source.window(handle.offset, length)
+        handles = np.array([tuple(handle)], k.HANDLE)
+        (verdict,) = rules.judge(window, handle.offset, handles)
+        if verdict["kind"]:
+            self._damage(handle, Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"]))
+            return None
+        content = rules.expand(pa.py_buffer(bytes(window[: handle.size])), int(verdict["compression"]))
+        if isinstance(content, tuple):
+            self._damage(handle, *content)
+            return None
+        return content
+
+    def _damage(self, handle: Handle, kind: Kind, one: int, two: int) -> None:
+        limit = self.map.rules.limit
+        offset = min(handle.offset, limit)
+        length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
+        detail = DETAIL[kind].format(one, two)
+        self.map.damages.append(Damage(self._file.path, offset, length, kind.name.lower(), detail))
+
+
+def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a small block, up to the first entry that does not end in it."""
+    data = content.to_pybytes()
+    end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
+    at = 0
+    last = b""
+    while at < end:
+        numbers = []
+        for _ in range(3):
+            value = shift = 0
+            while at < end:
+                byte = data[at]
+                at += 1
+                value |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    break
+            numbers.append(value)
+        shared, rest, length = numbers
+        if shared > len(last) or at + rest + length > end:
+            return
+        last = last[:shared] + data[at : at + rest]
+        at += rest + length
+        yield last, data[at - length : at]

@@ -1,0 +1,57 @@
+"""Options for reading and writing tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sawlog.errors import OptionError
+
+MAX_BLOCK_BYTES = 1 << 30
+"""What 32-bit offsets reach, twice over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading tables.
+
+    Attributes:
+        verify_checksums: Whether the checksum of every block is verified.
+        max_block_bytes: Blocks that expand to more are described as damage and skipped.
+        keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
+            tables that programs write with LevelDB's table library alone.
+    """
+
+    verify_checksums: bool = True
+    max_block_bytes: int = 32 << 20
+    keys: Literal["internal", "raw"] = "internal"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_block_bytes <= MAX_BLOCK_BYTES:
+            raise OptionError(f"max_block_bytes={self.max_block_bytes}: expected 1 to {MAX_BLOCK_BYTES}")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing tables.
+
+    Attributes:
+        dialect: `leveldb`, or `rocksdb` for its block-based tables, with the properties that let it ingest them.
+        compression: Of blocks; those that do not become smaller by an eighth are stored as they are. LevelDB's dialect
+            has `none`, `snappy` and `zstd`.
+        block_bytes: Blocks are complete at this size.
+        restart_interval: Every so many entries, a key is stored whole.
+    """
+
+    dialect: Literal["leveldb", "rocksdb"] = "leveldb"
+    compression: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "snappy"
+    block_bytes: int = 4096
+    restart_interval: int = 16
+
+    def __post_init__(self) -> None:
+        if self.dialect == "leveldb" and self.compression in ("zlib", "lz4"):
+            raise OptionError(f'writing leveldb_table: compression="{self.compression}" needs dialect="rocksdb"')
+        if not 0 < self.block_bytes <= MAX_BLOCK_BYTES:
+            raise OptionError(f"writing leveldb_table: block_bytes={self.block_bytes}: expected 1 to {MAX_BLOCK_BYTES}")
+        if self.restart_interval < 1:
+            raise OptionError(f"writing leveldb_table: restart_interval={self.restart_interval}: expected 1 or more")
