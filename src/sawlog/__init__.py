@@ -1,4 +1,4 @@
-"""Sawlog saws binary logs into tables: read, write, check, repair and convert five binary log formats through Arrow."""
+"""Sawlog saws binary logs into tables: read, write, check, repair and convert binary log formats through Arrow."""
 
 from __future__ import annotations
 

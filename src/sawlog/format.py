@@ -62,9 +62,11 @@ class Match(IntEnum):
     """How sure a format is that a file is its own."""
 
     NO = 0
-    NAME = 1
-    CONTENT = 2
-    TREE = 3
+    BESIDE = 1
+    """It lies beside files of another format, and is meant only where none of them is there."""
+    NAME = 2
+    CONTENT = 3
+    TREE = 4
     """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
 
 

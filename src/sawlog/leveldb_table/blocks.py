@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,10 @@ _CODECS = {
     Compression.ZSTD: "zstd",
 }
 _VARINT = 10
+
+
+Expanded: TypeAlias = "pa.Buffer | tuple[Kind, int, int]"
+"""The content of a block; or the kind of damage, and the two numbers that explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class BlockRules:
         k.judge_blocks(window, np.uint64(base), handles, rule, verdicts)
         return verdicts
 
-    def expand(self, stored: pa.Buffer, code: int) -> pa.Buffer | tuple[Kind, int, int]:
+    def expand(self, stored: pa.Buffer, code: int) -> Expanded:
         """Expand a block.
 
         Args:
@@ -64,7 +68,7 @@ class BlockRules:
             code: How it is compressed.
 
         Returns:
-            Its content; or the kind of damage, and the two numbers that explain it.
+            See `Expanded`.
         """
         kind = self._compression(code, stored)
         if kind is Compression.NONE:

@@ -105,7 +105,7 @@ class Rows(NamedTuple):
         value_ends: int32, likewise.
         sequences: int64.
         operations: uint8, numbers of `Take.types`.
-        blocks: int32, the number of each row's block.
+        offsets: int64, the file offset of each row's block.
         events: Damage, of type EVENT.
         last: uint8, the key of the entry before, which the next one shares a prefix with.
     """
@@ -116,7 +116,7 @@ class Rows(NamedTuple):
     value_ends: Any
     sequences: Any
     operations: Any
-    blocks: Any
+    offsets: Any
     events: Any
     last: Any
 
@@ -133,6 +133,7 @@ _FACTOR = np.uint64(layout.LAST_BYTE_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_NOWHERE = np.uint64((1 << 64) - 1)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _AHEAD = np.uint64(1024)
@@ -149,6 +150,7 @@ _BAD_ENTRY = int(Kind.BAD_ENTRY)
 _BAD_KEY = int(Kind.BAD_KEY)
 _UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
 _UNKNOWN = 255
+_LAST_COMPRESSION = np.uint64(layout.Compression.ZSTD)
 
 
 @inlined
@@ -208,21 +210,21 @@ def judge_blocks(window: Any, base: Any, handles: Any, rule: Any, verdicts: Any)
 
 @inlined
 def entries_end(data: Any, start: Any, end: Any) -> Any:
-    """Where the entries of an expanded block end, and its number of restart points; the end is 0 if there are too many."""
+    """Where the entries of an expanded block end, and its restart points; the end is `_NOWHERE` if they do not fit."""
     if end - start < _RESTART:
-        return _ZERO, _ZERO
+        return _NOWHERE, _ZERO
     stop = end - _RESTART
     count = load_u32(data, stop)
     if count & _HASH_INDEX != _ZERO and end - start <= _HASH_LARGEST:
         count ^= _HASH_INDEX
         if stop - start < _BUCKETS:
-            return _ZERO, count
+            return _NOWHERE, count
         buckets = np.uint64(data[stop - _BUCKETS]) | np.uint64(data[stop - _ONE]) << _EIGHT
         if stop - start - _BUCKETS < buckets:
-            return _ZERO, count
+            return _NOWHERE, count
         stop -= _BUCKETS + buckets
     if count > (stop - start) // _RESTART:
-        return _ZERO, count
+        return _NOWHERE, count
     return stop - count * _RESTART, count
 
 
@@ -243,7 +245,8 @@ def _lengths(data: Any, pos: Any, end: Any) -> Any:
     if end - pos >= _FOUR:
         word = load_u32(data, pos)
         if word & np.uint64(0x00808080) == _ZERO:
-            return word & np.uint64(127), word >> _EIGHT & np.uint64(127), word >> np.uint64(16) & np.uint64(127), pos + np.uint64(3)
+            rest = word >> _EIGHT & np.uint64(127)
+            return word & np.uint64(127), rest, word >> np.uint64(16) & np.uint64(127), pos + np.uint64(3)
     shared, pos = varint(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO, _ZERO
@@ -278,8 +281,9 @@ def read_entries(data: Any, contents: Any, take: Any, state: Any, rows: Any) -> 
         end, restarts = entries_end(data, start, start + size)
         if state.events + 1 >= len(rows.events):
             return FULL
-        if end == _ZERO:
+        if end == _NOWHERE:
             _note(state, rows.events, _BAD_BLOCK, size, restarts)
+            end = start
         pos = start + state.position
         while pos < end:
             if state.rows == max_rows or state.events + 1 >= len(rows.events):
@@ -321,7 +325,7 @@ def read_entries(data: Any, contents: Any, take: Any, state: Any, rows: Any) -> 
                 rows.key_ends[row + 1] = state.keys
                 rows.value_ends[row + 1] = state.values
                 rows.operations[row] = take.types[code]
-                rows.blocks[row] = state.block
+                rows.offsets[row] = contents[state.block].offset
                 state.rows = row + 1
             pos = after + rest + length
             state.position = pos - start
@@ -350,7 +354,7 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
     """
     start = content[0].start
     end, _ = entries_end(data, start, content[0].end)
-    if end == _ZERO:
+    if end == _NOWHERE:
         return -1
     pos = start
     count = 0
@@ -406,24 +410,22 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
 
 
 @kernel
-def find_block_end(data: Any, start: Any, end: Any, rule: Any) -> Any:
-    """Where a block that begins at `start` ends, by its checksum: CRC-32C is taken on from byte to byte.
+def find_block_end(data: Any, end: Any) -> Any:
+    """Where the block that `data` begins with has its trailer, by its CRC-32C, which is taken on from byte to byte.
 
     Args:
         data: uint8.
-        start: uint64.
         end: uint64, where to give up.
-        rule: See `Rule`; its checksum is CRC-32C.
 
     Returns:
-        uint64, the position of its trailer; `end` if there is none.
+        uint64; `end` if there is no such place.
     """
     crc = _ZERO
-    at = start
+    at = _ZERO
     while at < end and end - at >= _TRAILER:
         crc = crc32c_extend(crc, data, at, _ONE)
         # The byte taken last would be the compression.
-        if data[at] <= 7 and load_u32(data, at + _ONE) == masked(crc):
+        if data[at] <= _LAST_COMPRESSION and load_u32(data, at + _ONE) == masked(crc):
             return at
         at += _ONE
     return end
@@ -438,4 +440,5 @@ def footer_checksum(data: Any, checksum: Any, context: Any, place: Any) -> Any:
 @kernel
 def end_of_entries(data: Any) -> Any:
     """Where the entries of an expanded block end; 0 if it is none."""
-    return entries_end(data, _ZERO, np.uint64(len(data)))[0]
+    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
+    return _ZERO if end == _NOWHERE else end

@@ -96,6 +96,8 @@ BUCKETS_SIZE = 2
 SEQUENCE_SHIFT = 8
 KEY_TRAILER = 8
 """A key ends in a u64: its sequence number shifted by this, and the type of the operation."""
+SALVAGED_BYTES = 1 << 20
+"""Longer blocks are not found where nothing leads to them."""
 MOST_EXPANSION = 4096
 """Keys of a block that together are longer than so many times the block are not believed."""
 
@@ -117,6 +119,8 @@ INDEX_NAME = b"rocksdb.index"
 """In the metaindex: the index, where the footer has no handle of it."""
 PROPERTIES_NAMES = (b"rocksdb.properties", b"rocksdb.stats")
 RANGE_DELETES_NAMES = (b"rocksdb.range_del", b"rocksdb.range_del2")
+PARTITIONED_FILTER = b"partitionedfilter."
+"""What the name of a filter begins with that is an index of its parts."""
 DICTIONARY_NAME = b"rocksdb.compression_dict"
 
 INDEX_TYPE = b"rocksdb.block.based.table.index.type"
@@ -128,8 +132,10 @@ COMPARATOR = b"rocksdb.comparator"
 COLUMN_FAMILY = b"rocksdb.column.family.name"
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
 """Properties whose values are fixed integers; those of the others that are no text are varints."""
-TEXT_PROPERTIES = re.compile(rb"rocksdb\.(comparator|merge\.operator|property\.collectors|compression.*|filter\.policy"
-                             rb"|prefix\.extractor\.name|column\.family\.name|creating\..*|.*\.identity)$")
+TEXT_PROPERTIES = re.compile(
+    rb"rocksdb\.(comparator|merge\.operator|property\.collectors|compression.*|filter\.policy"
+    rb"|prefix\.extractor\.name|column\.family\.name|creating\..*|.*\.identity)$"
+)
 
 BYTEWISE = frozenset({"leveldb.BytewiseComparator", ""})
 """Comparators whose order is that of the bytes."""

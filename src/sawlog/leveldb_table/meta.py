@@ -15,6 +15,7 @@ from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, contents_of
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
+from sawlog.leveldb_table.spans import Role, spans_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class Footer:
         checksum: Type of all checksums.
         context: What makes checksums depend on their place, or 0.
         size: Its own bytes.
-        metaindex: The metaindex.
-        index: The index; `None` where the metaindex names it.
+        metaindex: The metaindex; `None` where the footer is lost.
+        index: The index; `None` where the metaindex names it, too.
     """
 
     dialect: Dialect
@@ -49,7 +50,7 @@ class Footer:
     checksum: Checksum
     context: int
     size: int
-    metaindex: Handle
+    metaindex: Handle | None
     index: Handle | None
 
 
@@ -67,6 +68,7 @@ class TableMap:
         others: Blocks that hold no data, with their names, and the name of the block that lead to them.
         range_deletes: The block of range deletions.
         damages: What of the map is damaged.
+        salvaged: How many of the last data blocks the index does not name: they were found by their checksums.
     """
 
     footer: Footer
@@ -78,6 +80,7 @@ class TableMap:
     others: list[tuple[str, Handle]] = field(default_factory=list)
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
+    salvaged: int = 0
 
     @property
     def comparator(self) -> str | None:
@@ -154,7 +157,11 @@ def _self_checked(footer: bytes, checksum: Checksum, version: int, size: int, wh
     place = size - len(footer)
     expected = footer_checksum(blank, checksum, context, place)
     extended = footer[layout.EXTENDED_MAGIC_OFFSET : start]
-    if extended != layout.EXTENDED_MAGIC or stored != expected or any(footer[layout.RESERVED_END - 8 : layout.RESERVED_END]):
+    if (
+        extended != layout.EXTENDED_MAGIC
+        or stored != expected
+        or any(footer[layout.RESERVED_END - 8 : layout.RESERVED_END])
+    ):
         raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
     handle = Handle(place - layout.TRAILER_SIZE - length, length)
     if handle.offset < 0:
@@ -173,7 +180,9 @@ def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, H
     limit = size - footer - layout.TRAILER_SIZE
     handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
     if not handles or any(one.offset + one.size > limit for one in handles):
-        raise _bad_footer(where, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks")
+        raise _bad_footer(
+            where, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks"
+        )
     return handles[0], handles[1]
 
 
@@ -197,38 +206,103 @@ class MapReader:
     def __init__(self, file: File, source: Source, options: ReadOptions) -> None:
         self._file = file
         self._source = source
+        self._options = options
         length = min(layout.ROCKSDB_FOOTER, file.size)
         tail = bytes(source.window(file.size - length, length))
-        footer = read_footer(tail, file.size, file.path)
-        limit = file.size - footer.size
-        verify = options.verify_checksums
-        rules = BlockRules(
-            footer.dialect, footer.version, footer.checksum, footer.context, limit, verify, options.max_block_bytes
+        try:
+            footer = read_footer(tail, file.size, file.path)
+        except (DamageError, FormatError) as error:
+            footer = self._torn(error)
+        self.map = TableMap(footer, self._rules(footer))
+
+    def _rules(self, footer: Footer) -> BlockRules:
+        limit = self._file.size - footer.size
+        options = self._options
+        return BlockRules(
+            footer.dialect,
+            footer.version,
+            footer.checksum,
+            footer.context,
+            limit,
+            options.verify_checksums,
+            options.max_block_bytes,
         )
-        self.map = TableMap(footer, rules)
+
+    def _torn(self, error: DamageError | FormatError) -> Footer:
+        """What is assumed of a table that has lost its end, if it begins with a block."""
+        footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
+        if self._block_end(0, self._file.size, self._rules(footer)) is None:
+            raise error
+        return footer
 
     def read(self) -> TableMap:
         """All of the map."""
         table = self.map
-        table.others.append(("metaindex", table.footer.metaindex))
         named: dict[bytes, Handle] = {}
-        content = self.block(table.footer.metaindex)
+        content = None
+        if table.footer.metaindex is not None:
+            table.others.append(("metaindex", table.footer.metaindex))
+            content = self.block(table.footer.metaindex)
         for key, value in entries(content) if content is not None else ():
             numbers = list(_varints(value))[:2]
             if len(numbers) == 2:
                 named[key] = Handle(*numbers)
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
+        for name in layout.PROPERTIES_NAMES:
+            if name in named and (content := self.block(named[name])) is not None:
+                table.properties.update(entries(content))
         for name, handle in named.items():
             table.others.append((name.decode(errors="replace"), handle))
-            if name in layout.PROPERTIES_NAMES and (content := self.block(handle)) is not None:
-                table.properties.update(entries(content))
-            elif name in layout.RANGE_DELETES_NAMES:
+            if name in layout.RANGE_DELETES_NAMES:
                 table.range_deletes = handle
+            elif name.startswith(layout.PARTITIONED_FILTER):
+                found = self._index_block(handle)[0]
+                places = zip(found["offset"].tolist(), found["size"].tolist(), strict=True)
+                table.others += [("filter partition", Handle(*place)) for place in places]
             elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
+        if index is None or table.damages:
+            self._salvage()
         return table
+
+    def _salvage(self) -> None:
+        """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
+        table = self.map
+        spans = spans_of(table)
+        found: list[Handle] = []
+        for gap in spans[spans["role"] == Role.GAP]:
+            at, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
+            while (stop := self._block_end(at, end, table.rules)) is not None:
+                handle = Handle(at, stop - at)
+                if self._holds_rows(handle, found):
+                    found.append(handle)
+                at = stop + layout.TRAILER_SIZE
+        if found:
+            added = np.array([tuple(handle) for handle in found], k.HANDLE)
+            table.handles = np.concatenate([table.handles, added])
+            table.salvaged = len(found)
+
+    def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
+        """Where the block that begins at `start` has its trailer, by CRC-32C; `None` if there is none near."""
+        if rules.checksum is not Checksum.CRC32C or rules.context:
+            return None
+        window = self._source.window(start, min(end - start, layout.SALVAGED_BYTES))
+        stop = int(k.find_block_end(window, np.uint64(len(window))))
+        return start + stop if stop < len(window) else None
+
+    def _holds_rows(self, handle: Handle, found: list[Handle]) -> bool:
+        """Whether a block is one of rows: its first key ends in a known operation, its value is no place of a block."""
+        quiet = len(self.map.damages)
+        content = self.block(handle)
+        del self.map.damages[quiet:]
+        first = next(entries(content), None) if content is not None else None
+        if first is None:
+            return False
+        key, value = first
+        known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
+        return (known or self._options.keys == "raw") and tuple(_varints(value))[:2] not in set(map(tuple, found[:1]))
 
     def _read_index(self, index: Handle) -> None:
         table = self.map

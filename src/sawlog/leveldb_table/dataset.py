@@ -1,0 +1,75 @@
+"""Tables as datasets: rows, blocks, properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.errors import DamageError
+from sawlog.format import Dataset
+from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.meta import MapReader, TableMap
+from sawlog.leveldb_table.rows import RAW_SCHEMA, ROWS_SCHEMA
+from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.storage import File
+
+
+class LevelDBTableDataset(Dataset):
+    """Tables, one after the other."""
+
+    range_type: ClassVar[type[TableRange]] = TableRange
+    """What the ranges of the view are; datasets of other views put their own here."""
+    splits: ClassVar[bool] = True
+    """Whether ranges may be less than a table."""
+
+    def view_schema(self) -> pa.Schema:
+        """`rows`: sequence, operation, key and value; key and value alone with `keys="raw"`."""
+        return ROWS_SCHEMA if self.scan.options.keys == "internal" else RAW_SCHEMA
+
+    def plan(self, task_bytes: int | None) -> Iterator[TableRange]:
+        """Ranges that begin at data blocks. Where the index cannot be read, one per file."""
+        for file in self.files:
+            cut = self.splits and task_bytes is not None and file.size > task_bytes
+            starts = [0, *self._cuts(file, task_bytes or file.size)] if cut else [0]
+            for start, end in zip(starts, [*starts[1:], file.size], strict=True):
+                yield self.range_type(
+                    self.scan, self.projection, file.path, end - start, file, start, end, self._pruned
+                )
+
+    @property
+    def _pruned(self) -> bool:
+        return self.scan.view == "rows" and any(one.column == "key" for one in self.projection.filters)
+
+    def info(self) -> dict[str, Any]:
+        """Dialect, format version, comparator and counts of the first table."""
+        table = self._map(self.files[0]) if self.files else None
+        if table is None:
+            return {}
+        facts: dict[str, Any] = {"dialect": table.footer.dialect, "checksum": table.footer.checksum.name.lower()}
+        if table.footer.version:
+            facts["format version"] = table.footer.version
+        if table.comparator is not None:
+            facts["comparator"] = table.comparator
+        facts["data blocks"] = len(table.handles)
+        return facts
+
+    def _cuts(self, file: File, task_bytes: int) -> Iterator[int]:
+        table = self._map(file)
+        if table is None:
+            return
+        spans = spans_of(table)
+        following = task_bytes
+        for offset in spans["offset"][spans["role"] == Role.DATA].tolist():
+            if offset >= following:
+                yield offset
+                following = offset + task_bytes
+
+    def _map(self, file: File) -> TableMap | None:
+        with closing(self.scan.storage.open(file.path)) as source:
+            try:
+                return MapReader(file, source, self.scan.options).read()
+            except DamageError:
+                return None

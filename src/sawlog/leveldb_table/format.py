@@ -1,0 +1,102 @@
+"""Sorted tables as a format of sawlog."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from sawlog import api
+from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.dataset import LevelDBTableDataset
+from sawlog.leveldb_table.options import ReadOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from sawlog.damage import FileReport
+    from sawlog.format import Writer
+    from sawlog.storage import File, Storage
+
+
+class LevelDBTable(Format):
+    """Sorted tables of LevelDB (`.ldb`), RocksDB and Pebble (`.sst`)."""
+
+    name = "leveldb_table"
+    title = "LevelDB / RocksDB table"
+    suffix = ".ldb"
+    views: ClassVar = {
+        "rows": "one row per entry, in key order: sequence, operation, key, value",
+        "damage": "one row per damaged range",
+        "blocks": "one row per block: name, offset, length, compression, expanded, entries",
+        "properties": "one row per property of a RocksDB table: name, value",
+    }
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By its name; see `recognize` for what its end tells."""
+        del head
+        return Match.NAME if layout.SINK_NAME.search(file.name) else Match.NO
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """By the magic number at the end; a database's tables beside its logs give way to those."""
+        best = max((self.match(file, b"") for file in files[:8]), default=Match.NO)
+        if not all(file.explicit for file in files):
+            return min(best, Match.BESIDE)
+        for file in files[:8]:
+            length = min(layout.MAGIC_SIZE, file.size)
+            magic = storage.read(file.path, file.size - length, length)
+            if int.from_bytes(magic, "little") in layout.MAGICS and file.size >= layout.LEVELDB_FOOTER:
+                best = Match.CONTENT
+        return best
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Tables in the order of their numbers, directory by directory."""
+        del view
+        chosen = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
+        return sorted(chosen, key=_table_order)
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """See `Format.open`."""
+        if scan.view == "blocks":
+            from sawlog.leveldb_table.views import BlocksDataset
+
+            return BlocksDataset(self, files, scan)
+        if scan.view == "properties":
+            from sawlog.leveldb_table.views import PropertiesDataset
+
+            return PropertiesDataset(self, files, scan)
+        return LevelDBTableDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+        """See `Format.writer`."""
+        from sawlog.leveldb_table.writer import TableWriter
+
+        return TableWriter(path, schema, options, storage)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+        """See `Format.repair`."""
+        from sawlog.leveldb_table.repair import repair
+
+        return repair(file, target, options, storage)
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`: write tables of one row, read every view of them, check and repair them."""
+        with tempfile.TemporaryDirectory() as directory:
+            table, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
+            rows = pa.table({"key": pa.array([b"k"]), "value": pa.array([b"v"])})
+            for dialect in ("leveldb", "rocksdb"):
+                api.write(rows, table, format=self.name, dialect=dialect)
+                for view in self.views:
+                    api.read(table, format=self.name, view=view, provenance=True)
+            api.repair(table, copy, format=self.name)
+
+
+def _table_order(file: File) -> tuple[str, int, str]:
+    directory, name = posixpath.split(file.path)
+    number = layout.TABLE_NAME.match(name)
+    return directory, int(number[1]) if number else -1, name

@@ -1,0 +1,78 @@
+"""Ranges of a table's blocks, decoded alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import DamageError, SawlogError
+from sawlog.format import Fragment
+from sawlog.leveldb_table.layout import Kind
+from sawlog.storage import File, Source
+
+if TYPE_CHECKING:
+    from sawlog.leveldb_table.meta import TableMap
+
+
+@dataclass(frozen=True)
+class TableRange(Fragment):
+    """Those blocks of one table that begin in `[start, end)`.
+
+    Attributes:
+        file: The table.
+        start: A file offset.
+        end: A file offset, or the size of the file.
+        pruned: Whether blocks that filters on the key exclude may be passed over.
+    """
+
+    file: File
+    start: int
+    end: int
+    pruned: bool
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        from sawlog.leveldb_table.meta import MapReader
+
+        with closing(self.scan.storage.open(self.path, self.end)) as source:
+            if source.size < self.file.size:
+                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+            try:
+                table = MapReader(self.file, source, self.scan.options).read()
+            except DamageError as error:
+                yield from self._lost(error.damage, findings)
+                return
+            except OSError as error:
+                yield from self._lost(self._unreadable(error), findings)
+                return
+            yield from self.read(table, source, schema, findings)
+            if self.end == self.file.size:
+                findings.tail = Tail(TailStatus.CLEAN, self.file.size, 0)
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """The rows of the view, and the findings."""
+        from sawlog.leveldb_table.rows import RowReader
+
+        yield from RowReader(self, table, source, schema, findings).batches()
+
+    def _unreadable(self, error: OSError) -> Damage:
+        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.name.lower(), str(error))
+
+    def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Nothing leads to the blocks: all of the range is lost."""
+        detail = damage.detail
+        findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
+        yield from ()
+
+
+def table_map(file: File, range: TableRange) -> TableMap:
+    """The map of a table, for planning and for what is shown of it."""
+    from sawlog.leveldb_table.meta import MapReader
+
+    with closing(range.scan.storage.open(file.path)) as source:
+        return MapReader(file, source, range.scan.options).read()

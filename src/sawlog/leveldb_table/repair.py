@@ -1,0 +1,32 @@
+"""A table rebuilt from the intact blocks of a damaged one."""
+
+from __future__ import annotations
+
+import warnings
+
+from sawlog.damage import DamageWarning, FileReport, Findings
+from sawlog.errors import DamageError
+from sawlog.leveldb_table.fragments import TableRange, table_map
+from sawlog.leveldb_table.options import ReadOptions, WriteOptions
+from sawlog.leveldb_table.rows import RAW_SCHEMA, ROWS_SCHEMA
+from sawlog.leveldb_table.writer import TableWriter
+from sawlog.scan import Projection, Scan
+from sawlog.storage import File, Storage
+
+
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
+    schema = ROWS_SCHEMA if options.keys == "internal" else RAW_SCHEMA
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    fragment = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, pruned=False)
+    try:
+        rocksdb = table_map(file, fragment).footer.dialect != "leveldb"
+    except DamageError:
+        rocksdb = not file.name.endswith(".ldb")
+    findings = Findings("skip")
+    written = WriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
+    with warnings.catch_warnings(), TableWriter(target, schema, written, storage) as writer:
+        warnings.simplefilter("ignore", DamageWarning)
+        for batch in fragment.decode(schema, findings):
+            writer.write(batch)
+    return FileReport.of(file.path, file.size, [findings])

@@ -1,0 +1,175 @@
+"""The views `blocks` and `properties`: what a table is made of, and what it says about itself."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.blocks import Expanded
+from sawlog.leveldb_table.dataset import LevelDBTableDataset
+from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.layout import DETAIL, Compression, Kind
+from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.walk import SpanWalk
+
+if TYPE_CHECKING:
+    from sawlog.damage import Findings
+    from sawlog.leveldb_table.meta import TableMap
+    from sawlog.storage import Source
+
+BLOCKS_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("compression", pa.string()),
+        pa.field("expanded", pa.int64()),
+        pa.field("last_key", pa.binary()),
+    ]
+)
+"""One row per block that is intact, in file order: what it is for, its bytes with the trailer, how it is compressed and
+what it expands to, and for data blocks the separator of the index: no key in it is behind that one."""
+PROPERTIES_SCHEMA = pa.schema(
+    [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
+)
+"""One row per property: numbers in decimal, texts as they are, other bytes as hexadecimal digits."""
+
+
+BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class MapRange(TableRange):
+    """A table of which not the entries are read."""
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `TableRange.read`."""
+        waiting: list[dict[str, Any]] = []
+        walk = SpanWalk(self, table, source, findings)
+        for row in self.rows(walk):
+            if row is not None:
+                waiting.append({FILE_COLUMN: self.path, OFFSET_COLUMN: 0, **row})
+            if waiting and (row is None or len(waiting) == BATCH_ROWS):
+                findings.rows += len(waiting)
+                yield _batch(waiting, schema)
+                waiting = []
+        findings.rows += len(waiting)
+        yield _batch(waiting, schema)
+
+    @abstractmethod
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """The rows of the view; `None` before a damage is told, so that they are handed over before."""
+
+
+@dataclass(frozen=True)
+class BlocksRange(MapRange):
+    """One row per block that is intact."""
+
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """See `MapRange.rows`."""
+        import numpy as np
+
+        from sawlog.leveldb_table import kernels as k
+
+        table = walk.table
+        names = {handle.offset: name for name, handle in table.others}
+        for span in walk.spans:
+            offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
+            if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):
+                yield None
+                walk.enter(span)
+                continue
+            handle = np.array([(offset, length - layout.TRAILER_SIZE)], k.HANDLE)
+            window = walk.source.window(offset, length)
+            (verdict,) = table.rules.judge(window, offset, handle)
+            if verdict["kind"]:
+                content: Expanded = Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])
+            else:
+                stored = pa.py_buffer(window[: -layout.TRAILER_SIZE])
+                content = table.rules.expand(stored, int(verdict["compression"]))
+            if isinstance(content, tuple):
+                yield None
+                kind, one, two = content
+                walk.damage(kind, offset, length, DETAIL[kind].format(one, two))
+                continue
+            if role == Role.HEADER:
+                yield None
+                walk.enter(span)
+            else:
+                walk.findings.account.record += length
+            number = int(span["number"])
+            yield {
+                "name": names.get(offset, "data"),
+                "offset": offset,
+                "length": length,
+                "compression": Compression(int(verdict["compression"])).name.lower(),
+                "expanded": content.size,
+                "last_key": table.separator(number) if 0 <= number < len(table.ends) - 1 else None,
+                OFFSET_COLUMN: offset,
+            }
+
+
+@dataclass(frozen=True)
+class PropertiesRange(MapRange):
+    """One row per property."""
+
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """See `MapRange.rows`."""
+        yield from (
+            {"name": name.decode(errors="replace"), "value": value_text(name, value)}
+            for name, value in sorted(walk.table.properties.items())
+        )
+        yield None
+        for span in walk.spans:
+            if span["role"] in (Role.DATA, Role.RANGE_DELETES):
+                walk.findings.account.record += int(span["length"])
+            else:
+                walk.enter(span)
+
+
+def value_text(name: bytes, value: bytes) -> str:
+    """A property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
+    if name in layout.FIXED_PROPERTIES:
+        return str(int.from_bytes(value, "little"))
+    if not layout.TEXT_PROPERTIES.match(name) and 0 < len(value) <= 10 and all(b & 128 for b in value[:-1]):
+        number = sum((byte & 127) << 7 * place for place, byte in enumerate(value))
+        if value[-1] < 128:
+            return str(number)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
+
+
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class BlocksDataset(LevelDBTableDataset):
+    """The blocks of tables."""
+
+    range_type: ClassVar[type[TableRange]] = BlocksRange
+
+    def view_schema(self) -> pa.Schema:
+        """See `BLOCKS_SCHEMA`."""
+        return BLOCKS_SCHEMA
+
+
+class PropertiesDataset(LevelDBTableDataset):
+    """The properties of tables."""
+
+    range_type: ClassVar[type[TableRange]] = PropertiesRange
+    splits: ClassVar[bool] = False
+
+    def view_schema(self) -> pa.Schema:
+        """See `PROPERTIES_SCHEMA`."""
+        return PROPERTIES_SCHEMA

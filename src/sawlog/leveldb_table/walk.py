@@ -1,0 +1,66 @@
+"""What every reading of a table does with the spans that hold no rows, and with damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sawlog.damage import Damage, Findings
+from sawlog.leveldb_table.layout import Kind
+from sawlog.leveldb_table.spans import Role, spans_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb_table.fragments import TableRange
+    from sawlog.leveldb_table.meta import TableMap
+    from sawlog.storage import Source
+
+RUN_BYTES = 1 << 20
+"""Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
+
+
+class SpanWalk:
+    """One pass over the spans of a range.
+
+    Attributes:
+        spans: They, in the order of the file.
+    """
+
+    def __init__(self, fragment: TableRange, table: TableMap, source: Source, findings: Findings) -> None:
+        self.fragment = fragment
+        self.table = table
+        self.source = source
+        self.findings = findings
+        spans = spans_of(table)
+        self.spans: NDArray[np.void] = spans[(spans["offset"] >= fragment.start) & (spans["offset"] < fragment.end)]
+        self._damaged = {damage.offset: damage for damage in table.damages}
+
+    def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
+        """Enter a damage into the ledger."""
+        self.findings.damage(Damage(self.fragment.path, offset, length, kind.name.lower(), detail))
+
+    def enter(self, span: np.void) -> None:
+        """Enter what holds no rows into the ledger."""
+        offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
+        if role == Role.HEADER and offset in self._damaged:
+            damage = self._damaged.pop(offset)
+            self.findings.damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
+        elif role == Role.HEADER:
+            self.findings.account.header += length
+        elif role == Role.OVERLAP:
+            self.damage(
+                Kind.BAD_HANDLE, offset, length, "the index names a block there that lies over others, or beyond"
+            )
+        elif self._only_zeros(offset, length):
+            self.findings.account.padding += length
+        elif self.table.footer.metaindex is None:
+            self.damage(Kind.BAD_FOOTER, offset, length, "the table has lost its end; what could be proven was read")
+        else:
+            self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
+
+    def _only_zeros(self, offset: int, length: int) -> bool:
+        for start in range(offset, offset + length, RUN_BYTES):
+            if self.source.window(start, min(RUN_BYTES, offset + length - start)).any():
+                return False
+        return True

@@ -1,0 +1,72 @@
+"""Tables that the original systems write."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import plyvel
+import rocksdict
+from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
+
+
+def pairs(count: int, seed: int = 1, *, width: int = 40) -> dict[bytes, bytes]:
+    """Keys that share prefixes, and values of any length."""
+    dice = random.Random(seed)
+    return {
+        b"user/%05d/%s" % (dice.randrange(10**5), dice.choice((b"name", b"mail", b"age"))): dice.randbytes(
+            dice.randrange(width)
+        )
+        * dice.randrange(1, 4)
+        for _ in range(count)
+    }
+
+
+def leveldb_tables(directory: Path, data: dict[bytes, bytes], **options: object) -> list[Path]:
+    """Tables of a LevelDB that holds the data, compacted."""
+    with plyvel.DB(str(directory), create_if_missing=True, error_if_exists=True, **options) as database:
+        for key, value in data.items():
+            database.put(key, value)
+        database.compact_range()
+    return sorted(directory.glob("*.ldb"))
+
+
+def rocksdb_tables(
+    directory: Path,
+    data: dict[bytes, bytes],
+    *,
+    version: int = 5,
+    checksum: str = "crc32c",
+    compression: str = "none",
+    deletes: list[bytes] | None = None,
+    ranges: list[tuple[bytes, bytes]] | None = None,
+    dictionary: bool = False,
+    table: dict[str, object] | None = None,
+) -> list[Path]:
+    """Tables of a RocksDB that holds the data, flushed."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(getattr(DBCompressionType, compression)())
+    if dictionary:
+        options.set_compression_options(-14, 3, 0, 16 << 10)
+        options.set_zstd_max_train_bytes(0)
+    block = BlockBasedOptions()
+    block.set_format_version(version)
+    block.set_checksum_type(getattr(ChecksumType, checksum)())
+    for name, value in (table or {}).items():
+        getattr(block, name)(*value if isinstance(value, tuple) else (value,))
+    options.set_block_based_table_factory(block)
+    options.set_disable_auto_compactions(True)
+    database = Rdict(str(directory), options)
+    for key, value in data.items():
+        database[key] = value
+    for key in deletes or ():
+        del database[key]
+    for start, end in ranges or ():
+        database.delete_range(start, end)
+    database.flush()
+    if dictionary:
+        compact = rocksdict.CompactOptions()
+        compact.set_bottommost_level_compaction(rocksdict.BottommostLevelCompaction.force())
+        database.compact_range(None, None, compact)
+    database.close()
+    return sorted(directory.glob("*.sst"))

@@ -1,0 +1,135 @@
+"""Damaged tables: every intact row is delivered, whatever is lost is told, repair gives what could be read."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+import rocksdict
+
+import sawlog
+from sawlog import DamageError, SawlogError
+from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
+
+FORMAT = "leveldb_table"
+PARTS = {
+    "set_index_type": rocksdict.BlockBasedIndexType.two_level_index_search(),
+    "set_metadata_block_size": 128,
+    "set_block_size": 512,
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    root = tmp_path_factory.mktemp("tables")
+    data = pairs(150)
+    return {
+        "leveldb": leveldb_tables(root / "l", data, block_size=512)[0].read_bytes(),
+        "snappy": rocksdb_tables(root / "s", data, compression="snappy")[0].read_bytes(),
+        "version 6": rocksdb_tables(root / "6", data, version=6, checksum="xxh3", table=PARTS)[0].read_bytes(),
+    }
+
+
+def rows_of(path: Path, policy: str = "skip") -> list[dict[str, object]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sawlog.read(path, format=FORMAT, on_damage=policy).to_pylist()
+
+
+def damaged(data: bytes, dice: random.Random) -> bytes:
+    copy = bytearray(data)
+    way = dice.randrange(4)
+    place = dice.randrange(len(copy))
+    if way == 0:
+        copy[place] ^= 1 << dice.randrange(8)
+    elif way == 1:
+        del copy[place:]
+    elif way == 2:
+        copy[place : place + dice.randrange(1, 300)] = dice.randbytes(dice.randrange(1, 300))
+    else:
+        copy[len(copy) - 1 - dice.randrange(300)] ^= 1 << dice.randrange(8)
+    return bytes(copy)
+
+
+def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes], tmp_path: Path) -> None:
+    path, fixed = tmp_path / "a.sst", tmp_path / "b.sst"
+    dice = random.Random(5)
+    refused = 0
+    for data in tables.values():
+        path.write_bytes(data)
+        truth = rows_of(path)
+        for _ in range(60):
+            broken = damaged(data, dice)
+            path.write_bytes(broken)
+            try:
+                rows = rows_of(path)
+            except SawlogError:
+                refused += 1
+                continue
+            rest = iter(truth)
+            assert all(row in rest for row in rows)
+            (report,) = sawlog.verify(path, format=FORMAT).files
+            assert report.rows == len(rows)
+            assert report.account.total == len(broken)
+            assert report.damaged or rows == truth
+            listed = sawlog.read(path, format=FORMAT, view="damage").to_pylist()
+            assert [(d["offset"], d["length"], d["kind"]) for d in listed] == [
+                (d.offset, d.length, d.kind) for d in report.damages
+            ]
+            if report.damaged:
+                with pytest.raises(DamageError) as raised:
+                    rows_of(path, "fail")
+                assert raised.value.damage.offset == report.damages[0].offset
+            sawlog.repair(path, fixed, format=FORMAT)
+            assert not sawlog.verify(fixed, format=FORMAT).damaged
+            assert rows_of(fixed) == rows
+            fixed.unlink()
+    assert refused < 60
+
+
+def test_a_table_without_its_end_gives_the_blocks_that_can_be_proven(tables: dict[str, bytes], tmp_path: Path) -> None:
+    path = tmp_path / "a.ldb"
+    path.write_bytes(tables["leveldb"])
+    truth = rows_of(path)
+    path.write_bytes(tables["leveldb"][: len(tables["leveldb"]) * 3 // 4])
+    rows = rows_of(path)
+    assert rows == truth[: len(rows)]
+    assert len(rows) > len(truth) // 2
+    (report,) = sawlog.verify(path, format=FORMAT).files
+    assert set(report.kinds) == {"bad_footer"}
+
+
+def test_a_table_without_its_index_gives_all_rows(tables: dict[str, bytes], tmp_path: Path) -> None:
+    path = tmp_path / "a.ldb"
+    path.write_bytes(tables["leveldb"])
+    truth = rows_of(path)
+    blocks = sawlog.read(path, format=FORMAT, view="blocks").to_pylist()
+    (index,) = (block for block in blocks if block["name"] == "index")
+    copy = bytearray(tables["leveldb"])
+    copy[index["offset"] + 1] ^= 1
+    path.write_bytes(copy)
+    assert rows_of(path) == truth
+    with pytest.raises(DamageError, match="checksum_mismatch"):
+        rows_of(path, "fail")
+
+
+def test_a_block_allocates_no_more_than_is_allowed(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    path = tmp_path / "a.sst"
+    table = pa.table({"key": [b"k"], "value": [bytes(1 << 20)]})
+    sawlog.write(table, path, format=FORMAT, dialect="rocksdb", compression="zstd")
+    assert path.stat().st_size < 2000
+    with pytest.raises(DamageError, match=r"block_too_large .* max_block_bytes is 65536"):
+        sawlog.read(path, format=FORMAT, max_block_bytes=1 << 16)
+    assert sawlog.read(path, format=FORMAT).num_rows == 1
+
+
+def test_what_is_no_table_is_said_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.sst"
+    for content in (b"", b"no table", bytes(100)):
+        path.write_bytes(content)
+        with pytest.raises(sawlog.FormatError, match="no magic number of a table"):
+            sawlog.read(path, format=FORMAT)
