@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.deletes import kernels as delete_kernels
-from sawlog.milvus_binlog.deletes.log import DeleteIndex, Deletes, _texts, parse_cell
+from sawlog.milvus_binlog.deletes.index import DeleteIndex
+from sawlog.milvus_binlog.deletes.log import Deletes, _texts, parse_cell
 from sawlog.milvus_binlog.layout import DataType
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python

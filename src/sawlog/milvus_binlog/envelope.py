@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Descriptor:
         start_timestamp: As stored; not a bound (section 2.5).
         end_timestamp: As stored; not a bound.
         payload_type: Code of the payload's type, see `layout.DataType`.
+        end: Where the event ends in the file.
         extra: The JSON object behind the fixed part, unknown keys included.
         legacy: Whether this is the layout from before 2.0, with 21-byte headers.
     """
@@ -45,6 +46,7 @@ class Descriptor:
     start_timestamp: int
     end_timestamp: int
     payload_type: int
+    end: int
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     legacy: bool = False
 
@@ -143,34 +145,57 @@ def explain(head: bytes) -> str:
     return f"{expected}, found {quoted}"
 
 
+HEAD = 4096
+"""Bytes from the beginning of a file that sniffing and the descriptor look at."""
+
+
 def read_envelope(source: Source, path: str, findings: Findings, base: int = 0) -> Envelope | None:
-    """Walk the headers of a V1 file, by event length only.
+    """All headers of a V1 file; see `read_descriptor` and `events`."""
+    descriptor = read_descriptor(source, path, findings, base)
+    return None if descriptor is None else Envelope(descriptor, list(events(source, path, descriptor, findings)))
+
+
+def read_descriptor(source: Source, path: str, findings: Findings, base: int = 0) -> Descriptor | None:
+    """The first event of a V1 file.
 
     Args:
         source: The file.
         path: Its name, for messages.
-        findings: Told of damage; headers are accounted for here, events by whoever reads them.
+        findings: Told of damage; the descriptor is accounted for here.
         base: Where the magic number stands.
 
     Returns:
-        `None` when not even the descriptor can be read.
+        `None` when it cannot be read.
     """
-    size = source.size
-    head = bytes(source.window(base, 4096))
+    head = bytes(source.window(base, HEAD))
     if not head.startswith(layout.MAGIC):
-        findings.damage(Damage(path, 0, size, Kind.BAD_MAGIC, explain(head)))
+        findings.damage(Damage(path, 0, source.size, Kind.BAD_MAGIC, explain(head)))
         return None
     descriptor = _descriptor(source, head, base, path, findings)
-    if descriptor is None:
-        return None
-    start = base + len(layout.MAGIC) + descriptor.length
-    findings.account.header += start - base
+    if descriptor is not None:
+        findings.account.header += descriptor.end - base
+    return descriptor
+
+
+def events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
+    """The data events of a V1 file, one by one, walked by their length only.
+
+    Damage is told when the walk meets it, behind the events before it. Events are accounted for by whoever reads them.
+    """
+    size = source.size
     if descriptor.encrypted:
         zone = descriptor.extra.get("encryption_zone")
         detail = f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
-        findings.damage(Damage(path, start, size - start, Kind.ENCRYPTED, detail))
-        return Envelope(descriptor, [])
-    return Envelope(descriptor, _events(source, start, descriptor.legacy, path, findings))
+        findings.damage(Damage(path, descriptor.end, size - descriptor.end, Kind.ENCRYPTED, detail))
+        return
+    at = descriptor.end
+    while at < size:
+        judged = _event(source, at, path, descriptor)
+        if isinstance(judged, Damage):
+            findings.damage(judged)
+            return
+        yield judged
+        at += judged.length
 
 
 def _descriptor(source: Source, head: bytes, base: int, path: str, findings: Findings) -> Descriptor | None:
@@ -193,8 +218,9 @@ def _descriptor(source: Source, head: bytes, base: int, path: str, findings: Fin
         findings.damage(Damage(path, base, size - base, Kind.BAD_EVENT_LENGTH, detail))
         return None
     common = (timestamp, length, _signed(next_position))
+    end = base + at + length
     if legacy:
-        return _legacy_descriptor(head, common)
+        return _legacy_descriptor(head, common, end)
     *values, _ = layout.DESCRIPTOR.unpack_from(head, at + header.size)
     (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, at + fixed)
     start = base + at + fixed + layout.EXTRA_LENGTH.size
@@ -204,12 +230,14 @@ def _descriptor(source: Source, head: bytes, base: int, path: str, findings: Fin
         findings.damage(Damage(path, base, size - base, Kind.BAD_DESCRIPTOR, detail))
         return None
     text = bytes(source.window(start, extra_length))
-    return _make(common, values, _extra(text, start, path, findings), legacy=False)
+    return _make(common, values, end, _extra(text, start, path, findings), legacy=False)
 
 
-def _make(common: tuple[int, int, int], values: list[int], extra: dict[str, Any], *, legacy: bool) -> Descriptor:
-    collection, partition, segment, field, start, end, code = values
-    return Descriptor(*common, collection, partition, segment, field, start, end, code, extra, legacy)
+def _make(
+    common: tuple[int, int, int], values: list[int], end: int, extra: dict[str, Any], *, legacy: bool
+) -> Descriptor:
+    collection, partition, segment, field, start, last, code = values
+    return Descriptor(*common, collection, partition, segment, field, start, last, code, end, extra, legacy)
 
 
 def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
@@ -242,52 +270,38 @@ def _is_legacy(head: bytes, size: int) -> bool:
     return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and at + length <= size)
 
 
-def _legacy_descriptor(head: bytes, common: tuple[int, int, int]) -> Descriptor:
+def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
     """The pre-GA descriptor; a shape from spring 2021 has a field id behind the segment id."""
     at = len(layout.MAGIC) + layout.LEGACY_HEADER.size
     behind = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if behind >= 8:
-        shape = struct.Struct("<hqqbqqqqQQi")
-        _, _, _, _, *values = shape.unpack_from(head, at)
-        return _make(common, values, {}, legacy=True)
-    _, _, _, _, collection, partition, segment, start, end, code, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at)
-    return _make(common, [collection, partition, segment, -1, start, end, code], {}, legacy=True)
+        _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, at)
+        return _make(common, values, end, {}, legacy=True)
+    _, _, _, _, collection, partition, segment, *rest, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at)
+    return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *rest], end, {}, legacy=True)
 
 
-def _events(source: Source, start: int, legacy: bool, path: str, findings: Findings) -> list[Event]:
-    header = layout.LEGACY_HEADER if legacy else layout.HEADER
+def _event(source: Source, offset: int, path: str, descriptor: Descriptor) -> Event | Damage:
+    """The event at `offset`, or what is wrong with what stands there."""
+    header = layout.LEGACY_HEADER if descriptor.legacy else layout.HEADER
     minimum = header.size + layout.EVENT_DATA.size
-    size = source.size
-    events: list[Event] = []
-    offset = start
-    while offset < size:
-        left = size - offset
-        raw = bytes(source.window(offset, minimum))
-        if left < minimum:
-            kind = Kind.TRAILING_BYTES if events else Kind.TRUNCATED
-            detail = f"{left} bytes where an event, of at least {minimum} bytes, was expected: {raw[:16].hex(' ')}"
-            findings.damage(Damage(path, offset, left, kind, detail))
-            break
-        timestamp, code, *_, length, next_position = header.unpack_from(raw)
-        known = code in EventType.__members__.values() and code != EventType.DESCRIPTOR
-        if not known:
-            detail = f"unknown type code {code} in an event header: {raw[: header.size].hex(' ')}"
-            findings.damage(Damage(path, offset, left, Kind.UNKNOWN_EVENT, detail))
-            break
-        if length < minimum or length > left:
-            torn = length > left and next_position == offset + length
-            kind = Kind.TRUNCATED if torn else Kind.BAD_EVENT_LENGTH
-            detail = (
-                f"the event's length is {_signed(length)}; at least {minimum} and at most {left} bytes are possible"
-            )
-            findings.damage(Damage(path, offset, left, kind, detail))
-            break
-        first, last = layout.EVENT_DATA.unpack_from(raw, header.size)
-        events.append(
-            Event(EventType(code), offset, length, _signed(next_position), timestamp, first, last, offset + minimum)
-        )
-        offset += length
-    return events
+    left = source.size - offset
+    raw = bytes(source.window(offset, minimum))
+    if left < minimum:
+        kind = Kind.TRAILING_BYTES if offset > descriptor.end else Kind.TRUNCATED
+        detail = f"{left} bytes where an event, of at least {minimum} bytes, was expected: {raw[:16].hex(' ')}"
+        return Damage(path, offset, left, kind, detail)
+    timestamp, code, *_, length, next_position = header.unpack_from(raw)
+    if code not in EventType.__members__.values() or code == EventType.DESCRIPTOR:
+        detail = f"unknown type code {code} in an event header: {raw[: header.size].hex(' ')}"
+        return Damage(path, offset, left, Kind.UNKNOWN_EVENT, detail)
+    if length < minimum or length > left:
+        torn = length > left and next_position == offset + length
+        kind = Kind.TRUNCATED if torn else Kind.BAD_EVENT_LENGTH
+        detail = f"the event's length is {_signed(length)}; at least {minimum} and at most {left} bytes are possible"
+        return Damage(path, offset, left, kind, detail)
+    first, last = layout.EVENT_DATA.unpack_from(raw, header.size)
+    return Event(EventType(code), offset, length, _signed(next_position), timestamp, first, last, offset + minimum)
 
 
 def _signed(value: int) -> int:

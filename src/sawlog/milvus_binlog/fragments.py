@@ -1,10 +1,9 @@
-"""Single files: checking one byte by byte, and the views of events and deletes."""
+"""Files as fragments: what one holds, or whether it is whole; and the views of events and deletes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +11,21 @@ import pyarrow as pa
 
 from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
+from sawlog.errors import FormatError, SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
-from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.fragments import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
+from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
-from sawlog.milvus_binlog.envelope import Descriptor, Event
-from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.envelope import Descriptor
+from sawlog.milvus_binlog.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, Kind
+from sawlog.milvus_binlog.opener import Log, Part, opened
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payloads.payload import BATCH_ROWS, Extent, Payload, UnreadableError
-from sawlog.milvus_binlog.source import open_log
-from sawlog.milvus_binlog.stats import bm25_batch, check_stats
-from sawlog.storage import File, Source
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payloads.stored import check_stored
+from sawlog.milvus_binlog.stats import bm25_batch, check_stats, stats_batch
+from sawlog.milvus_binlog.subject import Subject, content_of, subject_of
+from sawlog.milvus_binlog.types import Field
+from sawlog.storage import File
 
 DELETES_SCHEMA = (
     pa.field("timestamp", pa.int64(), nullable=False),
@@ -58,122 +60,235 @@ EVENTS_SCHEMA = pa.schema(
 )
 """One row per event; the descriptor, with the extras, is the first of its file."""
 
+DDL_SCHEMA = pa.schema(
+    [
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("request", pa.binary()),
+    ]
+)
+"""One row per request: what it asks for, when, and the request itself (a protobuf message)."""
+INDEX_SCHEMA = pa.schema([pa.field("data", pa.large_binary(), nullable=False)])
+"""The bytes of one slice of an index."""
+
 
 @dataclass(frozen=True)
 class FileFragment(Fragment):
-    """One file, to be checked whole. Delivers no rows of its own."""
+    """One file. Where no column is wanted, those of the projection are decoded all the same, so that all damage is met.
+
+    Attributes:
+        file: The file.
+        log: What its path says.
+        subject: What it holds; `None`: whatever that is, to be checked whole.
+        named: Fields that are known by their ids, where the file itself has to say what it holds.
+    """
 
     file: File
-    log: LogFile | None = field(default=None)
+    log: LogFile | None = None
+    subject: Subject | None = None
+    named: Mapping[int, Field] = field(default_factory=dict)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Read every page of every payload."""
-        check_file(self, findings)
-        yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
+        """See `Fragment.decode`."""
+        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+            subject = self.subject or self._judged(log)
+            if subject is None:
+                for _ in log.parts(log.descriptor(findings), findings):
+                    pass
+            elif subject.content == "stats":
+                entries = check_stats(log.content(), self.path, findings)
+                yield self._deliver(stats_batch(entries), schema, 0)
+            elif subject.content == "bm25":
+                yield self._deliver(bm25_batch(log.content(), self.path, findings), schema, 0)
+            elif subject.content == "delta":
+                for _ in read_deletes(log, findings):
+                    yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
+            else:
+                yield from self._parts(log, subject, schema, findings)
+
+    def _judged(self, log: Log) -> Subject | None:
+        """What the file holds; `None` when it is too broken to say."""
+        if self.log is not None and self.log.kind == layout.DELTA_LOG:
+            return Subject("delta")
+        try:
+            return subject_of(log, self.log, self.named)
+        except FormatError:
+            return None
+
+    def _parts(self, log: Log, subject: Subject, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """The rows of one event after the other; what cannot be read of one costs nothing of the others."""
+        descriptor = log.descriptor(findings)
+        for part in log.parts(descriptor, findings):
+            try:
+                check_content(part, descriptor, subject, self.path)
+                if subject.content in ("insert", "columns"):
+                    yield from self._columns(log.payload(part), part, subject.fields, schema, findings)
+                else:
+                    batch = part_values(log.payload(part), part, subject)
+                    findings.rows += batch.num_rows
+                    yield self._deliver(batch, schema, part.offset)
+            except UnreadableError as error:
+                findings.damage(error.damage)
+            else:
+                findings.account.record += part.length
+
+    def _columns(
+        self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns of one payload."""
+        if len(payload.schema) < len(fields):
+            raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
+        names = schema.names or (None if self.subject is None else self.projection.decoded.names)
+        read = [(at, one) for at, one in enumerate(fields) if names is None or one.name in names]
+        for arrays, count in decoded(payload, read):
+            findings.rows += count
+            yield self._assemble(arrays, schema, part.offset, count)
+
+    def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offset: int) -> pa.RecordBatch:
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        return self._assemble(columns, schema, offset, batch.num_rows)
+
+    def _assemble(self, columns: dict[str, pa.Array], schema: pa.Schema, offset: int, count: int) -> pa.RecordBatch:
+        arrays = []
+        for one in schema:
+            if one.name in columns:
+                arrays.append(columns[one.name])
+            elif one.name == FILE_COLUMN:
+                arrays.append(constant_string(self.path, count))
+            else:
+                arrays.append(pa.repeat(pa.scalar(offset, pa.int64()), count))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def check_file(fragment: FileFragment, findings: Findings) -> None:
-    """Check every byte of a file, whatever its kind."""
-    path, limit = fragment.file.path, fragment.scan.options.max_page_bytes
-    kind = fragment.log.kind if fragment.log is not None else ""
-    with closing(open_log(fragment.file, fragment.scan.storage)) as source:
-        head = bytes(source.window(0, 4096))
-        shape = _envelope.sniff(head)
-        if kind == layout.DELTA_LOG:
-            for _ in read_deletes(fragment.file, fragment.scan.storage, limit, findings):
-                pass
-        elif kind == layout.BM25_STATS:
-            bm25_batch(bytes(source.window(0, source.size)), path, findings)
-        elif kind == layout.STATS_LOG or (shape == "stats" and not kind):
-            check_stats(bytes(source.window(0, source.size)), path, findings)
-        elif shape == "parquet":
-            _check_payload(source, path, Extent(0, source.size), 0, limit, findings)
-        else:
-            found = _envelope.read_envelope(source, path, findings)
-            for event in found.events if found is not None else ():
-                extent = Extent(event.payload, event.payload_length)
-                _check_payload(source, path, extent, event.offset, limit, findings)
+def decoded(payload: Payload, fields: Sequence[tuple[int, Field]]) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    """The rows of a payload, some at a time: the values of some columns by name, and how many they are.
+
+    Args:
+        payload: The payload.
+        fields: Places of columns, and their fields.
+
+    Raises:
+        UnreadableError: Behind the last rows that can be read.
+    """
+    for at, one in fields:
+        check_stored(one, payload, at)
+    step = rows_at_once(payload, [at for at, _ in fields])
+    streams = [(ColumnStream([payload], at, step), one) for at, one in fields]
+    for start in range(0, payload.rows, step):
+        count = min(step, payload.rows - start)
+        yield {one.name: _take(stream, count, one, payload) for stream, one in streams}, count
 
 
-def _check_payload(source: Source, path: str, extent: Extent, start: int, limit: int, findings: Findings) -> None:
-    length = extent.offset + extent.length - start
+def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
+    """How many rows of a payload are decoded at a time.
+
+    Raises:
+        UnreadableError: For pages that are broken or too large.
+    """
+    return batch_rows((payload, at) for at in columns) if columns else payload.row_limit(0)
+
+
+def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
+    """The requests of an event of a DDL log, or the bytes of one of an index.
+
+    Raises:
+        UnreadableError: When the payload holds something else.
+    """
+    if not payload.schema:
+        raise payload.unreadable("the payload has no column")
+    values = payload.whole_column(0, layout.MAX_FILE_SIZE)
+    if subject.content == "index":
+        data = pa.array([_concatenated(values, payload)], pa.large_binary())
+        return pa.record_batch([data], schema=INDEX_SCHEMA)
+    cells = [cell for array in values for cell in _cells(array, payload)]
+    event = part.event
+    name, time = (event.type.name, event.start_timestamp) if event is not None else ("", 0)
+    return pa.RecordBatch.from_pylist(
+        [{"type": name, "timestamp": time, "request": cell} for cell in cells], schema=DDL_SCHEMA
+    )
+
+
+def check_content(part: Part, descriptor: Descriptor | None, subject: Subject, path: str) -> None:
+    """Refuse an event of another type than those of its file.
+
+    Raises:
+        UnreadableError: Says which one it is.
+    """
+    if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != subject.content:
+        detail = f"an event of type {part.event.type.name} in a log of type {subject.content}"
+        raise UnreadableError(Damage(path, part.offset, part.length, Kind.UNKNOWN_EVENT, detail))
+
+
+def _take(stream: ColumnStream, count: int, field: Field, payload: Payload) -> pa.Array:
+    taken = stream.take(count)
+    if taken is None or len(taken) != count:
+        raise payload.unreadable(f"fewer values than the {payload.rows} that the footer claims")
     try:
-        payload = Payload(source, path, extent, limit)
-        for index in range(len(payload.schema)):
-            for array in payload.column_batches(index, BATCH_ROWS):
-                array.validate(full=True)
-    except UnreadableError as error:
-        findings.damage(Damage(path, start, length, error.damage.kind, error.damage.detail))
-        return
-    except pa.ArrowInvalid as error:
-        findings.damage(Damage(path, start, length, Kind.BAD_VALUE, str(error)))
-        return
-    findings.rows += payload.rows
-    findings.account.record += length
+        return decode(field, taken)
+    except SchemaError as error:
+        raise payload.unreadable(str(error), Kind.BAD_VALUE) from None
+
+
+def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        raise payload.unreadable(f"expected requests, found {array.type}")
+    return list(array.cast(pa.binary()).to_pylist())
+
+
+def _concatenated(values: Sequence[pa.Array], payload: Payload) -> bytes:
+    """The bytes of an index slice: a column of one byte per row (C++), or of rows of bytes (Go)."""
+    parts: list[bytes] = []
+    for array in values:
+        if pa.types.is_int8(array.type) or pa.types.is_uint8(array.type):
+            parts.append(array.to_numpy(zero_copy_only=False).tobytes())
+        elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+            parts += [cell or b"" for cell in array.cast(pa.binary()).to_pylist()]
+        else:
+            raise payload.unreadable(f"expected bytes of an index, found {array.type}")
+    return b"".join(parts)
 
 
 @dataclass(frozen=True)
 class EventsFragment(Fragment):
-    """The events of one file."""
+    """The events of one file: their headers, and the footers of their payloads."""
 
     file: File
     log: LogFile | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        rows = list(self._rows(findings))
-        findings.rows += len(rows)
-        columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _rows(self, findings: Findings) -> Iterator[dict[str, Any]]:
-        path = self.file.path
-        with closing(open_log(self.file, self.scan.storage)) as source:
-            if _envelope.sniff(bytes(source.window(0, 4096))) != "v1" and self._bare(source):
+        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+            if log.shape in ("parquet", "stats"):  # no envelope, by right
+                findings.account.record += self.file.size
                 return
-            found = _envelope.read_envelope(source, path, findings)
-            if found is None:
-                return
-            descriptor = found.descriptor
-            common = {
-                "file": path,
-                FILE_COLUMN: path,
-                "kind": self.log.kind if self.log is not None else None,
-                "collection": descriptor.collection,
-                "partition": descriptor.partition,
-                "segment": descriptor.segment,
-                "field": descriptor.field,
-                "payload_type": descriptor.type_name,
-            }
-            yield common | _descriptor_row(descriptor)
-            for event in found.events:
-                yield common | self._event_row(event, source, findings)
+            for row in self._rows(log, findings):
+                findings.rows += 1
+                columns = [pa.array([row.get(one.name)], one.type) for one in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _bare(self, source: Source) -> bool:
-        """Whether a file has no envelope by right: bare Parquet and statistics hold no events."""
-        return _envelope.sniff(bytes(source.window(0, 4096))) in ("parquet", "stats")
-
-    def _event_row(self, event: Event, source: Source, findings: Findings) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "offset": event.offset,
-            OFFSET_COLUMN: event.offset,
-            "length": event.length,
-            "next_position": event.next_position,
-            "type": event.type.name,
-            "timestamp": event.timestamp,
-            "start_timestamp": event.start_timestamp,
-            "end_timestamp": event.end_timestamp,
-            "payload_bytes": event.payload_length,
+    def _rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
+        descriptor = log.descriptor(findings)
+        if descriptor is None:
+            return
+        common = {
+            "file": self.path,
+            FILE_COLUMN: self.path,
+            "kind": self.log.kind if self.log is not None else None,
+            "collection": descriptor.collection,
+            "partition": descriptor.partition,
+            "segment": descriptor.segment,
+            "field": descriptor.field,
+            "payload_type": descriptor.type_name,
         }
-        extent = Extent(event.payload, event.payload_length)
-        try:
-            payload = Payload(source, self.file.path, extent, self.scan.options.max_page_bytes)
-        except UnreadableError as error:
-            findings.damage(error.damage)
-            return row
-        findings.account.record += event.length
-        stored = ", ".join(f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in payload.schema)
-        return row | {"rows": payload.rows, "payload_schema": stored}
+        yield common | _descriptor_row(descriptor)
+        for part in log.parts(descriptor, findings):
+            try:
+                yield common | _event_row(part, log.payload(part))
+            except UnreadableError as error:
+                findings.damage(error.damage)
+                yield common | _event_row(part, None)
+            else:
+                findings.account.record += part.length
 
 
 def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
@@ -190,6 +305,27 @@ def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
     }
 
 
+def _event_row(part: Part, payload: Payload | None) -> dict[str, Any]:
+    event = part.event
+    if event is None:
+        return {}
+    row: dict[str, Any] = {
+        "offset": event.offset,
+        OFFSET_COLUMN: event.offset,
+        "length": event.length,
+        "next_position": event.next_position,
+        "type": event.type.name,
+        "timestamp": event.timestamp,
+        "start_timestamp": event.start_timestamp,
+        "end_timestamp": event.end_timestamp,
+        "payload_bytes": event.payload_length,
+    }
+    if payload is None:
+        return row
+    stored = ", ".join(f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in payload.schema)
+    return row | {"rows": payload.rows, "payload_schema": stored}
+
+
 @dataclass(frozen=True)
 class DeltaFragment(Fragment):
     """The deletes of one file.
@@ -198,16 +334,19 @@ class DeltaFragment(Fragment):
         file: The delta log.
         place: Ids of collection, partition and segment.
         deletes_only: Whether its segment is an L0 segment.
+        key: Type of the keys; `None` where nothing tells.
     """
 
     file: File
     place: tuple[int, int, int]
     deletes_only: bool
+    key: pa.DataType | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        for some in read_deletes(self.file, self.scan.storage, self.scan.options.max_page_bytes, findings):
-            yield pa.RecordBatch.from_arrays([self._column(one, some) for one in schema], schema=schema)
+        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+            for some in read_deletes(log, findings, self.key):
+                yield pa.RecordBatch.from_arrays([self._column(one, some) for one in schema], schema=schema)
 
     def _column(self, wanted: pa.Field, some: Deletes) -> pa.Array:
         count = len(some.keys)

@@ -23,17 +23,20 @@ PARQUET_MINIMUM = 12
 MAGIC_SEARCH = 200
 """Bytes in front of a displaced magic number within which it is looked for (left-over S3 chunk signatures)."""
 
-HEADER = struct.Struct("<QbII")
-"""Event header: timestamp u64 (TSO), type code i8, event length i32 and next position i32 (read as u32 here)."""
-LEGACY_HEADER = struct.Struct("<QbIII")
+HEADER = struct.Struct("<qbII")
+"""Event header: timestamp (a TSO, which Milvus has as u64 here and as i64 in rows; i64 everywhere in sawlog), type code
+i8, event length i32 and next position i32 (read as u32 here)."""
+LEGACY_HEADER = struct.Struct("<qbIII")
 """Before 2.0: timestamp, type code, server id, event length, next position."""
-DESCRIPTOR = struct.Struct("<qqqqQQi8s")
+DESCRIPTOR = struct.Struct("<qqqqqqi8s")
 """Collection, partition, segment, field id; start and end timestamp; payload type; post-header lengths."""
 EXTRA_LENGTH = struct.Struct("<I")
-LEGACY_DESCRIPTOR = struct.Struct("<hqqbqqqQQi7s")
+LEGACY_DESCRIPTOR = struct.Struct("<hqqbqqqqqi7s")
 """Binlog version, server version, commit id, header length; collection, partition, segment id; start and end
 timestamp; payload type; post-header lengths."""
-EVENT_DATA = struct.Struct("<QQ")
+LEGACY_FIELD_DESCRIPTOR = struct.Struct("<hqqbqqqqqqi")
+"""The same with a field id behind the segment id, of spring 2021."""
+EVENT_DATA = struct.Struct("<qq")
 """Start and end timestamp, in front of the payload."""
 POST_HEADER_LENGTHS = bytes([52, *[EVENT_DATA.size] * 7])
 """Sizes of the fixed parts of events, by type code."""
@@ -103,8 +106,15 @@ COMPOUND_STATS = 1
 """Log id of a stats log that holds a JSON array, one entry per binlog batch."""
 
 PAYLOAD_COLUMN = "val"
+ORIGINAL_SIZE = "original_size"
+"""Extra that every file has: bytes of its values in memory, as text. Only a hint."""
 MULTI_FIELD = "MULTI_FIELD"
 """`version` extra of delta logs with a column each for keys and timestamps."""
+
+COLLECTION_COLUMN = "_collection"
+PARTITION_COLUMN = "_partition"
+SEGMENT_COLUMN = "_segment"
+"""Columns that say where a row lies."""
 
 INSERT_LOG = "insert_log"
 DELTA_LOG = "delta_log"
@@ -129,6 +139,7 @@ BM25_HEADER = struct.Struct("<iqq")
 BM25_ENTRY = struct.Struct("<Ii")
 """A token (its hash), and how many rows have it."""
 
+TSO_BYTES = 8
 MAX_TSO = (1 << 63) - 1
 LOGICAL_BITS = 18
 """A TSO is milliseconds since 1970, shifted left by this, and a counter below."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.deletes.log import delta_cells
 from sawlog.milvus_binlog.encode import payload, raw_size
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.types import Field
@@ -51,31 +52,32 @@ def log_bytes(
     Raises:
         SchemaError: When the file would be larger than its positions can say.
     """
-    text = json.dumps(extra, ensure_ascii=False, separators=(",", ":")).encode()
     first, last = min(event.first for event in events), max(event.last for event in events)
-    created = _created(last)
-    length = layout.HEADER.size + layout.DESCRIPTOR.size + layout.EXTRA_LENGTH.size + len(text)
-    position = len(layout.MAGIC) + length
-    parts = [
-        layout.MAGIC,
-        layout.HEADER.pack(created, EventType.DESCRIPTOR, length, position),
-        layout.DESCRIPTOR.pack(
-            place.collection, place.partition, place.segment, field, first, last, type, layout.POST_HEADER_LENGTHS
-        ),
-        layout.EXTRA_LENGTH.pack(len(text)),
-        text,
-    ]
+    fixed = layout.DESCRIPTOR.pack(
+        place.collection, place.partition, place.segment, field, first, last, type, layout.POST_HEADER_LENGTHS
+    )
+    parts = [layout.MAGIC, descriptor_bytes(_created(last), fixed, extra)]
+    position = sum(map(len, parts))
     for event in events:
-        length = layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
-        position += length
+        position += layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
         if position > layout.MAX_FILE_SIZE:
             raise SchemaError(f"{where}: {position} bytes; a binlog has less than 2 GiB: make binlog_bytes smaller")
-        parts += [
-            layout.HEADER.pack(_created(event.last), event.type, length, position),
-            layout.EVENT_DATA.pack(event.first, event.last),
-            event.payload,
-        ]
+        parts += [event_bytes(event, _created(event.last), position), event.payload]
     return b"".join(parts)
+
+
+def descriptor_bytes(created: int, fixed: bytes, extra: dict[str, Any]) -> bytes:
+    """The descriptor event, from its fixed part (`layout.DESCRIPTOR`) and its extras."""
+    text = json.dumps(extra, ensure_ascii=False, separators=(",", ":")).encode()
+    length = layout.HEADER.size + len(fixed) + layout.EXTRA_LENGTH.size + len(text)
+    header = layout.HEADER.pack(created, EventType.DESCRIPTOR, length, len(layout.MAGIC) + length)
+    return b"".join((header, fixed, layout.EXTRA_LENGTH.pack(len(text)), text))
+
+
+def event_bytes(event: NewEvent, created: int, end: int) -> bytes:
+    """What stands in front of an event's payload; the event ends at byte `end` of its file."""
+    length = layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
+    return layout.HEADER.pack(created, event.type, length, end) + layout.EVENT_DATA.pack(event.first, event.last)
 
 
 def _created(timestamp: int) -> int:
@@ -85,7 +87,7 @@ def _created(timestamp: int) -> int:
 
 def insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, last: int) -> bytes:
     """The insert log of one field of one binlog batch."""
-    extra: dict[str, Any] = {"original_size": str(raw_size(column))}
+    extra: dict[str, Any] = {layout.ORIGINAL_SIZE: str(raw_size(column))}
     if field.nullable:
         extra["nullable"] = True
     event = NewEvent(EventType.INSERT, first, last, payload(field, column))
@@ -96,16 +98,12 @@ def delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:
     """The delta log of some deletes, in JSON."""
     import pyarrow.compute as pc
 
-    kind = DataType.Int64 if pa.types.is_int64(keys.type) else DataType.VarChar
-    quoted = [key if kind is DataType.Int64 else json.dumps(key, ensure_ascii=False) for key in keys.to_pylist()]
-    pairs = zip(quoted, times.to_pylist(), strict=True)
-    cells = [f'{{"pk":{key},"ts":{time},"pkType":{kind:d}}}' for key, time in pairs]
     limits = pc.min_max(times)
     first, last = limits["min"].as_py(), limits["max"].as_py()
-    column = pa.chunked_array([pa.array(cells, pa.string())])
+    column = pa.chunked_array([pa.array(delta_cells(keys, times), pa.string())])
     text = Field(layout.DELTA_FIELD, "delta", DataType.String)
     event = NewEvent(EventType.DELETE, first, last, payload(text, column))
-    extra = {"original_size": str(raw_size(column))}
+    extra = {layout.ORIGINAL_SIZE: str(raw_size(column))}
     return log_bytes(place, layout.DELTA_FIELD, DataType.String, [event], extra, "a delta log")
 
 
@@ -117,12 +115,12 @@ def ddl_logs(
     stamps = pa.chunked_array([pa.array(times, pa.int64())])
     numbers = Field(layout.DELTA_FIELD, "ts", DataType.Int64)
     event = NewEvent(EventType.CREATE_COLLECTION, min(times), max(times), payload(numbers, stamps))
-    extra = {"original_size": str(raw_size(stamps))}
+    extra = {layout.ORIGINAL_SIZE: str(raw_size(stamps))}
     first = log_bytes(place, layout.DELTA_FIELD, DataType.Int64, [event], extra, "a DDL log")
     text = Field(layout.DELTA_FIELD, "ddl", DataType.String)
     events = [
         NewEvent(kind, time, time, payload(text, pa.chunked_array([pa.array([request], pa.binary())])))
         for kind, time, request in zip(types, times, requests, strict=True)
     ]
-    extra = {"original_size": str(sum(map(len, requests)))}
+    extra = {layout.ORIGINAL_SIZE: str(sum(map(len, requests)))}
     return first, log_bytes(place, layout.DELTA_FIELD, DataType.String, events, extra, "a DDL log")

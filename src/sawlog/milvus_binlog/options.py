@@ -9,8 +9,6 @@ from typing import Any, Literal
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
 
-MAX_PAGE_BYTES = 256 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
@@ -30,7 +28,10 @@ class ReadOptions:
             double, string and json (default: json, the value's text); `*` for every key there is, found by reading
             the dynamic field of the whole collection first.
         dedupe: Whether of several live rows with the same primary key only the newest is read.
-        max_page_bytes: Parquet pages that claim to be larger when decompressed are damage.
+        max_page_bytes: Parquet pages that claim to be larger when decompressed are damage. By default those are that
+            are larger than 8 MiB and 64 times the bytes that they take in the file, or than 256 MiB.
+        max_delete_bytes: What the keys of a segment's, or of a partition's, delta logs may take in memory, the newest
+            delete of each. By default 64 MiB, or 32 times the bytes of the logs.
     """
 
     collection: str | None = None
@@ -42,7 +43,8 @@ class ReadOptions:
     deletes: Literal["all", "own"] = "all"
     dynamic_fields: tuple[str, ...] = ()
     dedupe: bool = False
-    max_page_bytes: int = MAX_PAGE_BYTES
+    max_page_bytes: int | None = None
+    max_delete_bytes: int | None = None
 
     @property
     def until(self) -> int | None:

@@ -1,84 +1,177 @@
-"""Repairing one file: what stands before the magic number, behind the last event, or damaged between is left out."""
+"""Repairing one file: what is intact of it is written anew, as a file that is whole."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 
 from sawlog.damage import Damage, FileReport, Findings
 from sawlog.errors import FormatError
-from sawlog.milvus_binlog import envelope as _envelope
-from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.deletes.log import Deletes, part_deletes, stored_deletes
+from sawlog.milvus_binlog.encode import parquet
+from sawlog.milvus_binlog.envelope import Descriptor
+from sawlog.milvus_binlog.fragments import check_content, decoded, part_values, rows_at_once
 from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
+from sawlog.milvus_binlog.opener import Log, Part, opened
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payloads.payload import BATCH_ROWS, Extent, Payload, UnreadableError
-from sawlog.milvus_binlog.source import open_log
-from sawlog.storage import File, Source, Storage
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError
+from sawlog.milvus_binlog.stats import bm25_batch, check_stats
+from sawlog.milvus_binlog.subject import Subject, subject_of
+from sawlog.storage import File, Storage
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
-    """Copy the descriptor and the intact events of a file. See `Format.repair`.
+    """Write what can be read of a file. See `Format.repair`.
+
+    Events that are whole are copied; of one that is not, the rows before the damage are encoded anew.
 
     Raises:
-        FormatError: For files without an envelope that are no intact Parquet or statistics: nothing can be taken
-            out of those.
+        FormatError: When nothing can be taken out of it.
     """
-    findings = Findings("skip")
-    with closing(open_log(file, storage)) as source:
-        head = bytes(source.window(0, 4096))
-        if _envelope.sniff(head) in ("parquet", "stats"):
-            pieces = [_whole(source, file, options, findings)]
-        else:
-            pieces = _events(source, file, options, findings, head)
+    findings = Findings("skip", drained=True)
+    with opened(file, storage, options.max_page_bytes) as log:
+        base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
+        if base:
+            detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"
+            findings.damage(Damage(file.path, 0, base, Kind.BAD_MAGIC, detail))
+        inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         try:
-            for piece in pieces:
-                staged.write(source.window(piece.offset, piece.length))
+            for piece in _pieces(log.behind(base) if base else log, file, inside):
+                staged.write(piece)
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
             raise
+    for damage in inside.damages:
+        findings.damage(replace(damage, offset=damage.offset + base))
+    inside.account.damage = 0
+    findings.account.add(inside.account)
+    findings.rows = inside.rows
     return FileReport.of(file.path, file.size, [findings])
 
 
-def _whole(source: Source, file: File, options: ReadOptions, findings: Findings) -> Extent:
-    whole = Extent(0, source.size)
-    if _envelope.sniff(bytes(source.window(0, 16))) == "parquet" and not _intact(
-        source, file, whole, options, findings
-    ):
-        raise FormatError(f"{file.path}: a damaged Parquet file without an envelope; nothing can be taken out of it")
-    findings.account.record += source.size
-    return whole
-
-
-def _events(source: Source, file: File, options: ReadOptions, findings: Findings, head: bytes) -> list[Extent]:
-    base = max(0, head[: layout.MAGIC_SEARCH].find(layout.MAGIC))
-    if base:
-        detail = f"{base} bytes in front of the magic number: {head[:16].hex(' ')}"
-        findings.damage(Damage(file.path, 0, base, Kind.BAD_MAGIC, detail))
-    found = _envelope.read_envelope(source, file.path, findings, base)
-    if found is None:
-        raise FormatError(f"{file.path}: {findings.damages[-1].detail}; nothing can be taken out of it")
-    pieces = [Extent(base, len(layout.MAGIC) + found.descriptor.length)]
-    for event in found.events:
-        extent = Extent(event.payload, event.payload_length)
-        if _intact(source, file, extent, options, findings, event.offset):
-            pieces.append(Extent(event.offset, event.length))
-            findings.account.record += event.length
-    return pieces
-
-
-def _intact(
-    source: Source, file: File, extent: Extent, options: ReadOptions, findings: Findings, start: int | None = None
-) -> bool:
+def _pieces(log: Log, file: File, findings: Findings) -> Iterator[Any]:
+    """The bytes of the repaired file."""
+    place = paths.parse(file)
     try:
-        payload = Payload(source, file.path, extent, options.max_page_bytes)
-        for index in range(len(payload.schema)):
-            for _ in payload.column_batches(index, BATCH_ROWS):
-                pass
+        subject = subject_of(log, place, {})
+    except FormatError as error:
+        raise FormatError(f"{error}; nothing can be taken out of it") from None
+    if subject.content in ("stats", "bm25"):
+        check = check_stats if subject.content == "stats" else bm25_batch
+        check(log.content(), log.path, findings)
+        _refuse(findings, log.path)
+        yield log.content()
+        return
+    descriptor = log.descriptor(findings)
+    position = 0
+    if descriptor is not None:
+        if descriptor.encrypted:
+            raise FormatError(f"{log.path}: encrypted; nothing can be taken out of it")
+        head = _descriptor(log, descriptor, findings)
+        position += len(head)
+        yield head
+    for part in log.parts(descriptor, findings):
+        piece = _part(log, part, descriptor, subject, position, findings)
+        if piece is None and descriptor is None:
+            _refuse(findings, log.path)
+        if piece is not None:
+            position += len(piece)
+            yield piece
+
+
+def _refuse(findings: Findings, path: str) -> None:
+    """Refuse a file without an envelope of which nothing is left.
+
+    Raises:
+        FormatError: Says what is wrong with it.
+    """
+    if findings.damages:
+        raise FormatError(f"{path}: {findings.damages[0].detail}; nothing can be taken out of it")
+
+
+def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
+    """Magic number and descriptor; with extras that say what has to be said where those of the file are broken."""
+    stored = bytes(log.source.window(0, descriptor.end))
+    if not findings.kinds[Kind.BAD_EXTRA]:
+        return stored
+    at = len(layout.MAGIC) + layout.HEADER.size
+    fixed = stored[at : at + layout.DESCRIPTOR.size]
+    extra = {layout.ORIGINAL_SIZE: str(log.source.size - descriptor.end)}
+    return layout.MAGIC + descriptor_bytes(descriptor.timestamp, fixed, extra)
+
+
+def _part(
+    log: Log, part: Part, descriptor: Descriptor | None, subject: Subject, position: int, findings: Findings
+) -> Any:
+    """The bytes of one event, or of a bare file; `None` where nothing of it is left.
+
+    Args:
+        log: The file.
+        part: The event.
+        descriptor: That of the file; `None` for bare Parquet.
+        subject: What the file holds.
+        position: Where the event goes in the repaired file.
+        findings: Told of damage.
+    """
+    rows = 0
+    payload: Payload | None = None
+    try:
+        check_content(part, descriptor, subject, log.path)
+        payload = log.payload(part)
+        for count in _counted(log, part, payload, subject):
+            rows += count
+            findings.rows += count
     except UnreadableError as error:
-        begin = extent.offset if start is None else start
-        length = extent.offset + extent.length - begin
-        findings.damage(Damage(file.path, begin, length, error.damage.kind, error.damage.detail))
-        return False
-    findings.rows += payload.rows
-    return True
+        findings.damage(error.damage)
+    else:
+        findings.account.record += part.length
+        return log.source.window(part.offset, part.length)
+    if payload is None or not rows or (descriptor is not None and descriptor.legacy):
+        findings.rows -= rows
+        return None
+    kept = _rows(payload, subject, rows, part, log)
+    data = parquet(kept, store_schema=any(one.metadata for one in payload.schema))
+    if part.event is None:
+        return data
+    event = NewEvent(part.event.type, part.event.start_timestamp, part.event.end_timestamp, data)
+    end = position + layout.HEADER.size + layout.EVENT_DATA.size + len(data)
+    return event_bytes(event, part.event.timestamp, end) + data
+
+
+def _counted(log: Log, part: Part, payload: Payload, subject: Subject) -> Iterator[int]:
+    """The numbers of rows that a read of the event delivers, one after the other.
+
+    Raises:
+        UnreadableError: Behind the last that it delivers, when the event is damaged.
+    """
+    if subject.content == "delta":
+        for some in part_deletes(log, part, payload, None):
+            yield len(some.keys)
+    elif subject.content in ("insert", "columns"):
+        for _, count in decoded(payload, list(enumerate(subject.fields))):
+            yield count
+    else:
+        yield part_values(payload, part, subject).num_rows
+
+
+def _rows(payload: Payload, subject: Subject, rows: int, part: Part, log: Log) -> pa.Table:
+    """The rows of a damaged event that can be read, as they are stored."""
+    if subject.content == "delta":
+        return stored_deletes(payload, _readable(part_deletes(log, part, payload, None)))
+    step = rows_at_once(payload, range(len(subject.fields)))
+    columns = [ColumnStream([payload], at, step).take(rows) for at in range(len(payload.schema))]
+    return pa.Table.from_arrays(columns, schema=payload.schema)
+
+
+def _readable(deletes: Iterator[Deletes]) -> Iterator[Deletes]:
+    """Deletes up to the damage."""
+    with suppress(UnreadableError):
+        yield from deletes

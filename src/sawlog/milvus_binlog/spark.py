@@ -11,7 +11,7 @@ from sawlog.api import open as open_dataset
 from sawlog.errors import OptionError, SawlogError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import MilvusDataset
-from sawlog.milvus_binlog.collection.fragments import PARTITION_COLUMN
+from sawlog.milvus_binlog.layout import PARTITION_COLUMN
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
 from sawlog.spark.digest import digest, quoted

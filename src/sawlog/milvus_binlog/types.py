@@ -173,6 +173,12 @@ ROW_ID = Field(layout.ROW_ID_FIELD, "RowID", DataType.Int64)
 TIMESTAMP = Field(layout.TIMESTAMP_FIELD, "Timestamp", DataType.Int64)
 SYSTEM = (ROW_ID, TIMESTAMP)
 
+PLACE = tuple(
+    pa.field(name, pa.int64(), nullable=False)
+    for name in (layout.COLLECTION_COLUMN, layout.PARTITION_COLUMN, layout.SEGMENT_COLUMN)
+)
+"""Columns that say where in the collection a row lies: ids of collection, partition and segment."""
+
 
 def data_type(value: Any) -> DataType:
     """A type by code or by name, as pymilvus and Milvus' JSON spell it (`FLOAT_VECTOR`, `FloatVector`, 101).

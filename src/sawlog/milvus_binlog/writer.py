@@ -12,9 +12,15 @@ import pyarrow as pa
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.fragments import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN
 from sawlog.milvus_binlog.encode import encode, raw_size
-from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType
+from sawlog.milvus_binlog.layout import (
+    COLLECTION_COLUMN,
+    DDL_EVENTS,
+    PARTITION_COLUMN,
+    SEGMENT_COLUMN,
+    DataType,
+    EventType,
+)
 from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, insert_log
 from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,22 +12,22 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.damage import FileReport
-from sawlog.errors import OptionError, SchemaError
+from sawlog.errors import OptionError, SawlogError, SchemaError
 from sawlog.follow import Range
-from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
+from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Projection, Scan
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.follow import between, frontier
-from sawlog.milvus_binlog.collection.fragments import PARTITION_COLUMN, PLACE, SEGMENT_COLUMN, BatchFragment, Shared
+from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields, time_range
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, load, user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.types import SYSTEM, TIMESTAMP, Field
+from sawlog.milvus_binlog.types import PLACE, SYSTEM, TIMESTAMP, Field
 from sawlog.storage import File
 
 
@@ -173,6 +173,11 @@ class MilvusDataset(Dataset):
         return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
 
     @property
+    def _key_type(self) -> pa.DataType | None:
+        """Type of the keys; `None` where nothing tells which field they are."""
+        return self.primary.arrow_type() if self.primary is not None else None
+
+    @property
     def primary(self) -> Field | None:
         """The primary key."""
         return next((one for one in self.fields if one.primary), None)
@@ -219,9 +224,8 @@ class MilvusDataset(Dataset):
         elif view == "deletes":
             for log, deletes_only in self._delta_logs():
                 place = (log.collection, log.partition, log.segment)
-                yield DeltaFragment(
-                    self.scan, self.projection, log.file.path, log.file.size, log.file, place, deletes_only
-                )
+                common = (self.scan, self.projection, log.file.path, log.file.size, log.file)
+                yield DeltaFragment(*common, place, deletes_only, self._key_type)
         elif view == "events":
             for log in self._own_logs():
                 yield EventsFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
@@ -258,8 +262,9 @@ class MilvusDataset(Dataset):
         return [log for log in self._logs if chosen is None or log.collection in (chosen, 0)]
 
     def _checks(self, logs: Sequence[LogFile]) -> Iterator[Fragment]:
+        named = {} if self._ambiguous else {one.id: one for one in (*SYSTEM, *self.fields)}
         for log in logs:
-            yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+            yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log, None, named)
         for collection in self._shown:
             for segment in collection.segments.values():
                 if segment.inserts or segment.meta is not None or segment.unsupported:
@@ -282,14 +287,56 @@ class MilvusDataset(Dataset):
     def verify(
         self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False
     ) -> Iterator[FileReport]:
-        """Every file of every collection, or of the chosen one; then the segments that lack files."""
+        """Every file of every collection, or of the chosen one; then the segments that lack files.
+
+        The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
+        In the views `deletes` and `events`, what those read is checked.
+        """
+        if self.scan.view not in ("rows", "inserts", "damage"):
+            yield from super().verify(task_bytes, advance, every=every)
+            return
         sizes = {file.path: file.size for file in self.files}
+        reports: dict[str, FileReport] = {}
         for fragment in self._checks(self._own_logs()):
             findings = fragment.inspect(every=every)
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
+            findings.rows = 0
             if fragment.path in sizes or findings.kinds:
-                yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
+                reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
+        self._count(reports)
+        yield from reports.values()
+
+    def _count(self, reports: Mapping[str, FileReport]) -> None:
+        """Note the rows that are read of every batch. Those of batches that are whole are counted by their keys."""
+        for dataset in self._single():
+            for fragment in dataset.counted():
+                files = [log.file.path for log in fragment.batch.files.values()]
+                if not files or files[0] not in reports:
+                    continue
+                damaged = any(path in reports and reports[path].damaged for path in (*files, fragment.path))
+                every = dataset.projection if damaged else Projection(pa.schema([]), pa.schema([]), ())
+                findings = replace(fragment, projection=every).inspect()
+                reports[files[0]].rows += findings.rows
+
+    def _single(self) -> Iterator[MilvusDataset]:
+        """A dataset of each collection."""
+        if not self._ambiguous:
+            yield self
+            return
+        for id in self._present:
+            options = replace(self._options, collection=str(id))
+            scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
+            yield type(self)(self.format, self._files, scan)
+
+    def counted(self) -> list[BatchFragment]:
+        """The batches whose rows are read; none where deletes cannot be applied."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SegmentsWarning)
+                return list(self._batches(raw=self.scan.view == "inserts"))
+        except SawlogError:
+            return []
 
     def info(self) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""

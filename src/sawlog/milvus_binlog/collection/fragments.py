@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -15,32 +15,23 @@ from sawlog.arrow import constant_string, fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
-from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.collection.model import Batch, Missing, missing_fields
 from sawlog.milvus_binlog.columns import decode
-from sawlog.milvus_binlog.deletes.log import DeleteIndex, DeltaLogs
-from sawlog.milvus_binlog.layout import DataType, Kind
+from sawlog.milvus_binlog.deletes.index import DeleteIndex, DeltaLogs
+from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.opener import opened
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Extent, Payload, UnreadableError, batch_rows, mask_of
-from sawlog.milvus_binlog.payloads.stored import bare_field
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
+from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored
 from sawlog.milvus_binlog.payloads.vectors import open_column
-from sawlog.milvus_binlog.source import open_log
-from sawlog.milvus_binlog.types import TIMESTAMP, Field
+from sawlog.milvus_binlog.types import PLACE, TIMESTAMP, Field
 from sawlog.storage import File
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-COLLECTION_COLUMN = "_collection"
-PARTITION_COLUMN = "_partition"
-SEGMENT_COLUMN = "_segment"
-PLACE = tuple(
-    pa.field(name, pa.int64(), nullable=False) for name in (COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN)
-)
-"""Columns that say where in the collection a row lies: ids of collection, partition and segment."""
 
 
 @dataclass(frozen=True)
@@ -114,25 +105,31 @@ class Columns:
         self._fragment = fragment
         self._findings = findings
         self._stack = stack
-        self._files: dict[str, tuple[list[Payload], list[int]]] = {}
+        self._files: dict[str, Stored] = {}
 
-    def payloads(self, field: Field) -> tuple[list[Payload], int, list[int]] | None:
-        """Payloads with a field, its place among their columns, and their offsets; `None` where the field is absent.
+    def stored(self, field: Field) -> Stored | None:
+        """The file that holds a field; `None` where none does.
 
         Raises:
-            UnreadableError: When the file cannot be read.
+            UnreadableError: When the file cannot be read, or cannot hold the values of the field.
         """
+        found = self._find(field)
+        for payload in found.payloads if found is not None else ():
+            check_stored(field, payload, found.index if found is not None else 0)
+        return found
+
+    def _find(self, field: Field) -> Stored | None:
         log = self._fragment.batch.files.get(field.id)
         if log is not None:
-            found, offsets = self._open(log.file)
-            if not self._grouped(found):
-                return found, 0, offsets
+            found = self.open(log.file)
+            if not found.grouped:
+                return found
         for group in self._fragment.batch.files.values():
-            found, offsets = self._open(group.file)
-            if self._grouped(found):
-                ids = [bare_field(stored, at).id for at, stored in enumerate(found[0].schema)]
+            found = self.open(group.file)
+            if found.grouped:
+                ids = [bare_field(stored, at).id for at, stored in enumerate(found.payloads[0].schema)]
                 if field.id in ids:
-                    return found, ids.index(field.id), offsets
+                    return replace(found, index=ids.index(field.id))
         return None
 
     def missing(self) -> Sequence[Missing]:
@@ -141,62 +138,65 @@ class Columns:
         Raises:
             UnreadableError: When the file that is looked at cannot be read.
         """
-        payloads, _, _ = self.any()
-        if self._grouped(payloads):
+        if self.any().grouped:
             return []
         return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 
-    def any(self) -> tuple[list[Payload], int, list[int]]:
-        """Payloads of one file, whichever; its rows are as many as those of the others.
+    def any(self) -> Stored:
+        """One file, whichever; its rows are as many as those of the others.
 
         Raises:
             UnreadableError: When the file cannot be read.
         """
-        file = next(iter(self._fragment.batch.files.values())).file
-        found, offsets = self._open(file)
-        return found, 0, offsets
+        found = self.open(next(iter(self._fragment.batch.files.values())).file)
+        for payload in found.payloads:
+            if payload.schema:
+                payload.row_limit(0)
+        return found
 
-    def rows(self, file: File) -> int:
-        """How many rows a file has.
+    def open(self, file: File) -> Stored:
+        """A file of the batch, of which no row may be missing.
 
         Raises:
             UnreadableError: When it cannot be read.
         """
-        return sum(payload.rows for payload in self._open(file)[0])
+        if file.path not in self._files:
+            scan = self._fragment.scan
+            log = self._stack.enter_context(opened(file, scan.storage, scan.options.max_page_bytes))
+            parts = log.whole(self._findings)
+            self._findings.account.record += sum(part.length for part, _ in parts)
+            payloads = [payload for _, payload in parts]
+            self._files[file.path] = Stored(file.path, payloads, [part.offset for part, _ in parts], log.bare)
+        return self._files[file.path]
 
-    def _grouped(self, payloads: list[Payload]) -> bool:
-        """Whether payloads are those of a column group: bare Parquet that names its fields."""
-        return any(layout.FIELD_ID_KEY in (stored.metadata or {}) for one in payloads[:1] for stored in one.schema)
 
-    def _open(self, file: File) -> tuple[list[Payload], list[int]]:
-        if file.path in self._files:
-            return self._files[file.path]
-        scan = self._fragment.scan
-        source = self._stack.enter_context(closing(open_log(file, scan.storage)))
-        limit = scan.options.max_page_bytes
-        if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
-            opened = [Payload(source, file.path, Extent(0, source.size), limit)], [0]
-        else:
-            strict = Findings("skip", drained=True)
-            found = _envelope.read_envelope(source, file.path, strict)
-            harmless = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
-            for damage in strict.damages:
-                if damage.kind in harmless and found is not None:
-                    self._findings.damage(damage)
-                else:
-                    raise UnreadableError(damage)
-            events = found.events if found is not None else []
-            if not events:
-                detail = "no data event behind the descriptor"
-                raise UnreadableError(Damage(file.path, 0, source.size, Kind.TRUNCATED, detail))
-            opened = (
-                [Payload(source, file.path, Extent(event.payload, event.payload_length), limit) for event in events],
-                [event.offset for event in events],
-            )
-            self._findings.account.header += found.events[0].offset if found is not None else 0
-        self._findings.account.record += sum(one.length for one in opened[0])
-        self._files[file.path] = opened
-        return opened
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A column of a file: its payloads, its place among their columns, and where their events begin.
+
+    Attributes:
+        path: The file.
+        payloads: One per event.
+        offsets: Where each event begins.
+        bare: Whether the file has no envelope.
+        index: Which column of the payloads it is.
+    """
+
+    path: str
+    payloads: list[Payload]
+    offsets: list[int]
+    bare: bool
+    index: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many values it has."""
+        return sum(payload.rows for payload in self.payloads)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the file is a column group: bare Parquet that names its fields."""
+        return self.bare and any(layout.FIELD_ID_KEY in (stored.metadata or {}) for stored in self.payloads[0].schema)
 
 
 class _Join:
@@ -214,26 +214,29 @@ class _Join:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         wanted = self._wanted()
-        found = {field.id: self._columns.payloads(field) for field in wanted.values()}
-        opened = {id: one for id, one in found.items() if one is not None}
+        opened = {one.id: found for one in wanted.values() if (found := self._columns.stored(one)) is not None}
         some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
         rows = self._rows(some)
         for one in wanted.values():
             if one.id not in opened and not one.optional:
                 detail = f"field {one.id} ({one.name}) is in none of the batch's files"
                 raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
-        self._offsets(some)
-        step = batch_rows((payload, place) for payloads, place, _ in opened.values() for payload in payloads)
+        self._offsets(some[min(some)])
+        step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         column = open_column if self._thins else ColumnStream
-        streams = {id: column(payloads, place, step) for id, (payloads, place, _) in opened.items()}
+        streams = {id: column(one.payloads, one.index, step) for id, one in opened.items()}
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
     def _wanted(self) -> dict[str, Field]:
-        """The fields to read: those of the schema, and those that decide which rows survive."""
+        """The fields to read: those of the schema, and those that decide which rows survive.
+
+        Who only counts or checks reads what is delivered otherwise, so that both meet the same damage.
+        """
         shared = self._shared
-        wanted = {name: field for name, field in shared.fields.items() if name in self._schema.names}
-        if any(one.name in self._schema.names for one in shared.dynamic):
+        names = self._schema.names or self._fragment.projection.decoded.names
+        wanted = {name: field for name, field in shared.fields.items() if name in names}
+        if any(one.name in names for one in shared.dynamic):
             wanted |= {name: field for name, field in shared.fields.items() if field.dynamic}
         if shared.raw:
             return wanted
@@ -243,27 +246,26 @@ class _Join:
             wanted[shared.primary.name] = shared.primary
         return wanted
 
-    def _rows(self, found: Mapping[int, tuple[list[Payload], int, list[int]]]) -> int:
+    def _rows(self, found: Mapping[int, Stored]) -> int:
         """How many rows the batch has, by all files that are read.
 
         Raises:
             UnreadableError: When they disagree.
         """
-        counts = {id: sum(one.rows for one in payloads) for id, (payloads, _, _) in found.items()}
+        counts = {id: one.rows for id, one in found.items()}
         if len(set(counts.values())) > 1:
             said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
             detail = f"the files of binlog batch {self._fragment.batch.index} have different numbers of rows ({said})"
             raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
         return next(iter(counts.values()))
 
-    def _offsets(self, found: Mapping[int, tuple[list[Payload], int, list[int]]]) -> None:
+    def _offsets(self, stored: Stored) -> None:
         """Where rows come from: the events of the file with the lowest field id."""
         import numpy as np
 
-        payloads, _, offsets = found[min(found)]
-        self._events: NDArray[np.int64] = np.asarray(offsets, np.int64)
-        self._ends = np.cumsum([payload.rows for payload in payloads])
-        self._file = payloads[0].path
+        self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
+        self._ends = np.cumsum([payload.rows for payload in stored.payloads])
+        self._file = stored.path
 
     def _step(
         self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
@@ -279,6 +281,9 @@ class _Join:
             if name not in deciding:
                 stored[name] = self._stored(one, left, streams, keep)
         extra = self._dynamic(stored)
+        if not self._schema:
+            for name in stored:
+                self._decode(self._shared.fields.get(name, TIMESTAMP), stored[name])
         arrays = [
             extra[field.name] if field.name in extra else self._column(field, stored, keep, left)
             for field in self._schema
@@ -366,7 +371,9 @@ class _Join:
     def _indexes(self) -> list[DeleteIndex]:
         """The segment's own deletes, and those that reach across segments."""
         fragment, shared = self._fragment, self._shared
-        place = (shared.opened, shared.until, self._options.max_page_bytes, fragment.scan.storage)
+        key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
+        limits = (self._options.max_page_bytes, self._options.max_delete_bytes)
+        place = (key, shared.opened, shared.until, *limits, fragment.scan.storage)
         logs = [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
         return [one.index(fragment.reported, self._findings) for one in logs]
 
@@ -382,11 +389,6 @@ class _Join:
         return decoded
 
     def _decode(self, field: Field, array: pa.Array) -> pa.Array:
-        if field.storage is not None and field.type in _STRICT and array.type != field.storage:
-            kinds_agree = pa.types.is_integer(array.type) and pa.types.is_integer(field.storage)
-            if not kinds_agree:
-                detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {array.type}"
-                raise UnreadableError(self._damage(detail, Kind.TYPE_MISMATCH))
         try:
             return decode(field, array)
         except SchemaError as error:
@@ -407,7 +409,7 @@ class _Join:
             return constant_string(self._file, left)
         if field.name == OFFSET_COLUMN:
             return self._row_offsets(keep, left)
-        ids = dict(zip((COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN), self._fragment.place, strict=True))
+        ids = dict(zip((one.name for one in PLACE), self._fragment.place, strict=True))
         return pa.repeat(pa.scalar(ids[field.name], pa.int64()), left)
 
     def _row_offsets(self, keep: NDArray[np.uint8] | None, left: int) -> pa.Array:
@@ -417,18 +419,6 @@ class _Join:
         rows = np.arange(self._position, self._position + count)
         offsets = self._events[np.searchsorted(self._ends, rows, side="right")]
         return fixed_array(pa.int64(), offsets if keep is None else offsets[keep == 1])
-
-
-_STRICT = (
-    DataType.Bool,
-    DataType.Int8,
-    DataType.Int16,
-    DataType.Int32,
-    DataType.Int64,
-    DataType.Float,
-    DataType.Double,
-)
-"""Types of which files must hold exactly what the schema says; others are looked at value by value."""
 
 
 def _with_default(field: Field, array: pa.Array) -> pa.Array:

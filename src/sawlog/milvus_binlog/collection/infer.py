@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
 
-import pyarrow as pa
-
 from sawlog.damage import Findings
-from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.model import Collection
 from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.opener import opened
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
-from sawlog.milvus_binlog.payloads.stored import bare_field, settle
-from sawlog.milvus_binlog.source import open_log
+from sawlog.milvus_binlog.payloads.payload import UnreadableError
+from sawlog.milvus_binlog.payloads.stored import stored_fields
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File, Storage
 
-_PEEK = 256
-"""Values by which the element type of an array is told."""
 _TRIES = 16
-"""Files of a field that are looked into for it."""
+"""Files of a field that are looked into for the element type of its arrays."""
 _KEYS = (DataType.Int64, DataType.VarChar)
 
 
-def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int) -> tuple[Field, ...]:
+def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int | None) -> tuple[Field, ...]:
     """The user's fields, named by their ids: types from descriptors, dimensions from payloads.
 
-    The primary key is the field that there are statistics of, or else the first that can be one.
+    The primary key is the field that there are statistics of, or else the first that can be one. A field none of whose
+    files can be read has no type: it is there, and reading it says what is wrong.
     """
     segments = collection.segments.values()
     keys = {log.field for segment in segments for log in segment.stats}
@@ -48,71 +43,52 @@ def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int) 
     return tuple(replace(one, primary=one.id == primary) for one in user)
 
 
-def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int) -> list[Field]:
-    """The fields that the files of one directory number hold; damaged files tell nothing."""
+def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | None) -> list[Field]:
+    """The fields that the files of one directory number hold; those of damaged files are told by the others."""
     groups: dict[int, Field] = {}
+    unknown: dict[int, Field] = {}
     for tried, log in enumerate(logs):
         try:
-            fields = file_fields(log.file, storage, max_page_bytes, log.field)
+            fields = _file_fields(log, storage, max_page_bytes)
         except UnreadableError:
+            unknown[log.field] = Field(log.field, str(log.field), DataType.None_)
             continue
         groups |= {one.id: one for one in fields}
         vague = any(one.type is DataType.Array and not one.element for one in fields)
         if len(fields) == 1 and fields[0].id == log.field and (not vague or tried >= _TRIES):
             return fields
-    return list(groups.values())
+    return list((groups or unknown).values())
 
 
-def file_fields(file: File, storage: Storage, max_page_bytes: int, id: int) -> list[Field]:
+def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> list[Field]:
     """The fields that one file holds: one in an enveloped file, those of a column group in bare Parquet.
 
     Raises:
         UnreadableError: When the file is damaged.
     """
-    with closing(open_log(file, storage)) as source:
-        if _envelope.sniff(bytes(source.window(0, 16))) == "parquet":
-            payload = Payload(source, file.path, Extent(0, source.size), max_page_bytes)
-            fields = []
-            for at, stored in enumerate(payload.schema):
-                field = bare_field(stored, at)
-                peek = _peek(payload, at) if field.type is DataType.FloatVector else []
-                fields.append(settle(field, stored, peek))
-            return fields
+    with opened(log.file, storage, max_page_bytes) as one:
         quiet = Findings("skip", drained=True)
-        found = _envelope.read_envelope(source, file.path, quiet)
-        if found is None or not found.events:
+        descriptor = one.descriptor(quiet)
+        part = next(one.parts(descriptor, quiet), None)
+        if part is None:
             raise UnreadableError(quiet.damages[0])
-        descriptor = found.descriptor
-        known = descriptor.payload_type in DataType.__members__.values()
-        kind = DataType(descriptor.payload_type) if known else DataType.None_
-        event = found.events[0]
-        payload = Payload(source, file.path, Extent(event.payload, event.payload_length), max_page_bytes)
-        if not payload.schema:
-            raise payload.unreadable("the payload has no column")
-        values = _peek(payload, 0) if kind is DataType.Array else []
-        return [settle(Field(id, str(id), kind, nullable=descriptor.nullable), payload.schema.field(0), values)]
+        return stored_fields(one.payload(part), descriptor, log.field)
 
 
-def _peek(payload: Payload, index: int) -> list[pa.Array]:
-    """The first values of a column."""
-    return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
-
-
-def time_range(file: File, storage: Storage, max_page_bytes: int) -> tuple[int, int]:
+def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:
     """Earliest and latest timestamp by the Parquet statistics of a timestamp file; 0 and 0 where there are none."""
-    with closing(open_log(file, storage)) as source:
-        quiet = Findings("skip")
-        found = _envelope.read_envelope(source, file.path, quiet)
-        first, last = layout.MAX_TSO, 0
+    first, last = layout.MAX_TSO, 0
+    with opened(file, storage, max_page_bytes) as log:
+        if log.bare:
+            return 0, 0
         try:
-            for event in found.events if found is not None else ():
-                payload = Payload(source, file.path, Extent(event.payload, event.payload_length), max_page_bytes)
-                metadata = payload.file.metadata
-                for group in range(metadata.num_row_groups):
-                    statistics = metadata.row_group(group).column(0).statistics
-                    if statistics is None or not statistics.has_min_max:
-                        return 0, 0
-                    first, last = min(first, statistics.min), max(last, statistics.max)
+            groups = [group for _, payload in log.whole(Findings("skip")) for group in payload.footer.groups]
         except UnreadableError:
             return 0, 0
-    return (first, last) if last and not quiet.kinds else (0, 0)
+        for group in groups:
+            limits = group.chunks[0].minimum, group.chunks[0].maximum
+            low, high = (int.from_bytes(limit or b"", "little", signed=True) for limit in limits)
+            if any(limit is None or len(limit) != layout.TSO_BYTES for limit in limits) or low > high:
+                return 0, 0
+            first, last = min(first, low), max(last, high)
+    return (first, last) if last else (0, 0)

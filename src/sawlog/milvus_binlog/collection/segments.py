@@ -17,6 +17,7 @@ from sawlog.milvus_binlog.collection.infer import time_range
 from sawlog.milvus_binlog.collection.model import Batch, Segment
 from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
+from sawlog.milvus_binlog.opener import opened
 from sawlog.milvus_binlog.payloads.payload import UnreadableError
 from sawlog.milvus_binlog.types import Field
 
@@ -94,12 +95,11 @@ class SegmentFragment(Fragment):
 
     def _deletes(self) -> int:
         quiet = Findings("skip")
-        limit = self.scan.options.max_page_bytes
-        return sum(
-            len(some.keys)
-            for log in self.segment.deltas
-            for some in read_deletes(log.file, self.scan.storage, limit, quiet)
-        )
+        count = 0
+        for log in self.segment.deltas:
+            with opened(log.file, self.scan.storage, self.scan.options.max_page_bytes) as one:
+                count += sum(len(some.keys) for some in read_deletes(one, quiet))
+        return count
 
     def _times(self) -> tuple[int | None, int | None]:
         found = []
@@ -134,7 +134,7 @@ class SegmentFragment(Fragment):
             columns = Columns(fragment, quiet, stack)
             for id, log in batch.files.items():
                 try:
-                    counts[id] = columns.rows(log.file)
+                    counts[id] = columns.open(log.file).rows
                 except UnreadableError:
                     continue  # the file's own check tells
             try:

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch
+
+
+class Keys(NamedTuple):
+    """Texts: key i is `data[offsets[i] : offsets[i + 1]]`.
+
+    Attributes:
+        offsets: int64; checked by the caller to ascend within the data.
+        data: uint8.
+    """
+
+    offsets: Any
+    data: Any
+
+
+class Table(NamedTuple):
+    """A hash table of keys, and when each was deleted last.
+
+    Attributes:
+        salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
+        slots: int64, -1 everywhere at first; its length is a power of two, at least four times the number of keys.
+            Pairs: the key itself, or which one of `Keys` it is; and when it was deleted.
+        lines: The bytes of the slots, to have them ready in time.
+        marks: uint64, zeros at first, its length a power of two: a bit for each key, by its hash.
+    """
+
+    salt: Any
+    slots: Any
+    lines: Any
+    marks: Any
+
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -195,67 +225,79 @@ def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
 
 
 @inlined
-def _text_slot(data: Any, start: Any, length: Any, hashed: Any, key_data: Any, key_offsets: Any, table: Any) -> Any:
-    """Where a key stands in the table, or would stand: the place of its first number."""
+def _text_slot(texts: Any, at: Any, hashed: Any, keys: Any, table: Any) -> Any:
+    """Where a text stands in the table, or would stand: the place of its first number."""
+    start = np.uint64(texts.offsets[at])
+    length = np.uint64(texts.offsets[at + 1]) - start
     mask = np.uint64(len(table) - 1)
     slot = hashed << _ONE & mask
     while table[slot + _ONE] >= 0:
         key = table[slot]
-        begin = np.uint64(key_offsets[key])
-        same = np.uint64(key_offsets[key + 1]) - begin == length
-        if same and _equal(data, start, key_data, begin, length):
+        begin = np.uint64(keys.offsets[key])
+        same = np.uint64(keys.offsets[key + 1]) - begin == length
+        if same and _equal(texts.data, start, keys.data, begin, length):
             return slot
         slot = slot + _TWO & mask
     return slot
 
 
 @kernel
-def index_numbers(keys: Any, stamps: Any, salt: Any, table: Any, marks: Any) -> None:
-    """Fill a hash table with the latest delete of every int64 key.
+def add_numbers(keys: Any, stamps: Any, table: Any) -> Any:
+    """Note the newest delete of int64 keys.
 
     Args:
         keys: int64.
         stamps: int64, none of them negative.
-        salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
-        table: int64, -1 everywhere; its length is a power of two, above twice the number of keys. Receives pairs: a
-            key, and when it was deleted.
-        marks: uint64, zeros, its length a power of two; receives a bit for each key, by its hash.
+        table: A `Table` with room for all of them.
+
+    Returns:
+        How many of them are new to it.
     """
+    slots = table.slots
+    fresh: Any = 0
     for i in range(len(keys)):
-        hashed = _mixed(np.uint64(keys[i]) ^ salt)
-        _mark(marks, hashed)
-        slot = _number_slot(keys[i], hashed, table)
-        table[slot] = keys[i]
-        table[slot + _ONE] = max(table[slot + _ONE], stamps[i])
+        hashed = _mixed(np.uint64(keys[i]) ^ table.salt)
+        _mark(table.marks, hashed)
+        slot = _number_slot(keys[i], hashed, slots)
+        fresh += np.int64(slots[slot + _ONE] < 0)
+        slots[slot] = keys[i]
+        slots[slot + _ONE] = max(slots[slot + _ONE], stamps[i])
+    return fresh
 
 
 @kernel
-def index_texts(data: Any, offsets: Any, stamps: Any, salt: Any, table: Any, marks: Any) -> None:
-    """Fill a hash table with the latest delete of every varchar key.
+def add_texts(texts: Any, stamps: Any, keys: Any, count: Any, table: Any) -> Any:
+    """Note the newest delete of varchar keys.
 
     Args:
-        data: The bytes of all keys.
-        offsets: int64; key i is `data[offsets[i] : offsets[i + 1]]`. Checked by the caller to ascend within `data`.
+        texts: `Keys`, those to note.
         stamps: int64, none of them negative.
-        salt: As for `index_numbers`.
-        table: As for `index_numbers`; receives which key it is instead of the key.
-        marks: As for `index_numbers`.
+        keys: `Keys` that are known, with room for all of the others; receives those that are new.
+        count: int64, how many are known.
+        table: A `Table` with room for all of them.
+
+    Returns:
+        How many are known now.
     """
+    slots = table.slots
     for i in range(len(stamps)):
-        start = np.uint64(offsets[i])
-        length = np.uint64(offsets[i + 1]) - start
-        hashed = _text_hash(data, start, length, salt)
-        _mark(marks, hashed)
-        slot = _text_slot(data, start, length, hashed, data, offsets, table)
-        if table[slot + _ONE] < 0:
-            table[slot] = i
-        table[slot + _ONE] = max(table[slot + _ONE], stamps[i])
+        start = np.uint64(texts.offsets[i])
+        length = np.uint64(texts.offsets[i + 1]) - start
+        hashed = _text_hash(texts.data, start, length, table.salt)
+        _mark(table.marks, hashed)
+        slot = _text_slot(texts, i, hashed, keys, slots)
+        if slots[slot + _ONE] < 0:
+            begin = np.uint64(keys.offsets[count])
+            copy_bytes(keys.data, begin, texts.data, start, length)
+            keys.offsets[count + 1] = np.int64(begin + length)
+            slots[slot] = count
+            count += 1
+        slots[slot + _ONE] = max(slots[slot + _ONE], stamps[i])
+    return count
 
 
 @kernel
-def surviving_numbers(
-    keys: Any, stamps: Any, salt: Any, table: Any, lines: Any, marks: Any, suspects: Any, keep: Any
-) -> Any:
+def surviving_numbers(keys: Any, stamps: Any, table: Any, suspects: Any, keep: Any) -> Any:
     """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
 
     Most rows are not deleted, which the small table of bits tells without a branch; only the others are looked up.
@@ -263,66 +305,53 @@ def surviving_numbers(
     Args:
         keys: int64, primary keys.
         stamps: int64, when the rows were inserted.
-        salt: As for `index_numbers`.
-        table: As filled by it.
-        lines: The bytes of the table, to have them ready in time.
-        marks: As filled by it.
+        table: As filled by `add_numbers`.
         suspects: int64, scratch space for as many rows.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
+    slots = table.slots
+    marks = table.marks
+    salt = table.salt
     found: Any = 0
     for i in range(len(keys)):
         keep[i] = 1
         suspects[found] = i
         found += np.int64(_marked(marks, _mixed(np.uint64(keys[i]) ^ salt)))
-    mask = np.uint64(len(table) - 1)
+    mask = np.uint64(len(slots) - 1)
     kept = len(keys)
     for at in range(found):
         if at + _AHEAD < found:
             later = _mixed(np.uint64(keys[suspects[at + _AHEAD]]) ^ salt)
-            prefetch(lines, (later << _ONE & mask) << _THREE)
+            prefetch(table.lines, (later << _ONE & mask) << _THREE)
         row = suspects[at]
-        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), table)
-        if table[slot + _ONE] > stamps[row]:
+        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), slots)
+        if slots[slot + _ONE] > stamps[row]:
             keep[row] = 0
             kept -= 1
     return kept
 
 
 @kernel
-def surviving_texts(
-    data: Any,
-    offsets: Any,
-    stamps: Any,
-    salt: Any,
-    key_data: Any,
-    key_offsets: Any,
-    table: Any,
-    marks: Any,
-    keep: Any,
-) -> Any:
+def surviving_texts(texts: Any, stamps: Any, keys: Any, table: Any, keep: Any) -> Any:
     """Mark the rows that no later delete hits, and count them, as `surviving_numbers` does.
 
     Args:
-        data: The bytes of the rows' primary keys.
-        offsets: int64; where each begins and the last ends. Checked by the caller to ascend within `data`.
+        texts: `Keys`, the rows' primary keys.
         stamps: int64, when the rows were inserted.
-        salt: As for `index_texts`.
-        key_data: The bytes of the deleted keys.
-        key_offsets: int64; where each begins and the last ends.
-        table: As filled by `index_texts`.
-        marks: As filled by it.
+        keys: `Keys`, those that are deleted.
+        table: As filled by `add_texts`.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
+    slots = table.slots
     kept = len(stamps)
     for i in range(len(stamps)):
         keep[i] = 1
-        start = np.uint64(offsets[i])
-        length = np.uint64(offsets[i + 1]) - start
-        hashed = _text_hash(data, start, length, salt)
-        if _marked(marks, hashed):
-            slot = _text_slot(data, start, length, hashed, key_data, key_offsets, table)
-            if table[slot + _ONE] > stamps[i]:
+        start = np.uint64(texts.offsets[i])
+        length = np.uint64(texts.offsets[i + 1]) - start
+        hashed = _text_hash(texts.data, start, length, table.salt)
+        if _marked(table.marks, hashed):
+            slot = _text_slot(texts, i, hashed, keys, slots)
+            if slots[slot + _ONE] > stamps[i]:
                 keep[i] = 0
                 kept -= 1
     return kept

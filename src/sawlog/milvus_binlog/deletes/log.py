@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,25 +13,17 @@ import pyarrow as pa
 from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.kernels.gather import gather_slices
-from sawlog.milvus_binlog import envelope as _envelope
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Extent, Payload, UnreadableError, batch_rows
-from sawlog.milvus_binlog.source import open_log
-from sawlog.storage import File, Source, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from sawlog.milvus_binlog.opener import Log, Part
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
 _CELLS = 8 << 10
 """Cells of text that are read at once: the next ones take the memory of the last, which is in the cache."""
-_SMALLEST_TABLE = 64
-_MARKS = 8
-"""Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
 _PK_TYPES = {DataType.Int64: pa.int64(), DataType.VarChar: pa.string()}
 
 
@@ -53,43 +42,63 @@ class Deletes:
     offset: int
 
 
-def read_deletes(file: File, storage: Storage, max_page_bytes: int, findings: Findings) -> Iterator[Deletes]:
-    """The deletes of one file, in order, whichever its encoding."""
-    with closing(open_log(file, storage)) as source:
-        head = bytes(source.window(0, 4096))
-        if _envelope.sniff(head) == "parquet":
-            yield from _bare(source, file.path, max_page_bytes, findings)
-            return
-        found = _envelope.read_envelope(source, file.path, findings)
-        for event in found.events if found is not None else ():
-            extent = Extent(event.payload, event.payload_length)
-            yield from _payload(source, file.path, extent, event.offset, max_page_bytes, findings)
+def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None) -> Iterator[Deletes]:
+    """The deletes of one file, in order, whichever its encoding.
+
+    Args:
+        log: The file, open.
+        findings: Told of damage, and of the use of every byte.
+        key: Type that the keys have to have; `None`: whichever they have.
+    """
+    for part in log.parts(log.descriptor(findings), findings):
+        try:
+            for some in part_deletes(log, part, log.payload(part), key):
+                findings.rows += len(some.keys)
+                yield some
+        except UnreadableError as error:
+            findings.damage(error.damage)
+        else:
+            findings.account.record += part.length
 
 
-def _bare(source: Source, path: str, max_page_bytes: int, findings: Findings) -> Iterator[Deletes]:
-    yield from _payload(source, path, Extent(0, source.size), 0, max_page_bytes, findings)
+def part_deletes(log: Log, part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
+    """The deletes of one event. See `read_deletes`.
 
-
-def _payload(
-    source: Source, path: str, extent: Extent, offset: int, max_page: int, findings: Findings
-) -> Iterator[Deletes]:
-    try:
-        payload = Payload(source, path, extent, max_page)
-        bad: list[tuple[int, str]] = []
-        row = 0
-        for batch in _pairs(payload, bad):
-            yield Deletes(batch[0], batch[1], offset)
-            row += len(batch[0])
-    except UnreadableError as error:
-        findings.damage(error.damage)
-        return
-    length = extent.offset + extent.length - offset
+    Raises:
+        UnreadableError: Behind the others, when some of them make no sense, or when the rest cannot be read.
+    """
+    bad: list[tuple[int, str]] = []
+    rows = 0
+    for keys, times in _pairs(payload, bad):
+        if key is not None and keys.type != key and len(keys):
+            bad.append((rows, f"key {keys[0]}, of type {keys.type}; those of the collection are {key}"))
+            continue
+        rows += len(keys)
+        yield Deletes(keys, times, part.offset)
     if bad:
-        detail = f"{len(bad)} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
-        findings.damage(Damage(path, offset, length, Kind.BAD_DELETE, detail))
-    else:
-        findings.account.record += length
-    findings.rows += row
+        lost = payload.rows - rows
+        detail = f"{lost} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
+        raise UnreadableError(Damage(log.path, part.offset, part.length, Kind.BAD_DELETE, detail))
+
+
+def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
+    """Deletes in the form in which a payload stores them."""
+    some = list(deletes)
+    if len(payload.schema) < 2:
+        cells = [cell for one in some for cell in delta_cells(one.keys, one.times)]
+        return pa.Table.from_arrays([pa.array(cells, payload.schema.types[0])], schema=payload.schema)
+    places = _places(payload)
+    stored = pa.schema([payload.schema.field(place) for place in places])
+    keys, times = (pa.chunked_array(column) for column in zip(*((one.keys, one.times) for one in some), strict=True))
+    return pa.Table.from_arrays([keys, times.cast(stored.types[1])], schema=stored)
+
+
+def delta_cells(keys: pa.Array, times: pa.Array) -> list[str]:
+    """Deletes in JSON, as Milvus writes them."""
+    kind = DataType.Int64 if pa.types.is_int64(keys.type) else DataType.VarChar
+    quoted = [key if kind is DataType.Int64 else json.dumps(key, ensure_ascii=False) for key in keys.to_pylist()]
+    pairs = zip(quoted, times.to_pylist(), strict=True)
+    return [f'{{"pk":{key},"ts":{time},"pkType":{kind:d}}}' for key, time in pairs]
 
 
 def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -97,6 +106,8 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
     if len(payload.schema) >= 2:
         yield from _columns(payload, bad)
         return
+    if not payload.schema:
+        raise payload.unreadable("the payload has no column")
     step = min(_CELLS, batch_rows([(payload, 0)]))
     stream = ColumnStream([payload], 0, step)
     row = 0
@@ -108,15 +119,8 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
 
 
 def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Two columns: by field id where there are any, else by name, else in order."""
-    ids = [(field.metadata or {}).get(layout.FIELD_ID_KEY) for field in payload.schema]
-    names = payload.schema.names
-    if b"0" in ids and b"1" in ids:
-        places = (ids.index(b"0"), ids.index(b"1"))
-    elif "pk" in names and "ts" in names:
-        places = (names.index("pk"), names.index("ts"))
-    else:
-        places = (0, 1)
+    """Two columns."""
+    places = _places(payload)
     key_type = payload.schema.types[places[0]]
     if key_type not in _PK_TYPES.values() or payload.schema.types[places[1]] not in (pa.int64(), pa.uint64()):
         raise payload.unreadable(f"expected columns of keys and timestamps, found {payload.schema.types}")
@@ -129,6 +133,15 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
             raise payload.unreadable("keys without timestamps")
         yield _valid(some, when.view(pa.int64()), row, bad)
         row += len(some)
+
+
+def _places(payload: Payload) -> tuple[int, int]:
+    """Where keys and timestamps stand: by field id where there are any, else by name, else in order."""
+    ids = [(field.metadata or {}).get(layout.FIELD_ID_KEY) for field in payload.schema]
+    names = payload.schema.names
+    if b"0" in ids and b"1" in ids:
+        return ids.index(b"0"), ids.index(b"1")
+    return (names.index("pk"), names.index("ts")) if "pk" in names and "ts" in names else (0, 1)
 
 
 def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]) -> tuple[pa.Array, pa.Array]:
@@ -222,124 +235,3 @@ def _is_int(value: Any, allowed: range) -> bool:
 
 def _quote(cell: str | bytes) -> str:
     return repr(cell[:60])
-
-
-class DeleteIndex:
-    """The latest delete of every key, to look rows up in.
-
-    Args:
-        deletes: All deletes that concern the rows; keys of one type.
-        until: Later deletes have not happened.
-    """
-
-    def __init__(self, deletes: Iterable[Deletes], until: int | None) -> None:
-        some = [(one.keys, one.times) if until is None else _until(one, until) for one in deletes]
-        numbers = [pair for pair in some if pa.types.is_int64(pair[0].type) and len(pair[0])]
-        texts = [pair for pair in some if pa.types.is_string(pair[0].type) and len(pair[0])]
-        self._numbers = _Numbers(numbers) if numbers else None
-        self._texts = _Texts(texts) if texts else None
-
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """Which rows are not deleted, 1 or 0 each; `None` when all of them survive.
-
-        Args:
-            keys: Their primary keys.
-            times: When they were inserted.
-        """
-        table = self._numbers if pa.types.is_int64(keys.type) else self._texts
-        if table is None:
-            return None
-        keep = np.empty(len(keys), np.uint8)
-        return None if table.surviving(keys, times, keep) == len(keys) else keep
-
-
-def _until(deletes: Deletes, until: int) -> tuple[pa.Array, pa.Array]:
-    import pyarrow.compute as pc
-
-    early = pc.less_equal(deletes.times, until)
-    return deletes.keys.filter(early), deletes.times.filter(early)
-
-
-class _Table:
-    """What hash tables of both types of keys have in common."""
-
-    def __init__(self, count: int) -> None:
-        room = max(_SMALLEST_TABLE, 1 << (2 * count).bit_length())
-        self._salt = np.uint64(secrets.randbits(64))
-        self._table = np.full(2 * room, -1, np.int64)
-        self._marks = np.zeros(room // 64 * _MARKS, np.uint64)
-
-
-class _Numbers(_Table):
-    """The latest delete of every int64 key."""
-
-    def __init__(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> None:
-        keys, times = (np.concatenate([one.to_numpy() for one in column]) for column in zip(*pairs, strict=True))
-        super().__init__(len(keys))
-        kernels.index_numbers(keys, times, self._salt, self._table, self._marks)
-
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
-        """Mark the rows that are not deleted, and count them."""
-        table = (self._salt, self._table, self._table.view(np.uint8), self._marks)
-        suspects = np.empty(len(keys), np.int64)
-        return int(kernels.surviving_numbers(keys.to_numpy(), times, *table, suspects, keep))
-
-
-class _Texts(_Table):
-    """The latest delete of every varchar key."""
-
-    def __init__(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> None:
-        keys = pa.concat_arrays([key for key, _ in pairs])
-        times = np.concatenate([time.to_numpy() for _, time in pairs])
-        super().__init__(len(keys))
-        self._offsets, self._data = offsets_of(keys)
-        kernels.index_texts(self._data, self._offsets, times, self._salt, self._table, self._marks)
-
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
-        """Mark the rows that are not deleted, and count them."""
-        offsets, data = offsets_of(keys)
-        table = (self._salt, self._data, self._offsets, self._table, self._marks)
-        return int(kernels.surviving_texts(data, offsets, times, *table, keep))
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaLogs:
-    """Some delta logs whose deletes are looked up together.
-
-    Attributes:
-        files: The delta logs.
-        opened: Stands for the dataset that they were found by. What another one reads is read anew.
-        until: Later deletes have not happened.
-        max_page_bytes: See the read options.
-        storage: Where they are.
-    """
-
-    files: tuple[File, ...]
-    opened: str
-    until: int | None = field(compare=False)
-    max_page_bytes: int = field(compare=False)
-    storage: Storage = field(compare=False)
-
-    def index(self, reported: Iterable[File], findings: Findings) -> DeleteIndex:
-        """The index over all of them, which the batches of a segment, or of a partition, share.
-
-        Args:
-            reported: Those of them that the caller has to report on; others did or will report the rest.
-            findings: Told of damage.
-        """
-        if findings.on_damage == "fail":
-            return _cached(self, strict=True)
-        rows = findings.rows
-        for file in self.files:
-            if file in reported:
-                for _ in read_deletes(file, self.storage, self.max_page_bytes, findings):
-                    pass
-        findings.rows = rows
-        return _cached(self, strict=False)
-
-
-@lru_cache(maxsize=2)
-def _cached(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
-    findings = Findings("fail" if strict else "skip")
-    read = (read_deletes(file, logs.storage, logs.max_page_bytes, findings) for file in logs.files)
-    return DeleteIndex((some for deletes in read for some in deletes), logs.until)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.milvus_binlog.payloads.footer import Chunk
+from sawlog.milvus_binlog.payloads.parquet import DataPageHeader, Encoding, PageHeader, PageType
+from sawlog.milvus_binlog.payloads.thrift import Thrift, ThriftError
 from sawlog.storage import Source
 
 if TYPE_CHECKING:
@@ -17,18 +20,15 @@ if TYPE_CHECKING:
 HEADER_ROOM = 64 << 10
 """Bytes within which a page header has to end, statistics included."""
 
-_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
-_VARINTS = (4, 5, 6)
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-_DATA_HEADER, _DATA_HEADER_2 = 5, 8
-"""Fields of a page header that hold the headers of data pages of both versions: number of values, and encoding."""
-_PLAIN = 0
-_INDICES = (2, 8)
+_INDICES = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 """Encodings of pages that refer to a dictionary."""
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
 """Arrow's names of Parquet's codecs. What "LZ4" stands for has changed over the years."""
-_MAX_DEPTH = 8
-_NONE: Mapping[int, dict[int, int]] = {}
+FREE_PAGE = 8 << 20
+"""Bytes that every page may have when it is decompressed: as many as a batch."""
+EXPANSION = 64
+"""Larger ones may have so many times the bytes that they take in the file, unless an option says otherwise."""
+LARGEST_PAGE = 256 << 20
 
 
 class PageError(ValueError):
@@ -56,17 +56,17 @@ class Page:
     @property
     def dictionary(self) -> bool:
         """Whether it holds the values that other pages refer to."""
-        return self.type == _DICTIONARY_PAGE
+        return self.type == PageType.DICTIONARY_PAGE
 
     @property
     def plain(self) -> bool:
         """Whether it holds values as they are, one behind the other."""
-        return self.type == _DATA_PAGE and self.encoding == _PLAIN
+        return self.type == PageType.DATA_PAGE and self.encoding == Encoding.PLAIN
 
     @property
     def indices(self) -> bool:
         """Whether it holds references to the dictionary."""
-        return self.type == _DATA_PAGE and self.encoding in _INDICES
+        return self.type == PageType.DATA_PAGE and self.encoding in _INDICES
 
 
 def pages(source: Source, start: int, length: int) -> Iterator[Page]:
@@ -78,53 +78,57 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     at, end = start, start + length
     while at < end:
         fields, data, size = _header(source, at, end - at)
-        compressed, uncompressed = fields.get(3, -1), fields.get(2, -1)
+        compressed = fields.get(PageHeader.COMPRESSED_PAGE_SIZE, -1)
+        uncompressed = fields.get(PageHeader.UNCOMPRESSED_PAGE_SIZE, -1)
         at += size
         if compressed < 0 or uncompressed < 0 or compressed > end - at:
             raise PageError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
             )
-        yield Page(fields.get(1, -1), at, compressed, uncompressed, max(0, data.get(1, 0)), data.get(2, -1))
+        values, encoding = data.get(DataPageHeader.NUM_VALUES, 0), data.get(DataPageHeader.ENCODING, -1)
+        yield Page(fields.get(PageHeader.TYPE, -1), at, compressed, uncompressed, max(0, values), encoding)
         at += compressed
 
 
 def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], dict[int, int], int]:
     """The integers of a page header by field number, those of its data header, and its size."""
-    header = _Thrift(source.window(at, min(HEADER_ROOM, left)).data)
+    header = Thrift(source.window(at, min(HEADER_ROOM, left)).data)
     data: dict[int, int] = {}
     second: dict[int, int] = {}
-    found = header.integers({_DATA_HEADER: data, _DATA_HEADER_2: second})
-    return found, data or {1: second.get(1, 0)}, header.at
+    try:
+        found = header.integers({PageHeader.DATA_PAGE_HEADER: data, PageHeader.DATA_PAGE_HEADER_V2: second})
+    except ThriftError as error:
+        raise PageError(f"a broken page header: {error}") from None
+    return found, data or {DataPageHeader.NUM_VALUES: second.get(DataPageHeader.NUM_VALUES, 0)}, header.at
 
 
-def checked_pages(
-    source: Source, base: int, size: int, chunk: pa.lib.ColumnChunkMetaData, max_page: int
-) -> Iterator[Page]:
-    """The pages of a column chunk that lies where it may, and whose pages claim no more than they may.
+def checked_pages(source: Source, base: int, chunk: Chunk, max_page: int | None) -> Iterator[Page]:
+    """The pages of a column chunk, none of which claims more than it may.
 
     Args:
         source: The file.
         base: Where the Parquet file begins in it.
-        size: Its length.
-        chunk: pyarrow's metadata of the column chunk.
-        max_page: Bytes that a decompressed page may have.
+        chunk: The column chunk; the footer was checked.
+        max_page: Bytes that a decompressed page may have; `None`: what its compressed bytes justify.
 
     Raises:
-        PageError: For a chunk outside of the file, or a broken page header.
+        PageError: For a broken page header.
         PageSizeError: For a page that is too large.
     """
-    if not chunk.num_values:
+    if not chunk.values:
         return  # without values there are no pages, and offsets mean nothing
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        start = min(start, chunk.dictionary_page_offset)
-    length = chunk.total_compressed_size
-    if start < 0 or length < 0 or length > size - start:
-        raise PageError(f"a column chunk of {length} bytes at byte {start} of a payload of {size} bytes")
-    for page in pages(source, base + start, length):
-        if page.uncompressed > max_page:
-            raise PageSizeError(f"a page claims {page.uncompressed} bytes; max_page_bytes is {max_page}")
+    for page in pages(source, base + chunk.start, chunk.compressed):
+        limit = max_page if max_page is not None else page_limit(page.compressed)
+        if page.uncompressed > limit:
+            raise PageSizeError(
+                f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_page_bytes is {limit}"
+            )
         yield page
+
+
+def page_limit(compressed: int) -> int:
+    """Bytes that a page may have when it is decompressed, by those that it takes in the file."""
+    return min(LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
 
 
 def longest_value(source: Source, dictionary: Page, compression: str) -> int:
@@ -196,81 +200,3 @@ def _varint_bytes(value: int) -> bytes:
         found.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*found, value])
-
-
-class _Thrift:
-    """The compact protocol, as far as page headers go."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self.at = 0
-
-    def integers(self, structs: Mapping[int, dict[int, int]] = _NONE) -> dict[int, int]:
-        """The integer fields of the struct at hand, and those of the `structs` within it; the rest is passed over."""
-        found: dict[int, int] = {}
-        number = 0
-        while True:
-            byte = self._byte()
-            kind = byte & 15
-            if kind == _STOP:
-                return found
-            number = number + (byte >> 4) if byte >> 4 else self._zigzag()
-            if kind in _VARINTS:
-                found[number] = self._zigzag()
-            elif kind == _STRUCT and number in structs:
-                structs[number].update(self.integers())
-            else:
-                self._skip(kind, 0)
-
-    def _skip(self, kind: int, depth: int) -> None:
-        if depth > _MAX_DEPTH:
-            raise PageError("a page header is nested too deeply")
-        if kind in (_TRUE, _FALSE):
-            return
-        if kind == _BYTE:
-            self._forward(1)
-        elif kind in _VARINTS:
-            self._varint()
-        elif kind == _DOUBLE:
-            self._forward(8)
-        elif kind == _BINARY:
-            self._forward(self._varint())
-        elif kind == _STRUCT:
-            while (byte := self._byte()) & 15 != _STOP:
-                if not byte >> 4:
-                    self._zigzag()
-                self._skip(byte & 15, depth + 1)
-        elif kind in (_LIST, _SET):
-            byte = self._byte()
-            count = byte >> 4 if byte >> 4 < 15 else self._varint()
-            if count > len(self._data):
-                raise PageError(f"a page header with a list of {count}")
-            for _ in range(count):
-                self._skip(_BYTE if byte & 15 in (_TRUE, _FALSE) else byte & 15, depth + 1)
-        else:
-            raise PageError(f"a page header with a field of type {kind}")
-
-    def _byte(self) -> int:
-        if self.at >= len(self._data):
-            raise PageError("a page header does not end")
-        self.at += 1
-        return self._data[self.at - 1]
-
-    def _forward(self, count: int) -> None:
-        if count > len(self._data) - self.at:
-            raise PageError("a page header does not end")
-        self.at += count
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while shift < 70:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise PageError("a page header with a broken number")
-
-    def _zigzag(self) -> int:
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)

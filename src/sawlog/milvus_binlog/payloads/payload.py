@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from sawlog.damage import Damage
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value
+from sawlog.milvus_binlog.payloads.footer import FooterError, FooterSizeError, read_footer
+from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value, page_limit
+from sawlog.milvus_binlog.payloads.parquet import Physical
 from sawlog.milvus_binlog.source import SMALL
 from sawlog.storage import Source, is_remote
 
@@ -31,15 +33,15 @@ MOST_HELD = 256 << 20
 _VALUE_BYTES = 8
 _EXPANSION = 16
 """Lists may take that many times the bytes of their pages: a batch holds whole rows, however long they are."""
-_FIXED, _VARIABLE = "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a Parquet payload lies in its file."""
+    """Where a Parquet payload lies in its file, and how many bytes of its event stand in front of it."""
 
     offset: int
     length: int
+    framing: int = 0
 
 
 class UnreadableError(Exception):
@@ -57,13 +59,13 @@ class Payload:
         source: The file, open.
         path: Its name, for messages.
         extent: Where the payload lies.
-        max_page_bytes: Larger pages are damage.
+        max_page_bytes: Larger pages are damage; `None`: those larger than their compressed bytes justify.
 
     Raises:
         UnreadableError: When it is no Parquet, or claims more memory than it may.
     """
 
-    def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int) -> None:
+    def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int | None) -> None:
         import pyarrow.parquet as pq
 
         self.source = source
@@ -74,9 +76,15 @@ class Payload:
         if extent.length < PARQUET_MINIMUM:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
         with self.errors():
-            self.file: pq.ParquetFile = pq.ParquetFile(self._open(), pre_buffer=False)
+            self.footer = read_footer(source, extent.offset, extent.length)
+            limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
+            self.file: pq.ParquetFile = pq.ParquetFile(self._open(), pre_buffer=False, **limits)
             self.schema: pa.Schema = self.file.schema_arrow
-        self.rows: int = self.file.metadata.num_rows
+            stored = self.file.schema
+            self.columns = [stored.column(at) for at in range(len(stored))]
+        self.rows = self.footer.rows
+        if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
+            raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
 
     @property
     def length(self) -> int:
@@ -88,13 +96,11 @@ class Payload:
 
         Vectors take what they take, however often a dictionary stands for one.
         """
-        metadata = self.file.metadata
         total = 0
-        for group in range(metadata.num_row_groups):
-            for leaf in self.leaves(column):
-                chunk = metadata.row_group(group).column(leaf)
-                width = max(0, self.file.schema.column(leaf).length) if chunk.physical_type == _FIXED else 0
-                total += max(0, chunk.total_uncompressed_size, chunk.num_values * width)
+        for group, leaf in itertools.product(self.footer.groups, self.leaves(column)):
+            chunk = group.chunks[leaf]
+            width = max(0, self.columns[leaf].length) if chunk.type == Physical.FIXED_LEN_BYTE_ARRAY else 0
+            total += max(chunk.uncompressed, chunk.values * width)
         return total / max(1, self.rows) + _VALUE_BYTES
 
     def column_batches(self, index: int, batch_rows: int, group: int | None = None) -> Iterator[pa.Array]:
@@ -104,10 +110,9 @@ class Payload:
             UnreadableError: When a page cannot be decoded.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
-        name = self.schema.names[index]
-        with self.errors():
-            groups = None if group is None else [group]
-            batches = self.file.iter_batches(batch_rows, groups, columns=[name], use_threads=False)
+        groups = range(len(self.footer.groups)) if group is None else [group]
+        with self.errors():  # by position: names may stand twice
+            batches = self.file.reader.iter_batches(batch_rows, list(groups), self.leaves(index), use_threads=False)
         while True:
             with self.errors():
                 batch = next(batches, None)
@@ -157,10 +162,8 @@ class Payload:
 
     def leaves(self, index: int) -> list[int]:
         """Leaf columns below a top-level column."""
-        name = self.schema.names[index]
-        metadata = self.file.metadata
-        paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        return [i for i, path in enumerate(paths) if path == name or path.startswith(name + ".")]
+        first = sum(map(_leaves, self.schema.types[:index]))
+        return list(range(first, first + _leaves(self.schema.types[index])))
 
     def pages(self, group: int, leaf: int) -> Iterator[Page]:
         """The pages of one column chunk, headers only, none of them larger than it may be.
@@ -170,18 +173,16 @@ class Payload:
         """
         if is_remote(self.path) and self.held:
             self.source.window(self._extent.offset, self._extent.length)  # all of it, at once
-        chunk = self.file.metadata.row_group(group).column(leaf)
-        return checked_pages(self.source, self._extent.offset, self._extent.length, chunk, self._max_page)
+        return checked_pages(self.source, self._extent.offset, self.footer.groups[group].chunks[leaf], self._max_page)
 
     def _check(self, index: int) -> int:
         """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
-        metadata = self.file.metadata
         longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 0
         with self.errors():
-            for group, leaf in itertools.product(range(metadata.num_row_groups), self.leaves(index)):
+            for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
                 dictionary = self._check_chunk(group, leaf)
-                chunk = metadata.row_group(group).column(leaf)
-                texts = chunk.physical_type == _VARIABLE
+                chunk = self.footer.groups[group].chunks[leaf]
+                texts = chunk.type == Physical.BYTE_ARRAY
                 if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
                     longest = max(longest, longest_value(self.source, dictionary, chunk.compression))
         return longest
@@ -190,7 +191,8 @@ class Payload:
         """Check the pages of one column chunk; its dictionary.
 
         Raises:
-            PageError: For pages that are broken or too large, and for lists that few bytes make long.
+            PageError: For pages that are broken or too large, that hold more or fewer values than the footer says,
+                and for lists that few bytes make long.
         """
         dictionary = None
         values = size = 0
@@ -198,11 +200,16 @@ class Payload:
             dictionary = page if page.dictionary else dictionary
             values += page.values
             size += page.uncompressed
-        column = self.file.schema.column(leaf)
+        column = self.columns[leaf]
+        rows, chunk = self.footer.groups[group].rows, self.footer.groups[group].chunks[leaf]
+        lists = column.max_repetition_level
+        if values != chunk.values or (values != rows and not lists):
+            raise PageError(f"pages of {values} values, where the footer says {chunk.values} values in {rows} rows")
         decoded = values * max(_VALUE_BYTES, column.length)
-        if column.max_repetition_level and decoded > max(self._max_page, _EXPANSION * size):
+        limit = self._max_page if self._max_page is not None else page_limit(chunk.compressed)
+        if lists and decoded > max(limit, _EXPANSION * size):
             raise PageSizeError(
-                f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {self._max_page}"
+                f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {limit}"
             )
         return dictionary
 
@@ -214,11 +221,24 @@ class Payload:
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """What to raise when the payload cannot be read on."""
-        return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
+        extent = self._extent
+        start, length = extent.offset - extent.framing, extent.length + extent.framing
+        return UnreadableError(Damage(self.path, start, length, kind, detail))
 
     def errors(self) -> _Errors:
         """Turns what is raised for broken bytes into `UnreadableError`."""
         return _Errors(self)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many leaf columns of Parquet a type is spread over."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaves(kind.storage_type)
+    if pa.types.is_map(kind):
+        return _leaves(kind.key_type) + _leaves(kind.item_type)
+    if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
+        return _leaves(kind.value_type)
+    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
 
 
 class _Errors:
@@ -231,9 +251,10 @@ class _Errors:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PageError):
-            kind_of_damage = Kind.PAYLOAD_TOO_LARGE if isinstance(error, PageSizeError) else Kind.BAD_PAYLOAD
-            raise self._payload.unreadable(str(error), kind_of_damage) from None
+        if isinstance(error, PageError | FooterError):
+            large = isinstance(error, PageSizeError | FooterSizeError)
+            kind_of_damage = Kind.PAYLOAD_TOO_LARGE if large else Kind.BAD_PAYLOAD
+            raise self._payload.unreadable(f"not a Parquet payload to read: {error}", kind_of_damage) from None
         if isinstance(error, pa.ArrowException | OSError | ValueError | MemoryError | KeyError):
             message = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
             raise self._payload.unreadable(f"pyarrow cannot read the Parquet payload: {message}") from error
@@ -278,8 +299,7 @@ def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
     """
     columns = list(columns)
     size = sum(payload.row_bytes(index) for payload, index in columns)
-    texts = [(payload, index) for payload, index in columns if not payload.holds_vectors(index)]
-    limit = min((payload.row_limit(index) for payload, index in texts), default=BATCH_ROWS)
+    limit = min((payload.row_limit(index) for payload, index in columns), default=BATCH_ROWS)
     return max(1, min(limit, int(BATCH_BYTES / max(size, 1))))
 
 

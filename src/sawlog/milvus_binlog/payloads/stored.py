@@ -1,4 +1,4 @@
-"""What a stored column says about its field where no schema does: dimensions, element types, types of bare Parquet."""
+"""What stored columns say about their fields: dimensions, element types, types of bare Parquet; and which fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sawlog.milvus_binlog.layout import FIELD_ID_KEY, DataType
+from sawlog.milvus_binlog.envelope import Descriptor
+from sawlog.milvus_binlog.layout import FIELD_ID_KEY, DataType, Kind
+from sawlog.milvus_binlog.payloads.payload import Payload
 from sawlog.milvus_binlog.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
 
 _DIM_KEY = b"dim"
@@ -22,6 +24,78 @@ _PHYSICAL = (
     DataType.Double,
     DataType.VarChar,
 )
+
+
+_PEEK = 256
+"""Values by which the element type of an array is told."""
+
+
+def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> list[Field]:
+    """The fields of a payload: the one of an event, or those of a column group in bare Parquet.
+
+    Args:
+        payload: The payload.
+        descriptor: The descriptor of its file; `None` for bare Parquet.
+        id: The field's id, where there is a descriptor.
+
+    Raises:
+        UnreadableError: When the payload does not tell.
+    """
+    if descriptor is None:
+        fields = []
+        for at, stored in enumerate(payload.schema):
+            field = bare_field(stored, at)
+            fields.append(settle(field, stored, _peek(payload, at) if field.type is DataType.FloatVector else []))
+        return fields
+    if not payload.schema:
+        raise payload.unreadable("the payload has no column")
+    field = described_field(descriptor, id)
+    values = _peek(payload, 0) if field.type is DataType.Array else []
+    return [settle(field, payload.schema.field(0), values)]
+
+
+def described_field(descriptor: Descriptor, id: int) -> Field:
+    """The field of a file as far as its descriptor tells."""
+    known = descriptor.payload_type in DataType.__members__.values()
+    kind = DataType(descriptor.payload_type) if known else DataType.None_
+    return Field(id, str(id), kind, nullable=descriptor.nullable)
+
+
+def _peek(payload: Payload, index: int) -> list[pa.Array]:
+    """The first values of a column."""
+    return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
+
+
+_EXACT = (DataType.Bool, DataType.Float, DataType.Double)
+_INTEGERS = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64, DataType.Timestamptz)
+_BYTES = (DataType.String, DataType.VarChar, DataType.Text, DataType.JSON, DataType.Array, DataType.Geometry)
+
+
+def check_stored(field: Field, payload: Payload, index: int) -> None:
+    """Refuse a column that cannot hold the values of its field.
+
+    Raises:
+        UnreadableError: Says what it holds.
+    """
+    stored = payload.schema.types[index]
+    fits = True
+    if field.type in _EXACT:
+        fits = stored == SCALARS[field.type]
+    elif field.type in _INTEGERS:
+        fits = pa.types.is_integer(stored) or (field.type is DataType.Timestamptz and pa.types.is_timestamp(stored))
+    elif field.type in _BYTES or field.type is DataType.SparseFloatVector:
+        fits = _is_bytes(stored) or (field.type is DataType.Array and pa.types.is_list(stored))
+    elif field.type in VECTOR_BYTES or field.type is DataType.BinaryVector:
+        lists = pa.types.is_list(stored) or pa.types.is_fixed_size_list(stored)
+        fits = lists or pa.types.is_fixed_size_binary(stored) or _is_bytes(stored)
+    if not fits:
+        detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {stored}"
+        raise payload.unreadable(detail, Kind.TYPE_MISMATCH)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
 
 
 def settle(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> Field:

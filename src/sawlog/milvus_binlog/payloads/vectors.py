@@ -94,8 +94,8 @@ class VectorStream(ColumnStream):
 def _pieces(payload: Payload, index: int, batch_rows: int) -> Iterator[_Piece]:
     """The vectors of a column: plain pages as they lie, whatever else there is as pyarrow decodes it."""
     (leaf,) = payload.leaves(index)
-    for group in range(payload.file.metadata.num_row_groups):
-        rows = payload.file.metadata.row_group(group).num_rows
+    for group, stored in enumerate(payload.footer.groups):
+        rows = stored.rows
         done = 0
         for start, piece in _plain_pages(payload, index, group, leaf):
             if piece.rows > rows - start:
@@ -130,8 +130,8 @@ def _plain_pages(payload: Payload, index: int, group: int, leaf: int) -> Iterato
 
     They follow those that refer to a dictionary; ends where something else follows.
     """
-    chunk = payload.file.metadata.row_group(group).column(leaf)
-    levels = payload.file.schema.column(leaf).max_definition_level
+    chunk = payload.footer.groups[group].chunks[leaf]
+    levels = payload.columns[leaf].max_definition_level
     if chunk.compression not in _EXACT or levels > 1:
         return
     width = payload.schema.types[index].byte_width

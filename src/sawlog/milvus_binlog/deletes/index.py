@@ -1,0 +1,233 @@
+"""The newest delete of every key, to look rows up in."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.errors import OptionError
+from sawlog.milvus_binlog.columns import offsets_of
+from sawlog.milvus_binlog.deletes import kernels
+from sawlog.milvus_binlog.deletes.kernels import Keys, Table
+from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
+from sawlog.milvus_binlog.opener import opened
+from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FREE_BYTES = 64 << 20
+"""Memory that the deleted keys may always take."""
+EXPANSION = 32
+"""They may take so many times the bytes of their delta logs, unless an option says otherwise."""
+_SMALLEST_TABLE = 64
+_MARKS = 8
+"""Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
+
+
+class DeleteIndex:
+    """The newest delete of every key. What is older is dropped while it is filled.
+
+    Args:
+        deletes: All deletes that concern the rows; keys of one type.
+        until: Later deletes have not happened.
+        most: Bytes that it may take; `None` for any number.
+
+    Raises:
+        OptionError: When it takes more.
+    """
+
+    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None) -> None:
+        self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
+        for one in deletes:
+            keys, times = (one.keys, one.times) if until is None else _until(one, until)
+            if not len(keys):
+                continue
+            if keys.type not in self._tables:
+                self._tables[keys.type] = _Numbers() if pa.types.is_int64(keys.type) else _Texts()
+            self._tables[keys.type].add(keys, np.asarray(times.to_numpy()))
+            if most is not None and self.nbytes > most:
+                raise OptionError(
+                    f"the deletes take more than {most} bytes of memory; where that is right, give a larger"
+                    " max_delete_bytes"
+                )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return sum(table.nbytes for table in self._tables.values())
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        """Which rows are not deleted, 1 or 0 each; `None` when all of them survive.
+
+        Args:
+            keys: Their primary keys.
+            times: When they were inserted.
+        """
+        table = self._tables.get(keys.type)
+        if table is None:
+            return None
+        keep = np.empty(len(keys), np.uint8)
+        return None if table.surviving(keys, times, keep) == len(keys) else keep
+
+
+def _until(deletes: Deletes, until: int) -> tuple[pa.Array, pa.Array]:
+    import pyarrow.compute as pc
+
+    early = pc.less_equal(deletes.times, until)
+    return deletes.keys.filter(early), deletes.times.filter(early)
+
+
+def _table(salt: np.uint64, keys: int) -> Table:
+    """An empty table with room for some keys."""
+    room = max(_SMALLEST_TABLE, 1 << (2 * keys).bit_length())
+    slots = np.full(2 * room, -1, np.int64)
+    return Table(salt, slots, slots.view(np.uint8), np.zeros(room // 64 * _MARKS, np.uint64))
+
+
+def _room(table: Table) -> int:
+    """How many keys a table has room for."""
+    return len(table.slots) // 4
+
+
+class _Numbers:
+    """The newest delete of every int64 key."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._salt = np.uint64(secrets.randbits(64))
+        self._table = _table(self._salt, 0)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._table.slots.nbytes + self._table.marks.nbytes)
+
+    def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
+        """Take deletes in; where the table is too small for all of them, a larger one is made."""
+        if self._count + len(keys) > _room(self._table):
+            before = self._table.slots.reshape(-1, 2)
+            before = before[before[:, 1] >= 0]
+            self._table = _table(self._salt, self._count + len(keys))
+            kernels.add_numbers(_frozen(before[:, 0]), _frozen(before[:, 1]), self._table)
+        self._count += int(kernels.add_numbers(np.asarray(keys.to_numpy()), times, self._table))
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        suspects = np.empty(len(keys), np.int64)
+        return int(kernels.surviving_numbers(keys.to_numpy(), times, self._table, suspects, keep))
+
+
+class _Texts:
+    """The newest delete of every varchar key, and the keys themselves."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._salt = np.uint64(secrets.randbits(64))
+        self._table = _table(self._salt, 0)
+        self._keys = Keys(np.zeros(1, np.int64), np.empty(0, np.uint8))
+
+    @property
+    def nbytes(self) -> int:
+        table, keys = self._table, self._keys
+        return int(table.slots.nbytes + table.marks.nbytes + keys.offsets.nbytes + keys.data.nbytes)
+
+    def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
+        """Take deletes in; where there is no room for all of them, more is made."""
+        offsets, data = offsets_of(keys)
+        used, fresh = int(self._keys.offsets[self._count]), int(offsets[-1] - offsets[0])
+        count = self._count + len(keys)
+        if count > _room(self._table) or count >= len(self._keys.offsets) or used + fresh > len(self._keys.data):
+            slots = self._table.slots.reshape(-1, 2)
+            slots = slots[slots[:, 1] >= 0]
+            before = Keys(_frozen(self._keys.offsets[: self._count + 1]), _frozen(self._keys.data))
+            stamps = np.empty(self._count, np.int64)
+            stamps[slots[:, 0]] = slots[:, 1]
+            self._table = _table(self._salt, count)
+            self._keys = Keys(np.zeros(_room(self._table) + 1, np.int64), np.empty((used + fresh) * 3 // 2, np.uint8))
+            kernels.add_texts(before, _frozen(stamps), self._keys, 0, self._table)
+        self._count = int(kernels.add_texts(Keys(offsets, data), times, self._keys, self._count, self._table))
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        offsets, data = offsets_of(keys)
+        return int(kernels.surviving_texts(Keys(offsets, data), times, self._keys, self._table, keep))
+
+
+def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """An array as all input of kernels, so that there is one version of each: in order, and not to be written to."""
+    copied = np.ascontiguousarray(array)
+    copied = copied.view()
+    copied.flags.writeable = False
+    return copied
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLogs:
+    """Some delta logs whose deletes are looked up together.
+
+    Attributes:
+        files: The delta logs.
+        key: Type of the primary key.
+        opened: Stands for the dataset that they were found by. What another one reads is read anew.
+        until: Later deletes have not happened.
+        max_page_bytes: See the read options.
+        max_delete_bytes: See the read options.
+        storage: Where they are.
+    """
+
+    files: tuple[File, ...]
+    key: pa.DataType
+    opened: str
+    until: int | None = field(compare=False)
+    max_page_bytes: int | None = field(compare=False)
+    max_delete_bytes: int | None = field(compare=False)
+    storage: Storage = field(compare=False)
+
+    def index(self, reported: Iterable[File], findings: Findings) -> DeleteIndex:
+        """The index over all of them, which the batches of a segment, or of a partition, share.
+
+        Args:
+            reported: Those of them that the caller has to report on; others did or will report the rest.
+            findings: Told of damage.
+
+        Raises:
+            OptionError: When the keys take more memory than they may.
+        """
+        if findings.on_damage == "fail":
+            return _cached(self, strict=True)
+        for file in self.files:
+            if file in reported:
+                quiet = Findings("skip", drained=True)
+                for _ in self._read(file, quiet):
+                    pass
+                for damage in quiet.damages:
+                    findings.damage(damage)
+        return _cached(self, strict=False)
+
+    @property
+    def most(self) -> int:
+        """Bytes that the deleted keys may take."""
+        if self.max_delete_bytes is not None:
+            return self.max_delete_bytes
+        return max(FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
+
+    def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
+        with opened(file, self.storage, self.max_page_bytes) as log:
+            yield from read_deletes(log, findings, self.key)
+
+    def deletes(self, findings: Findings) -> Iterator[Deletes]:
+        """The deletes of all of them."""
+        for file in self.files:
+            yield from self._read(file, findings)
+
+
+@lru_cache(maxsize=2)
+def _cached(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
+    return DeleteIndex(logs.deletes(Findings("fail" if strict else "skip")), logs.until, logs.most)

@@ -1,0 +1,133 @@
+"""The one way to open a file: what it is, its descriptor, its events, and their payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sawlog.damage import Damage, Findings
+from sawlog.milvus_binlog import envelope, source
+from sawlog.milvus_binlog.envelope import Descriptor, Event, Shape
+from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
+from sawlog.storage import File, Source, Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_HARMLESS = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
+"""Damage that leaves the rows of a file whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What holds rows in a file: an event with its payload; `None` for the event of a bare Parquet file."""
+
+    event: Event | None
+    extent: Extent
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in the file."""
+        return self.extent.offset - self.extent.framing
+
+    @property
+    def length(self) -> int:
+        """Bytes of it, the event's header included."""
+        return self.extent.length + self.extent.framing
+
+
+class Log:
+    """One file, open.
+
+    Args:
+        file: The file.
+        source: Its bytes.
+        max_page_bytes: See the read options.
+    """
+
+    def __init__(self, file: File, source: Source, max_page_bytes: int | None) -> None:
+        self.path = file.path
+        self.source = source
+        self._limit = max_page_bytes
+        self.head = bytes(source.window(0, envelope.HEAD))
+        self.shape: Shape = envelope.sniff(self.head)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is Parquet without an envelope."""
+        return self.shape == "parquet"
+
+    def descriptor(self, findings: Findings) -> Descriptor | None:
+        """The descriptor; `None` for bare Parquet, and where it cannot be read."""
+        return None if self.bare else envelope.read_descriptor(self.source, self.path, findings)
+
+    def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
+        """The file's events, or the one payload that a bare file is. Damage is told when the walk meets it."""
+        if self.bare:
+            yield Part(None, Extent(0, self.source.size))
+        elif descriptor is not None:
+            for event in envelope.events(self.source, self.path, descriptor, findings):
+                yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
+
+    def payload(self, part: Part) -> Payload:
+        """The payload of a part, its footer checked.
+
+        Raises:
+            UnreadableError: When it is no Parquet, or claims more than its bytes justify.
+        """
+        return Payload(self.source, self.path, part.extent, self._limit)
+
+    def whole(self, findings: Findings) -> list[tuple[Part, Payload]]:
+        """Every part of a file of which nothing may be missing, at least one.
+
+        Args:
+            findings: Told of damage that costs no row.
+
+        Raises:
+            UnreadableError: When the file does not hold all of its rows.
+        """
+        strict = Findings("skip", drained=True)
+        parts = list(self.parts(self.descriptor(strict), strict))
+        for damage in strict.damages:
+            if damage.kind not in _HARMLESS or not parts:
+                raise UnreadableError(damage)
+            findings.damage(damage)
+        if not parts:
+            detail = "no data event behind the descriptor"
+            raise UnreadableError(Damage(self.path, 0, self.source.size, Kind.TRUNCATED, detail))
+        return [(part, self.payload(part)) for part in parts]
+
+    def behind(self, base: int) -> Log:
+        """What stands behind some bytes, as a file of its own."""
+        file = File(self.path, self.source.size - base)
+        return Log(file, _Behind(self.source, base), self._limit)
+
+    def content(self) -> bytes:
+        """All bytes, of files that are small by nature."""
+        return bytes(self.source.window(0, self.source.size))
+
+
+class _Behind:
+    """What stands behind the first bytes of a source."""
+
+    def __init__(self, source: Source, base: int) -> None:
+        self.size = source.size - base
+        self._source = source
+        self._base = base
+
+    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        return self._source.window(self._base + offset, length)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@contextmanager
+def opened(file: File, storage: Storage, max_page_bytes: int | None) -> Iterator[Log]:
+    """Open a file, and close it in the end."""
+    with closing(source.open_log(file, storage)) as bytes_:
+        yield Log(file, bytes_, max_page_bytes)

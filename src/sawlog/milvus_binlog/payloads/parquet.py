@@ -1,0 +1,124 @@
+"""Every number of Parquet that is read here, by the names of `parquet.thrift`."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+END = struct.Struct("<I4s")
+"""Behind the footer: its length, and the magic."""
+
+
+class Kind(IntEnum):
+    """Types of the compact protocol."""
+
+    STOP = 0
+    TRUE = 1
+    FALSE = 2
+    BYTE = 3
+    I16 = 4
+    I32 = 5
+    I64 = 6
+    DOUBLE = 7
+    BINARY = 8
+    LIST = 9
+    SET = 10
+    MAP = 11
+    STRUCT = 12
+
+
+class FileMetaData(IntEnum):
+    """Fields of the footer."""
+
+    NUM_ROWS = 3
+    ROW_GROUPS = 4
+
+
+class RowGroup(IntEnum):
+    """Fields of a row group."""
+
+    COLUMNS = 1
+    NUM_ROWS = 3
+
+
+COLUMN_META_DATA = 3
+"""Field of a column chunk that holds its metadata."""
+
+
+class ColumnMetaData(IntEnum):
+    """Fields of the metadata of a column chunk."""
+
+    TYPE = 1
+    PATH_IN_SCHEMA = 3
+    CODEC = 4
+    NUM_VALUES = 5
+    TOTAL_UNCOMPRESSED_SIZE = 6
+    TOTAL_COMPRESSED_SIZE = 7
+    DATA_PAGE_OFFSET = 9
+    DICTIONARY_PAGE_OFFSET = 11
+    STATISTICS = 12
+
+
+class Statistics(IntEnum):
+    """Fields of the statistics of a column chunk."""
+
+    MAX_VALUE = 5
+    MIN_VALUE = 6
+
+
+class Physical(IntEnum):
+    """Physical types."""
+
+    BOOLEAN = 0
+    INT32 = 1
+    INT64 = 2
+    INT96 = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTE_ARRAY = 6
+    FIXED_LEN_BYTE_ARRAY = 7
+
+
+class Codec(IntEnum):
+    """Codecs of pages."""
+
+    UNCOMPRESSED = 0
+    SNAPPY = 1
+    GZIP = 2
+    LZO = 3
+    BROTLI = 4
+    LZ4 = 5
+    ZSTD = 6
+    LZ4_RAW = 7
+
+
+class PageHeader(IntEnum):
+    """Fields of a page header."""
+
+    TYPE = 1
+    UNCOMPRESSED_PAGE_SIZE = 2
+    COMPRESSED_PAGE_SIZE = 3
+    DATA_PAGE_HEADER = 5
+    DATA_PAGE_HEADER_V2 = 8
+
+
+class DataPageHeader(IntEnum):
+    """Fields of the header of a data page; those of version 2 begin alike."""
+
+    NUM_VALUES = 1
+    ENCODING = 2
+
+
+class PageType(IntEnum):
+    """Types of pages."""
+
+    DATA_PAGE = 0
+    DICTIONARY_PAGE = 2
+
+
+class Encoding(IntEnum):
+    """Encodings of values."""
+
+    PLAIN = 0
+    PLAIN_DICTIONARY = 2
+    RLE_DICTIONARY = 8

@@ -1,0 +1,302 @@
+"""Every verb judges the same bytes the same way: counts, both policies, checks, repairs, and what is inferred."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sawlog
+from sawlog.errors import DamageError, OptionError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.deletes import index
+from sawlog.milvus_binlog.layout import DataType, EventType, Kind
+from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
+from sawlog.milvus_binlog.payloads import footer, pages
+from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
+from sawlog.storage import File, Storage
+
+from .support import NOW, delete, open_as_it_lies, write
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning"),
+    pytest.mark.filterwarnings("ignore::sawlog.damage.DamageWarning"),
+]
+
+DAMAGED = Path(__file__).parent / "damaged"
+"""Files that verbs once disagreed about, or that ended the process."""
+
+
+def agreed(path: Path, rows: int, kinds: list[str], place: Path) -> None:
+    """Every verb has the same rows and the same damage; what is repaired is whole, and is repaired to itself."""
+    given: dict[str, Any] = {"format": "milvus_binlog"}
+    report = sawlog.verify(path, **given)
+    damages = [(d.offset, d.length, d.kind) for file in report.files for d in file.damages]
+    assert [kind for _, _, kind in damages] == kinds
+    assert report.rows == rows
+    assert all(file.account.total == file.size for file in report.files)
+    listed = sawlog.read(path, view="damage", **given).to_pylist()
+    assert [(one["offset"], one["length"], one["kind"]) for one in listed] == damages
+    skipped = sawlog.read(path, on_damage="skip", **given)
+    assert skipped.num_rows == rows
+    assert sawlog.open(path, on_damage="skip", **given).count_rows() == rows
+    if kinds:
+        for verb in (sawlog.open(path, **given).to_table, sawlog.open(path, **given).count_rows):
+            with pytest.raises(DamageError) as caught:
+                verb()
+            assert (caught.value.damage.offset, caught.value.damage.length) == damages[0][:2]
+    else:
+        assert sawlog.read(path, **given).equals(skipped)
+    assert sawlog.repair(path, place, **given).rows == rows
+    assert not sawlog.verify(place, **given).damaged
+    assert sawlog.read(place, **given).equals(skipped)
+    again = place.with_name("again")
+    sawlog.repair(place, again, **given)
+    assert again.read_bytes() == place.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "kinds"),
+    [
+        ("abort", 0, [Kind.BAD_PAYLOAD]),
+        ("count_of_damaged_page", 0, [Kind.BAD_PAYLOAD]),
+        ("endless_count", 0, [Kind.BAD_PAYLOAD]),
+        ("event_timestamp", 100, []),
+        ("repair_extra", 100, [Kind.BAD_EXTRA]),
+    ],
+)
+def test_files_that_verbs_once_disagreed_about(name: str, rows: int, kinds: list[str], tmp_path: Path) -> None:
+    agreed(DAMAGED / name, rows, kinds, tmp_path / "repaired")
+
+
+def test_times_beyond_those_of_rows_are_shown_as_those_of_rows_would_be() -> None:
+    events = sawlog.read(DAMAGED / "event_timestamp", view="events").to_pylist()
+    assert events[0]["timestamp"] < 0 < events[1]["timestamp"]
+    assert "created" in sawlog.open(DAMAGED / "event_timestamp").info()
+
+
+def paged(values: pa.Array, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays([values], schema=pa.schema([pa.field("val", values.type, nullable=False)]))
+    pq.write_table(table, sink, **{"compression": "zstd", "store_schema": False, "use_dictionary": False} | options)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def log(payloads: list[bytes], type: DataType = DataType.Int64) -> bytes:
+    events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
+    return log_bytes(Place(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
+
+
+def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) -> None:
+    """Those, and the other events, whatever the order of the pages that hold them."""
+    rows = 1 << 19
+    damaged = bytearray(paged(pa.array(np.arange(rows)), data_page_size=1 << 16))
+    frame = damaged.index(b"\x28\xb5\x2f\xfd", len(damaged) * 2 // 3)
+    damaged[frame : frame + 4] = bytes(4)
+    path = tmp_path / "log"
+    path.write_bytes(log([paged(pa.array([1, 2, 3])), bytes(damaged), paged(pa.array([7]))]))
+    kept = sawlog.read(path, format="milvus_binlog", on_damage="skip").num_rows
+    assert 4 < kept < rows
+    agreed(path, kept, [Kind.BAD_PAYLOAD], tmp_path / "repaired")
+
+
+def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_path: Path) -> None:
+    whole = log([paged(pa.array([1, 2, 3])), paged(pa.array([4]))])
+    path = tmp_path / "log"
+    path.write_bytes(whole[:-20])
+    batches = sawlog.open(path, format="milvus_binlog").to_batches()
+    assert next(batches).to_pydict() == {"100": [1, 2, 3]}
+    with pytest.raises(DamageError, match="truncated"):
+        next(batches)
+    agreed(path, 3, [Kind.TRUNCATED], tmp_path / "repaired")
+
+
+def test_every_bit_of_headers_and_footers(tmp_path: Path) -> None:
+    """No bit that decides how many rows there are can be changed without the same rows, or a word about it."""
+    whole = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
+    path = tmp_path / "log"
+    values = len(whole) - len(paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True))
+    for at in (*range(values), *range(len(whole) - 230, len(whole))):
+        for bit in range(8) if at >= len(whole) - 8 else (at % 8, (at + 5) % 8):
+            data = bytearray(whole)
+            data[at] ^= 1 << bit
+            path.write_bytes(data)
+            try:
+                rows = sawlog.read(path, format="milvus_binlog").num_rows
+            except sawlog.SawlogError:
+                continue
+            assert rows == 3, (at, bit)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Two segments with deletes."""
+    root = tmp_path / "tree"
+    for first in (100, 900):
+        table = pa.table({"pk": range(first, first + 30), "s": [f"row {i}" for i in range(30)]})
+        write(root, table, first_id=first)
+        delete(root, [first], [NOW + 1], first)
+    return root
+
+
+def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
+    assert open_as_it_lies(tree).count_rows() == sawlog.verify(tree).rows == 58
+    victim = next(tree.glob("insert_log/1/2/900/101/*"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    assert sawlog.verify(tree).rows == open_as_it_lies(tree, on_damage="skip").count_rows() == 29
+    with pytest.raises(DamageError):
+        open_as_it_lies(tree).count_rows()
+    write(tree, pa.table({"pk": [1, 2]}), collection_id=8, first_id=5000)
+    assert sawlog.verify(tree).rows == 29 + 2
+
+
+@pytest.mark.parametrize("name", ["0", "1", "100", "101"])
+def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
+    """Without metadata, the files alone say which columns there are."""
+    wanted = open_as_it_lies(tree).to_table()
+    (victim,) = tree.glob(f"insert_log/1/2/100/{name}/*")
+    whole = victim.read_bytes()
+    for at in (*range(0, 140, 3), *range(len(whole) - 40, len(whole), 3)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        victim.write_bytes(data)
+        try:
+            table = open_as_it_lies(tree).to_table()
+        except sawlog.SawlogError:
+            continue
+        assert table.schema.names == wanted.schema.names
+        assert table.num_rows == wanted.num_rows
+
+
+def test_a_field_whose_only_file_is_damaged_is_there(tmp_path: Path) -> None:
+    write(tmp_path, pa.table({"pk": [1, 2], "v": [0.5, 1.5]}))
+    (victim,) = tmp_path.glob("insert_log/1/2/100/101/*")
+    victim.write_bytes(b"")
+    assert open_as_it_lies(tmp_path).schema.names == ["100", "101"]
+    with pytest.raises(DamageError, match="the file is empty"):
+        open_as_it_lies(tmp_path).to_table()
+    assert open_as_it_lies(tmp_path, columns=["100"]).to_table().num_rows == 2
+
+
+def test_an_empty_file_of_keys_is_told(tmp_path: Path) -> None:
+    write(tmp_path, pa.table({"pk": [1, 2], "n": [3, 4]}))
+    (victim,) = tmp_path.glob("insert_log/1/2/100/100/*")
+    victim.write_bytes(b"")
+    with pytest.raises(DamageError, match="the file is empty"):
+        open_as_it_lies(tmp_path).to_table()
+    assert sawlog.verify(tmp_path).damaged
+
+
+def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
+    """One bit of a descriptor makes an int64 a string, which every number could be cast to."""
+    path = tmp_path / "log"
+    path.write_bytes(log([paged(pa.array([1, 2]))], DataType.VarChar))
+    agreed(path, 0, [Kind.TYPE_MISMATCH], tmp_path / "repaired")
+
+
+def payload_of(data: bytes, place: Path, most: int | None = None) -> Payload:
+    place.write_bytes(data)
+    return Payload(Storage().open(place), str(place), Extent(0, len(data)), most)
+
+
+def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
+    """33 KB of ZSTD that make a gigabyte are refused before anything is decompressed."""
+    size = 16 << 20
+    data = paged(pa.array([bytes(size)] * 2, pa.binary(size)), data_page_size=size, write_batch_size=1)
+    assert len(data) < 64 << 10
+    before = pa.default_memory_pool().bytes_allocated()
+    with pytest.raises(UnreadableError, match="max_page_bytes") as caught:
+        list(payload_of(data, tmp_path / "file").column_batches(0, 10))
+    assert caught.value.damage.kind == Kind.PAYLOAD_TOO_LARGE
+    assert pa.default_memory_pool().bytes_allocated() - before < pages.FREE_PAGE
+    allowed = payload_of(data, tmp_path / "file", 2 * size)
+    assert sum(map(len, allowed.column_batches(0, 1))) == 2
+
+
+def varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the smallest elements takes hundreds of bytes there: 11 MB took 2.6 GiB."""
+
+    def never(*given: Any, **more: Any) -> None:
+        raise AssertionError("pyarrow was given the footer")
+
+    monkeypatch.setattr(pq, "ParquetFile", never)
+    elements = 11 << 20
+    large = b"\x29\xfc" + varint(elements) + bytes(elements) + b"\x00"
+    few = b"\x29\xfc" + varint(1 << 28) + bytes(30_000) + b"\x00"  # claims more than there is
+    nested = b"\x1c" * 100_000 + bytes(100_000)
+    for metadata, message in ((large, "a footer of"), (few, "a list of"), (nested, "nested too deeply")):
+        data = b"PAR1" + metadata + struct.pack("<I", len(metadata)) + b"PAR1"
+        with pytest.raises(UnreadableError, match=message):
+            payload_of(data, tmp_path / "file")
+
+
+def test_rows_that_no_bytes_justify(tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 21, np.int32)), pa.array([7]))
+    data = paged(column.cast(pa.int64()), use_dictionary=True)
+    assert len(data) < 16 << 10
+    assert payload_of(data, tmp_path / "file").rows == 1 << 21
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footer, "MOST_ROWS", 1 << 20)
+        patch.setattr(footer, "_ROWS_PER_BYTE", 1)
+        with pytest.raises(UnreadableError, match="2097152 rows in"):
+            payload_of(data, tmp_path / "file")
+
+
+def deltas(rows: int, keys: int, place: Path) -> File:
+    """A delta log of many deletes of few keys."""
+    cells = pa.array([json.dumps({"pk": key, "ts": NOW + 1, "pkType": 5}) for key in range(keys)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows, dtype=np.int32) % keys), cells)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"val": column}), sink, compression="zstd", store_schema=False)
+    event = NewEvent(EventType.DELETE, NOW, NOW, bytes(sink.getvalue().to_pybytes()))
+    place.write_bytes(log_bytes(Place(1, 2, 3), -1, DataType.String, [event], {layout.ORIGINAL_SIZE: "1"}, ""))
+    return File(str(place), place.stat().st_size)
+
+
+def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
+    place = (None, None, most, Storage())
+    logs = index.DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
+    return logs.index((), sawlog.damage.Findings())
+
+
+def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:
+    """Only the newest delete of each key is kept while they are read."""
+    few = looked_up(deltas(100_000, 10, tmp_path / "few"))
+    assert few.nbytes < 1 << 20
+    assert few.surviving(pa.array([3, 11]), np.array([NOW, NOW])).tolist() == [0, 1]
+    with pytest.raises(OptionError, match="max_delete_bytes"):
+        looked_up(deltas(100_000, 100_000, tmp_path / "many"), 1 << 20)
+    assert looked_up(deltas(100_000, 100_000, tmp_path / "many"), 64 << 20).nbytes > 1 << 20
+
+
+def test_tables_that_grow_keep_what_they_hold() -> None:
+    from sawlog.milvus_binlog.deletes.log import Deletes
+
+    def some(texts: bool) -> Iterator[Deletes]:
+        for start in range(0, 5000, 700):
+            numbers = range(start, start + 700)
+            keys = pa.array([f"key {n}" for n in numbers]) if texts else pa.array(numbers, pa.int64())
+            yield Deletes(keys, pa.array([n % 50 + 1 for n in numbers], pa.int64()), 0)
+
+    for texts in (False, True):
+        made = index.DeleteIndex(some(texts), None)
+        numbers = range(-10, 5600)
+        keys = pa.array([f"key {n}" for n in numbers]) if texts else pa.array(numbers, pa.int64())
+        keep = made.surviving(keys, np.array([25] * len(numbers)))
+        assert keep is not None
+        assert keep.tolist() == [int(not (0 <= n < 5600 and n % 50 + 1 > 25)) for n in numbers]
