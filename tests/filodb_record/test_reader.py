@@ -390,3 +390,28 @@ def test_follow(tmp_path: Path) -> None:
         seen.append([n for f in fragments for b in f.to_batches() for n in b.column("value").to_pylist()])
         assert positions[str(place)] in (0, len(parts[0]), len(whole))
     assert [len(one) for one in seen] == [0, 0, 100, 0, 0, 100]
+
+
+def test_a_directory_of_files_of_several_schemas_is_read_without_options(tmp_path: Path) -> None:
+    for name, schema, column in (("a", "gauge", "value"), ("b", "prom-counter", "count"), ("c", "gauge", "value")):
+        table = pa.table({"timestamp": [1, 2], column: [1.0, 2.0], "_metric_": ["m", "m"], "tags": [{"k": name}] * 2})
+        tags = pa.array([[("k", name)]] * 2, pa.map_(pa.string(), pa.string()))
+        table = table.set_column(3, "tags", tags)
+        sawlog.write(table, tmp_path / f"{name}.container", format="filodb_record", schema=schema)
+    table = sawlog.read(tmp_path)
+    assert table["_schema"].to_pylist() == ["gauge"] * 2 + ["prom-counter"] * 2 + ["gauge"] * 2
+    assert table["value"].null_count == 2
+    assert table["count"].null_count == 4
+    assert not sawlog.verify(tmp_path).damaged
+    assert sawlog.read(tmp_path, schema="gauge").num_rows == 4
+    assert sawlog.read(tmp_path, view="partkeys").num_rows == 3
+
+
+def test_unknown_schemas_as_bytes_have_no_name(tmp_path: Path) -> None:
+    data = bytearray(golden.data("gauge_100"))
+    data[20:22] = b"\x67\x12"
+    path = tmp_path / "a.container"
+    path.write_bytes(data)
+    table = sawlog.read(path, unknown_schemas="raw", extras="schema")
+    assert table["_schema"].to_pylist() == [None] + ["gauge"] * 99
+    assert table["_schema_id"].to_pylist()[:2] == [0x1267, 2200]

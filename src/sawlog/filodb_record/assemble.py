@@ -83,7 +83,8 @@ class Gatherer:
         self.fields = fields
         self.capacity = capacity
         self._layouts = layouts
-        self._names = pa.array(list(names), pa.string())
+        # The last one is for records of unknown schemas.
+        self._names = pa.array([*names, None], pa.string())
         self._options = options
         self._ratios: dict[str, tuple[float, float, float]] = {}
         self._places: dict[str, tuple[int, int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -80,14 +80,19 @@ PROVENANCE_FIELDS = (
 )
 
 
-def row_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
+def row_fields(selection: Selection, options: ReadOptions, *, apart: bool = False) -> tuple[ViewField, ...]:
     """Columns of the view `rows`: those of all layouts, and the extra ones.
+
+    Args:
+        selection: What is read.
+        options: How it is delivered.
+        apart: Whether columns of one name and different types are told apart by their types.
 
     Raises:
         SchemaError: When a column has different types in different schemas.
     """
     layouts = selection.layouts
-    fields = list(_columns(layouts, options, selection.raw))
+    fields = list(_columns(layouts, options, selection.raw, apart=apart))
     wanted = list(options.extras)
     if len(layouts) > 1 and "schema" not in wanted:
         fields.insert(0, _extra("_schema", "schema", selection))
@@ -120,15 +125,21 @@ def _partition(one: Layout) -> Sequence[Column]:
     return one.record.columns[one.record.partition_field_start or 0 :]
 
 
-def _columns(layouts: Sequence[Layout], options: ReadOptions, raw: bool) -> tuple[ViewField, ...]:
+def _columns(
+    layouts: Sequence[Layout], options: ReadOptions, raw: bool, *, apart: bool = False
+) -> tuple[ViewField, ...]:
     """The columns of all layouts: data columns first, then partition columns, in the order they are met."""
+
+    def name_of(column: Column) -> str:
+        return str(replace(column, params=())) if apart else column.name
+
     order: dict[str, Column] = {}
     keys: dict[str, Column] = {}
     for one in layouts:
         start = one.record.partition_field_start
         for index, column in enumerate(one.record.columns):
             target = keys if start is not None and index >= start else order
-            other = target.setdefault(column.name, column)
+            other = target.setdefault(name_of(column), column)
             if other.type != column.type:
                 raise SchemaError(
                     f"column {column.name!r} is {other.type} in one schema and {column.type} in another:"
@@ -136,10 +147,13 @@ def _columns(layouts: Sequence[Layout], options: ReadOptions, raw: bool) -> tupl
                 )
     fields = []
     for name, column in {**order, **keys}.items():
-        sources = tuple(next((i for i, c in enumerate(one.record.columns) if c.name == name), None) for one in layouts)
+        sources = tuple(
+            next((i for i, c in enumerate(one.record.columns) if name_of(c) == name), None) for one in layouts
+        )
         first = next(i for i, source in enumerate(sources) if source is not None)
         nested = layouts[first].record.br_schemas.get(sources[first] or 0)
-        fields.append(_column_field(column, sources, options, raw or None in sources, nested))
+        field = _column_field(column, sources, options, raw or None in sources, nested)
+        fields.append(replace(field, name=name, arrow=field.arrow.with_name(name)) if apart else field)
     return tuple(fields)
 
 

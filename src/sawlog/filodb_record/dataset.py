@@ -67,8 +67,8 @@ class FiloDBRecordDataset(Dataset):
         with closing(self.scan.storage.open(file.path)) as source:
             framing = self._framing(source, file, position)
             for frames in framing.tables():
-                complete = frames[frames[:, 7] == 0]
-                end = int(complete[-1, 4]) if len(complete) else end
+                complete = frames[frames.torn == 0]
+                end = int(complete.next[-1]) if len(complete) else end
             if framing.tail == NO_TAIL:
                 end = framing.position
         return end
@@ -90,13 +90,8 @@ class FiloDBRecordDataset(Dataset):
 
     @cached_property
     def _selection(self) -> Selection:
-        options: ReadOptions = self.scan.options
-        head = b""
-        for file in self.files:
-            head = self.scan.storage.read(file.path, 0, PROBE_BYTES)
-            if len(head) > 16:
-                break
-        return select(options, head)
+        heads = (self.scan.storage.read(file.path, 0, PROBE_BYTES) for file in self.files if file.size)
+        return select(self.scan.options, heads)
 
     @cached_property
     def _fields(self) -> tuple[ViewField, ...]:
@@ -137,19 +132,20 @@ class FiloDBRecordDataset(Dataset):
     def _framing(self, source: Any, file: File, start: int) -> Framing:
         from sawlog.filodb_record.framing import Framing
 
-        return Framing(source, file.size, start, file.size, self._step)
+        given = self.scan.options.container_size is not None
+        return Framing(source, file.size, start, file.size, self._step, given=given)
 
     def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
         start, step = 0, self._step
         found = step
         with closing(self.scan.storage.open(file.path)) as source:
-            framing = self._framing(source, file, 0)
-            for frames in framing.tables():
-                for kind, begin, _, end, following, *_ in frames.tolist():
+            for frames in self._framing(source, file, 0).tables():
+                for one in frames:
+                    begin = int(one.start)
                     if begin - start >= task_bytes:
                         yield self._range(file, start, begin, step)
                         start, step = begin, found
-                    if not found and not kind and following > end:
-                        found = following - begin
+                    if not (one.kind or one.guess or one.torn) and one.next > one.end:
+                        found = int(one.next) - begin
         yield self._range(file, start, file.size, step)

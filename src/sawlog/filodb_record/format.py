@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import DamageWarning
-from sawlog.filodb_record import layout
 from sawlog.filodb_record.dataset import FiloDBRecordDataset
+from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.repair import repair
 from sawlog.filodb_record.writer import ContainerWriter
@@ -52,7 +52,7 @@ class FiloDBRecord(Format):
 
     def match(self, file: File, head: bytes) -> Match:
         """By a container header whose first record fits; a damaged file by its name."""
-        if _is_container(head, file.size):
+        if header_length(head, file.size) is not None:
             return Match.CONTENT
         return Match.NAME if file.name.endswith(_SUFFIXES) else Match.NO
 
@@ -105,18 +105,3 @@ class FiloDBRecord(Format):
         nibblepack.unpack(nibblepack.pack([1]), 1)
         nibblepack.unpack_delta(nibblepack.pack_delta([1]), 1)
         nibblepack.unpack_doubles(nibblepack.pack_doubles([1.0]), 1)
-
-
-def _is_container(head: bytes, size: int) -> bool:
-    """Whether a container begins here, with a record in it that makes sense."""
-    first = layout.CONTAINER_HEADER_SIZE
-    if len(head) < first or head[layout.VERSION_OFFSET : layout.TIMESTAMP_OFFSET] != b"\0\0\0\1":
-        return False
-    length = int.from_bytes(head[: layout.LENGTH_SIZE], "little")
-    timestamp = int.from_bytes(head[layout.TIMESTAMP_OFFSET : first], "little")
-    if not layout.EMPTY_CONTAINER <= length < size or length % layout.ALIGNMENT or timestamp > layout.MAX_TIMESTAMP:
-        return False
-    if length == layout.EMPTY_CONTAINER:
-        return True
-    record = int.from_bytes(head[first : first + layout.LENGTH_SIZE], "little")
-    return layout.LENGTH_SIZE <= record <= length - first

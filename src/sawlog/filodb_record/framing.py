@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sawlog.filodb_record import layout
+from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import frames as f
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sawlog.storage import Source
 
 WINDOW_BYTES = 16 << 20
@@ -29,57 +29,58 @@ class Framing:
         start: Where a container starts.
         end: Containers that start here or behind are not ours.
         step: Bytes of whole containers; 0 to find out.
+        given: Whether the user has said so.
     """
 
-    def __init__(self, source: Source, size: int, start: int, end: int, step: int) -> None:
+    def __init__(self, source: Source, size: int, start: int, end: int, step: int, *, given: bool) -> None:
         self._source = source
         self._size = size
         self._end = end
-        self._head = np.zeros(3, np.int64)
-        self._state = np.zeros(f.STATE_SIZE, np.int64)
-        self._state[[f.POSITION, f.WANTED]] = start
-        self._state[f.STEP] = step
+        self._state = f.new_state(start, step, given=given)
+        self._flagged = _first_word(source, size)
 
     @property
     def position(self) -> int:
         """Where the next container starts, or the tail."""
-        return int(self._state[f.POSITION])
-
-    @property
-    def step(self) -> int:
-        """Bytes of whole containers, as far as known; 0 if not."""
-        return int(self._state[f.STEP])
+        return int(self._state.position)
 
     @property
     def tail(self) -> int:
         """What was met at the end of the file: `NO_TAIL`, `TORN_HEADER`, `TORN_CONTAINER` or `UNUSED`."""
-        return int(self._state[f.TAIL])
+        return int(self._state.tail)
 
-    def tables(self) -> Iterator[NDArray[np.int64]]:
-        """Frames, in order, some at a time.
+    @property
+    def looked(self) -> int:
+        """At how many places headers were searched for."""
+        return int(self._state.looked)
+
+    def tables(self) -> Iterator[Any]:
+        """Frames (an array of `FRAME` records), in order, some at a time.
 
         Raises:
             OSError: When the file cannot be read.
         """
+        state = self._state
         status = f.MORE
         while status != f.DONE:
-            base = int(self._state[f.WANTED])
+            base = int(state.wanted)
             window = self._source.window(base, min(WINDOW_BYTES, self._size - base))
-            frames = np.zeros((FRAMES_ROOM, f.FRAME_FIELDS), np.int64)
-            self._state[f.ROWS] = 0
+            sight = f.Sight(
+                window, np.uint64(base), np.uint64(self._size), np.uint64(self._end), np.int64(self._flagged)
+            )
             status = f.FULL
             while status == f.FULL:
-                status = f.frame_containers(
-                    window,
-                    np.uint64(base),
-                    np.uint64(self._size),
-                    np.uint64(self._end),
-                    self._head,
-                    self._state,
-                    frames,
-                )
+                frames = np.zeros(FRAMES_ROOM, f.FRAME).view(np.recarray)
+                state.rows = 0
+                status = f.frame_containers(sight, state, frames)
                 # Those in one window together: their records are read from the same bytes.
-                if self._state[f.ROWS]:
-                    yield frames[: int(self._state[f.ROWS])]
-                    frames = np.zeros((FRAMES_ROOM, f.FRAME_FIELDS), np.int64)
-                    self._state[f.ROWS] = 0
+                if state.rows:
+                    yield frames[: int(state.rows)]
+
+
+def _first_word(source: Source, size: int) -> int:
+    """The version word of the file's first container."""
+    if size < layout.TIMESTAMP_OFFSET:
+        return PLAIN_WORD
+    head = source.window(0, layout.TIMESTAMP_OFFSET)
+    return int.from_bytes(head[layout.VERSION_OFFSET :].tobytes(), "little")

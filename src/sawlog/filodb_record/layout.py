@@ -64,6 +64,8 @@ VERSION_SHIFT = 24
 VERSION = 1
 TIMESTAMP_OFFSET = 8
 """i64: milliseconds since the epoch."""
+SMALLEST_LENGTH = 4
+"""The length field of the smallest record: one slot of four bytes."""
 EMPTY_CONTAINER = CONTAINER_HEADER_SIZE - LENGTH_SIZE
 """The length field of a container without records."""
 DEFAULT_CONTAINER_SIZE = 256 << 10

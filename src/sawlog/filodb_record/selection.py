@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.builder.container import RecordContainer
+from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas import RecordSchema, Schema
 
@@ -49,19 +49,20 @@ class Selection:
         return any(one.schema_id is None for one in self.layouts)
 
 
-def select(options: ReadOptions, head: bytes) -> Selection:
+def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
     """Settle which schemas are read, and whether records are samples or part keys.
 
     Args:
         options: What the user says.
-        head: The start of the data: a container, or a record.
+        heads: The starts of the files: containers, or records.
 
     Raises:
         SchemaError: For a schema that is not known.
         OptionError: For a schema without partition columns beside others, or where none of several is named.
     """
     known = options.known
-    records = _records(head)
+    starts = list(heads) if not options.schema or options.records == "auto" else []
+    records = [record for head in starts for record in _records(head)]
     chosen: Sequence[Schema] = known.select(options.schema)
     if not chosen:
         found = {int.from_bytes(record[4:6], "little"): None for record in records}
@@ -86,24 +87,19 @@ def select(options: ReadOptions, head: bytes) -> Selection:
     return Selection(layouts, bool(options.schema), ids, options.unknown_schemas == "raw")
 
 
-def _records(head: bytes) -> list[memoryview]:
+def _records(head: bytes) -> Iterator[memoryview]:
     """The records at the start of some data, as far as they can be made out."""
-    view = memoryview(head)
     at, end = 0, len(head)
-    try:
-        container = RecordContainer(head)
-        at, end = layout.CONTAINER_HEADER_SIZE, container.num_bytes + layout.LENGTH_SIZE
-    except FormatError:
-        if len(head) > layout.VERSION_OFFSET + 3 and head[4:8] == b"\0\0\0\1":  # a container, cut off
-            at = layout.CONTAINER_HEADER_SIZE
-    found = []
-    while end - at > layout.SCHEMA_ID_OFFSET + 2:
+    length = header_length(head)
+    if length is not None:
+        at, end = layout.CONTAINER_HEADER_SIZE, min(end, length + layout.LENGTH_SIZE)
+    view = memoryview(head)
+    while end - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
         size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
         if size > end - at:
             break
-        found.append(view[at : at + size])
+        yield view[at : at + size]
         at += layout.align(size)
-    return found
 
 
 def _are_part_keys(records: Sequence[memoryview], schemas: Sequence[Schema]) -> bool:

@@ -55,7 +55,6 @@ class ValueDecoder:
         """
         import numpy as np
 
-        from sawlog.filodb_record.kernels import frames as f
         from sawlog.filodb_record.walk import RowsWalk
 
         values = values.cast(pa.binary())
@@ -64,7 +63,7 @@ class ValueDecoder:
         fragment = self._fragment(len(data))
         findings = Findings(self.on_damage)
         frames = _frames(data, starts, np.array(values.is_valid()))
-        for start, end, one in frames[frames[:, f.ONE] > 0][:, [f.START, f.END, f.ONE]].tolist():
+        for start, end, one in frames[frames.one > 0][["start", "end", "one"]].tolist():
             detail = f"the container's length is {one}; the value ends at byte {end}"
             findings.damage(Damage(WHERE, start, layout.CONTAINER_HEADER_SIZE, "bad_container_length", detail))
         batches = list(RowsWalk(fragment, _Memory(data), schema, findings).contents(frames))
@@ -82,7 +81,7 @@ class ValueDecoder:
     def _selection(self) -> Selection:
         if not self.options.schema:
             raise SchemaError('name the schemas of the records, or "all" for all known ones')
-        return select(self.options, b"")
+        return select(self.options)
 
     def _fragment(self, size: int) -> ContainerRange:
         fields: tuple[ViewField, ...] = row_fields(self._selection, self.options)
@@ -120,27 +119,27 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return ends.astype(np.int64) - first, data
 
 
-def _frames(data: NDArray[np.uint8], bounds: NDArray[np.int64], valid: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _frames(data: NDArray[np.uint8], bounds: NDArray[np.int64], valid: NDArray[np.bool_]) -> Any:
     """The values as frames for the kernel: containers by their headers, anything else as one record."""
     import numpy as np
 
     from sawlog.filodb_record.kernels import frames as f
 
     starts, ends = bounds[:-1], bounds[1:]
-    frames = np.zeros((len(starts), f.FRAME_FIELDS), np.int64)
-    frames[:, f.START] = frames[:, f.FIRST] = starts
-    frames[:, f.END] = frames[:, f.NEXT] = ends
+    frames = np.zeros(len(starts), f.FRAME).view(np.recarray)
+    frames.start = frames.first = starts
+    frames.end = frames.next = ends
     header = layout.CONTAINER_HEADER_SIZE
     long = np.flatnonzero(ends - starts >= header)
     heads = data[starts[long, None] + np.arange(header)] if len(long) else np.zeros((0, header), np.uint8)
     words = heads.view(np.uint32).reshape(len(long), header // 4)
     is_container = words[:, 1] == layout.VERSION << layout.VERSION_SHIFT
     rows, words = long[is_container], words[is_container]
-    frames[rows, f.FIRST] += header
+    frames.first[rows] += header
     claimed = starts[rows] + layout.LENGTH_SIZE + words[:, 0].astype(np.int64)
-    frames[rows, f.ONE] = np.where(claimed > ends[rows], words[:, 0], 0)
-    frames[rows, f.END] = np.clip(claimed, frames[rows, f.FIRST], ends[rows])
-    frames[rows, f.TIME] = words[:, 2:].copy().view(np.int64)[:, 0]
+    frames.one[rows] = np.where(claimed > ends[rows], words[:, 0], 0)
+    frames.end[rows] = np.clip(claimed, frames.first[rows], ends[rows])
+    frames.time[rows] = words[:, 2:].copy().view(np.int64)[:, 0]
     return frames[valid]
 
 

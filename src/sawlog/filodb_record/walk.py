@@ -41,6 +41,9 @@ EVENT_ROOM = 4096
 FIRST_SERIES = 2 << 10
 """Series for which a table has room to begin with, a power of two."""
 
+UNPROVEN = "containers taken for whole by their size alone"
+"""Note: nothing behind them proves that what follows their records is unused."""
+
 Event = tuple[int, int, Kind, str]
 """Damage: offset, length, kind, detail."""
 
@@ -55,10 +58,11 @@ def meanings_of(selection: Selection) -> NDArray[np.int16]:
     return meanings
 
 
-def schema_table(layouts: Sequence[RecordSchema | None]) -> NDArray[np.int64]:
+def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> NDArray[np.int64]:
     """What the kernel knows of each layout. Records of unknown schemas are as long as a window can hold."""
+    least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
     rows = [
-        (one.variable_area_start, one.max_record_size) if one is not None else (layout.LENGTH_SIZE, WINDOW_BYTES - 64)
+        (one.variable_area_start, one.max_record_size) if one is not None else (least, WINDOW_BYTES - 64)
         for one in layouts
     ]
     return np.array(rows, np.int64)
@@ -74,9 +78,16 @@ class Walk(ABC):
         self._findings = findings
         self._options: ReadOptions = fragment.scan.options
         self._plain = fragment.selection.plain
-        self._framing = Framing(source, fragment.file.size, fragment.start, fragment.end, fragment.step)
+        self._framing = Framing(
+            source,
+            fragment.file.size,
+            fragment.start,
+            fragment.end,
+            fragment.step,
+            given=self._options.container_size is not None,
+        )
         self._layouts = self._record_layouts()
-        self._schemas = schema_table(self._layouts)
+        self._schemas = schema_table(self._layouts, plain=self._plain)
         self._meanings = meanings_of(fragment.selection)
         smallest = int(self._schemas[:, k.SMALLEST].min())
         span = fragment.end - fragment.start
@@ -118,50 +129,53 @@ class Walk(ABC):
         """The fields that are gathered of each record."""
 
     @abstractmethod
-    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: Any) -> Iterator[pa.RecordBatch]:
         """The batches of some containers."""
 
     # Containers.
 
-    def _until_damage(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _until_damage(self, frames: Any) -> Any:
         """The containers in front of the first damaged one, where that one ends the pass; else all."""
-        damaged = np.flatnonzero(frames[:, f.KIND])
+        damaged = np.flatnonzero(frames.kind)
         return frames[: damaged[0]] if len(damaged) and self._findings.on_damage == "fail" else frames
 
-    def _report_frames(self, frames: NDArray[np.int64]) -> None:
+    def _report_frames(self, frames: Any) -> None:
         """Enter containers into the ledger: headers and unused space, and damage."""
-        intact = frames[frames[:, f.KIND] == 0]
+        intact = frames[frames.kind == 0]
         self._findings.account.header += layout.CONTAINER_HEADER_SIZE * len(intact)
-        self._findings.account.padding += int((intact[:, f.NEXT] - intact[:, f.END]).sum())
-        for row in frames[frames[:, f.KIND] != 0].tolist():
-            kind, start, first, end, following, one, two, *_ = row
-            if end > first:  # a container whose records are read, though its header is damaged
-                following = first
-            self._damage(Kind(kind), start, following - start, DETAIL[Kind(kind)].format(one, two))
+        self._findings.account.padding += int((intact.next - intact.end).sum())
+        guesses = int(intact.guess.sum())
+        if guesses:
+            self._findings.notes[UNPROVEN] += guesses
+        for one in frames[frames.kind != 0]:
+            # The records of a container may be read, though its header is damaged.
+            stop = one.first if one.end > one.first else one.next
+            kind = Kind(one.kind)
+            self._damage(kind, int(one.start), int(stop - one.start), DETAIL[kind].format(one.one, one.two))
 
     # Records.
 
-    def _read(self, frames: NDArray[np.int64]) -> Iterator[Rows]:
+    def _read(self, frames: Any) -> Iterator[Rows]:
         """Rows of some containers, a batch at a time; they are in the gatherer's memory until the next one."""
         state = self._state
         state[[k.FRAME, k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
         state[[k.POSITION, k.TORN_AT]] = -1
         status = k.MORE
-        end = int(frames[:, f.END].max(initial=0))
+        end = int(frames.end.max(initial=0))
         while status != k.DONE and len(frames):
             base = int(state[k.POSITION])
-            base = base if base >= 0 else int(frames[int(state[k.FRAME]), f.FIRST])
+            base = base if base >= 0 else int(frames.first[int(state[k.FRAME])])
             window = self._source.window(base, min(self._window_bytes, end - base))
             status = self._read_window(window, base, frames)
             yield Rows(window, int(state[k.ROWS]), self._starts, self._which, self._fragment.path)
             state[[k.ROWS, k.EVENTS, k.BYTES, k.BUCKETS]] = 0
             self._gatherer.renew()
 
-    def _read_window(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> int:
+    def _read_window(self, window: NDArray[np.uint8], base: int, frames: Any) -> int:
         """Read a batch of records from a window; what `read_records` returns."""
         return int(k.read_records(*self._arguments(window, base, frames)))
 
-    def _arguments(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> tuple[Any, ...]:
+    def _arguments(self, window: NDArray[np.uint8], base: int, frames: Any) -> tuple[Any, ...]:
         return (
             window,
             np.uint64(base),
@@ -253,7 +267,7 @@ class RowsWalk(Walk):
         self._wanted = [every[name] for name in self._schema.names]
         return (*self._wanted, *self._hidden)
 
-    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: Any) -> Iterator[pa.RecordBatch]:
         """See `Walk.contents`."""
         for rows in self._read(frames):
             marks = Marks()
@@ -320,7 +334,7 @@ class ContainersWalk(Walk):
     def _gathered(self) -> Sequence[ViewField]:
         return ()
 
-    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: Any) -> Iterator[pa.RecordBatch]:
         """See `Walk.contents`."""
         self._meanings[:] = 0
         counts = np.zeros(len(frames), np.int64)
@@ -328,15 +342,15 @@ class ContainersWalk(Walk):
             k.count_records(self._starts[: rows.count], frames, counts)
             _, events = self._settle(rows, Marks())
             self._report(events)
-        wanted = (frames[:, f.KIND] == 0) | (frames[:, f.END] > frames[:, f.FIRST])
+        wanted = (frames.kind == 0) | (frames.end > frames.first)
         frames, counts = frames[wanted], counts[wanted]
         self._findings.rows += len(frames)
         columns = {
-            "timestamp": (TIMESTAMP, frames[:, f.TIME]),
-            "num_bytes": (pa.int64(), frames[:, f.END] - frames[:, f.START] - layout.LENGTH_SIZE),
+            "timestamp": (TIMESTAMP, frames.time),
+            "num_bytes": (pa.int64(), frames.end - frames.start - layout.LENGTH_SIZE),
             "num_records": (pa.int64(), counts),
-            "unused_bytes": (pa.int64(), frames[:, f.NEXT] - frames[:, f.END]),
-            OFFSET_COLUMN: (pa.int64(), frames[:, f.START]),
+            "unused_bytes": (pa.int64(), frames.next - frames.end),
+            OFFSET_COLUMN: (pa.int64(), frames.start),
         }
         arrays = []
         for name in self._schema.names:
@@ -411,11 +425,11 @@ class SeriesWalk(Walk):
     def _gathered(self) -> Sequence[ViewField]:
         return (*self._fragment.fields, *PROVENANCE_FIELDS)
 
-    def _read_window(self, window: NDArray[np.uint8], base: int, frames: NDArray[np.int64]) -> int:
+    def _read_window(self, window: NDArray[np.uint8], base: int, frames: Any) -> int:
         """See `Walk._read_window`."""
         return self._table.read(self._arguments(window, base, frames), self._gatherer, self._keys)
 
-    def contents(self, frames: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def contents(self, frames: Any) -> Iterator[pa.RecordBatch]:
         """See `Walk.contents`."""
         for rows in self._read(frames):
             if not rows.count and not self._state[k.EVENTS]:

@@ -1,49 +1,60 @@
 """Finding the containers of a file: each from its header, the next one behind its end, or behind what is left of it.
 
 Section 4 of the format. Headers carry no magic number and whole containers no size, so what is doubtful is settled by
-looking for the next header that makes sense. The answer depends on the bytes alone, never on where a window begins.
+looking for the next header. The answer depends on the bytes alone, never on where a window begins.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.filodb_record import layout
+from sawlog.filodb_record import judge, layout
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u32, load_u64
 
-# Fields of the state, an int64 array. Offsets are those of the file.
-POSITION = 0
-"""The container that is being settled."""
-STEP = 1
-"""Bytes that whole containers take; 0 while unknown."""
-ROWS = 2
-WANTED = 3
-"""Where the window must begin."""
-PHASE = 4
-MODE = 5
-"""What a search is for."""
-SEARCH = 6
-"""Where it goes on."""
-NONZERO = 7
-"""1 when it met a byte other than zero."""
-TAIL = 8
-STATE_SIZE = 9
+STATE = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "position",  # the container that is being settled, as file offset
+            "step",  # bytes that whole containers take; 0 while unknown
+            "given",  # 1 when the user has said so
+            "rows",
+            "wanted",  # where the window must begin
+            "phase",
+            "mode",  # what a search is for
+            "begun",  # where it began
+            "search",  # where it goes on
+            "nonzero",  # 1 when it met a byte other than zero
+            "clear_from",  # from here to `clear_to` no header begins: searched before
+            "clear_to",
+            "following",  # where a whole container is to end, while it is looked through for others
+            "looked",  # places at which a header was searched for
+            "tail",
+            "length",  # of the container at `position`
+            "word",
+            "time",
+        )
+    ],
+    align=True,
+)
 
 # Phases.
 AT_HEADER = 0
 AT_END = 1
 AT_STEP = 2
 SEARCHING = 3
+PROBING = 4
+"""The container seems to be whole, of another size than those before: does it hold others?"""
 
 # Modes.
 PADDING = 0
-"""Nothing that makes sense stands at the container's end: is it whole, of a size yet unknown?"""
+"""No header stands at the container's end: is it whole?"""
 RESYNC = 1
-"""Neither does anything stand behind it: is its length wrong?"""
+"""It is not: is its length wrong?"""
 BEYOND = 2
 """It reaches beyond the end of the file: is it cut off, or its length wrong?"""
 BROKEN = 3
@@ -55,231 +66,349 @@ TORN_HEADER = 1
 TORN_CONTAINER = 2
 UNUSED = 3
 
-# Fields of a frame, a row of int64.
-KIND = 0
-"""0 for a container; a `Kind` where the header, or everything, is damaged."""
-START = 1
-FIRST = 2
-"""Its first record."""
-END = 3
-"""Where its records end."""
-NEXT = 4
-ONE = 5
-TWO = 6
-TORN = 7
-"""1 when the file ends before the container does."""
-TIME = 8
-"""Its timestamp."""
-FRAME_FIELDS = 9
+FRAME = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "kind",  # 0 for a container; a `Kind` where the header, or everything, is damaged
+            "start",
+            "first",  # its first record
+            "end",  # where its records end
+            "next",
+            "one",
+            "two",
+            "torn",  # 1 when the file ends before the container does
+            "guess",  # 1 when nothing proves that what follows its records is unused
+            "time",  # its timestamp
+        )
+    ],
+    align=True,
+)
 
 # What a call ended with.
 MORE = 0
-"""The window must begin at `WANTED`."""
+"""The window must begin at `wanted`."""
 FULL = 1
 DONE = 2
 
-LOOK = layout.CONTAINER_HEADER_SIZE + 4
+LOOK = layout.CONTAINER_HEADER_SIZE + layout.LENGTH_SIZE
 """Bytes from its start by which a header is judged: the header, and the length of the first record."""
 
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
 _LOOK = np.uint64(LOOK)
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _VERSION = np.uint64(layout.VERSION_OFFSET)
+_LAST = np.uint64(layout.TIMESTAMP_OFFSET - 1)
+"""The last byte of the version word: the version itself."""
 _TIMESTAMP = np.uint64(layout.TIMESTAMP_OFFSET)
-_VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
-_SHIFT = np.uint64(layout.VERSION_SHIFT)
-_KNOWN_VERSION = np.uint64(layout.VERSION)
-_EMPTY = np.uint64(layout.EMPTY_CONTAINER)
-_MOST = np.uint64(layout.MAX_CONTAINER_SIZE)
-_ALIGNED = np.uint64(layout.ALIGNMENT - 1)
-_LAST_TIMESTAMP = np.uint64(layout.MAX_TIMESTAMP)
-_ZERO = np.uint64(0)
-_FOUR = np.uint64(4)
+_ONE = np.uint64(1)
 _UNKNOWN_VERSION = int(Kind.UNKNOWN_VERSION)
 _BAD_HEADER = int(Kind.BAD_HEADER)
 _BAD_LENGTH = int(Kind.BAD_CONTAINER_LENGTH)
-_UNIT = layout.WHOLE_UNIT
-_SMALLEST = layout.MIN_CONTAINER_SIZE
+
+_is_header = inlined(judge.is_header)
+_is_whole = inlined(judge.is_whole)
+
+
+class Sight(NamedTuple):
+    """The bytes in sight, and what holds for the whole file.
+
+    Attributes:
+        data: uint8, the file from `base` on; at least LOOK + 8 bytes behind `wanted`, or to its end.
+        base: uint64, file offset of the data.
+        size: uint64, bytes in the file.
+        end: uint64, containers that start at or behind it are not ours.
+        flagged: int64, the version word of the file's first container.
+    """
+
+    data: Any
+    base: Any
+    size: Any
+    end: Any
+    flagged: Any
+
+
+def new_state(start: int, step: int, *, given: bool) -> Any:
+    """The state in front of a container."""
+    state = np.zeros(1, STATE).view(np.recarray)[0]
+    state.position = state.wanted = start
+    state.step = step
+    state.given = int(given)
+    state.clear_from = state.clear_to = -1
+    return state
 
 
 @inlined
-def makes_sense(window: Any, at: Any, left: Any) -> Any:
-    """Whether a container begins at window position `at`; `left` bytes of the file follow, LOOK are in the window."""
-    if left < _HEADER or load_u32(window, at + _VERSION) != _VERSION_WORD:
+def _unsigned(sight: Any, at: Any) -> Any:
+    return np.int64(load_u32(sight.data, at))
+
+
+@inlined
+def _header_at(sight: Any, place: Any, searched: Any) -> Any:
+    """Whether a container begins at file offset `place`; one that is searched for must show a record that fits."""
+    left = sight.size - place
+    if left < _HEADER:
         return False
-    length = load_u32(window, at)
-    if length < _EMPTY or length > _MOST or length & _ALIGNED != _ZERO:
+    at = place - sight.base
+    record = judge.UNSEEN
+    if searched and left >= _LOOK:
+        record = _unsigned(sight, at + _HEADER)
+    time = np.uint64(load_u64(sight.data, at + _TIMESTAMP))
+    return _is_header(
+        _unsigned(sight, at), _unsigned(sight, at + _VERSION), np.int64(time.view(np.int64)), record, sight.flagged
+    )
+
+
+@inlined
+def _sees(sight: Any, place: Any) -> Any:
+    """Whether what a header is judged by is in sight, as far as the file has it."""
+    limit = sight.base + np.uint64(len(sight.data))
+    return sight.base <= place <= limit and limit - place >= min(sight.size - place, _LOOK)
+
+
+@inlined
+def _proves(sight: Any, state: Any, found: Any) -> Any:
+    """Whether the header at `found`, which is in sight, shows that the container in front of it is whole."""
+    if sight.size - found < _LOOK:
         return False
-    if load_u64(window, at + _TIMESTAMP) > _LAST_TIMESTAMP:
+    at = found - sight.base
+    size = np.int64(found) - state.position
+    unused = size - layout.LENGTH_SIZE - state.length
+    return _is_whole(size, unused, _unsigned(sight, at), _unsigned(sight, at + _HEADER), state.step)
+
+
+@inlined
+def _emit(frames: Any, state: Any, kind: Any, first: Any, end: Any, following: Any, one: Any, two: Any) -> Any:
+    """Write the frame that starts at `position` down, and go on behind it; returns its row."""
+    row = state.rows
+    frames[row].kind = kind
+    frames[row].start = state.position
+    frames[row].first = first
+    frames[row].end = end
+    frames[row].next = following
+    frames[row].one = one
+    frames[row].two = two
+    frames[row].torn = 0
+    frames[row].guess = 0
+    frames[row].time = state.time
+    state.rows = row + 1
+    state.position = following
+    state.phase = AT_HEADER
+    return row
+
+
+@inlined
+def _contain(frames: Any, state: Any, following: Any) -> Any:
+    """The container at `position` is intact; the next one begins at `following`."""
+    start = state.position
+    end = start + layout.LENGTH_SIZE + state.length
+    return _emit(frames, state, 0, start + layout.CONTAINER_HEADER_SIZE, end, following, 0, 0)
+
+
+@inlined
+def _search(state: Any, mode: Any, start: Any, nonzero: Any) -> None:
+    state.phase = SEARCHING
+    state.mode = mode
+    state.search = state.begun = start
+    state.nonzero = nonzero
+
+
+@inlined
+def _look_on(sight: Any, state: Any) -> Any:
+    """Go on with a search: whether it has ended, and where; the end of the file stands for no header at all."""
+    at = np.uint64(state.search)
+    nonzero = state.nonzero
+    looked = 0
+    while at < sight.size:
+        if state.mode != BROKEN and state.clear_from <= np.int64(at) <= state.clear_to:
+            at = np.uint64(state.clear_to)
+            break
+        if not _sees(sight, at):
+            break
+        here = at - sight.base
+        if sight.size - at >= _HEADER and sight.data[here + _LAST] == layout.VERSION and _header_at(sight, at, True):
+            break
+        if sight.data[here] != 0:
+            nonzero = 1
+        looked += 1
+        at += _ONE
+    state.looked += looked
+    state.search = at
+    state.nonzero = nonzero
+    if at < sight.size and not _sees(sight, at):
+        state.wanted = at
         return False
-    if length == _EMPTY or left < _LOOK:
-        return True
-    record = load_u32(window, at + _HEADER)
-    return record >= _FOUR and record + _HEADER <= length
+    if state.mode != BROKEN and np.int64(at) >= state.clear_to:
+        state.clear_from = state.begun
+        state.clear_to = at
+    return True
 
 
 @inlined
-def _emit(
-    frames: Any, state: Any, head: Any, kind: Any, first: Any, end: Any, following: Any, one: Any, two: Any
-) -> None:
-    """Write the frame that starts at POSITION down, and go on behind it."""
-    row = state[ROWS]
-    frames[row, KIND] = kind
-    frames[row, START] = state[POSITION]
-    frames[row, FIRST] = first
-    frames[row, END] = end
-    frames[row, NEXT] = following
-    frames[row, ONE] = one
-    frames[row, TWO] = two
-    frames[row, TORN] = 0
-    frames[row, TIME] = head[2]
-    state[ROWS] = row + 1
-    state[POSITION] = following
-    state[PHASE] = AT_HEADER
-
-
-@inlined
-def _search(state: Any, mode: Any, start: Any) -> None:
-    state[PHASE] = SEARCHING
-    state[MODE] = mode
-    state[SEARCH] = start
-    state[NONZERO] = 0
-
-
-@inlined
-def _settle(frames: Any, state: Any, head: Any, size: Any, found: Any) -> None:
-    """A search ended: at the header `found`, or, without one, at the end of the file."""
-    length = head[0]
-    start = state[POSITION]
+def _settle(sight: Any, frames: Any, state: Any) -> None:
+    """A search ended: at the header `state.search`, or, without one, at the end of the file."""
+    found = state.search
+    size = np.int64(sight.size)
+    start = state.position
     first = start + layout.CONTAINER_HEADER_SIZE
-    end = start + layout.LENGTH_SIZE + length
-    mode = state[MODE]
+    end = start + layout.LENGTH_SIZE + state.length
+    mode = state.mode
     if mode == PADDING:
-        step = found - start
-        if step >= _SMALLEST and step % _UNIT == 0:
-            state[STEP] = step
-            _emit(frames, state, head, 0, first, end, found, 0, 0)
+        if found < size and _proves(sight, state, np.uint64(found)):
+            if found - start == state.step:
+                _contain(frames, state, found)
+            else:
+                state.phase = PROBING
+                state.following = found
+                state.search = start + layout.MIN_CONTAINER_SIZE
+        elif found == size and _is_whole(size - start, 0, layout.EMPTY_CONTAINER, 0, state.step):
+            row = _contain(frames, state, found)
+            frames[row].guess = 1
         elif size - end < layout.CONTAINER_HEADER_SIZE:
-            _emit(frames, state, head, 0, first, end, end, 0, 0)
+            _contain(frames, state, end)
         else:
-            _search(state, RESYNC, first)
+            _search(state, RESYNC, first, 0)
     elif mode == RESYNC:
         if found < end:
-            _emit(frames, state, head, _BAD_LENGTH, first, found, found, length, found)
+            _emit(frames, state, _BAD_LENGTH, first, found, found, state.length, found)
         else:
-            _emit(frames, state, head, 0, first, end, end, 0, 0)
+            _contain(frames, state, end)
     elif mode == BEYOND:
         if found < size:
-            _emit(frames, state, head, _BAD_LENGTH, first, found, found, length, found)
+            _emit(frames, state, _BAD_LENGTH, first, found, found, state.length, found)
         else:
-            _emit(frames, state, head, 0, first, size, size, 0, 0)
-            frames[state[ROWS] - 1, TORN] = 1
-            state[TAIL] = TORN_CONTAINER
-    elif found == size and state[NONZERO] == 0:
-        state[TAIL] = UNUSED
+            row = _emit(frames, state, 0, first, size, size, 0, 0)
+            frames[row].torn = 1
+            state.tail = TORN_CONTAINER
+    elif found == size and state.nonzero == 0:
+        state.tail = UNUSED
     else:
-        _emit(frames, state, head, _BAD_HEADER, found, found, found, length, head[1])
+        _emit(frames, state, _BAD_HEADER, found, found, found, state.length, state.word)
+
+
+@inlined
+def _begin(sight: Any, frames: Any, state: Any) -> None:
+    """Take in the header at `position`, which is in sight."""
+    start = np.uint64(state.position)
+    at = start - sight.base
+    left = np.int64(sight.size - start)
+    length = _unsigned(sight, at)
+    state.length = length
+    state.word = _unsigned(sight, at + _VERSION)
+    state.time = np.uint64(load_u64(sight.data, at + _TIMESTAMP)).view(np.int64)
+    total = length + layout.LENGTH_SIZE
+    first = state.position + layout.CONTAINER_HEADER_SIZE
+    aligned = length - length % layout.ALIGNMENT
+    known = state.word >> layout.VERSION_SHIFT == layout.VERSION
+    word = state.word if known else judge.PLAIN_WORD
+    if not _is_header(aligned, word, state.time, judge.UNSEEN, sight.flagged) or (total > left and not known):
+        _search(state, BROKEN, state.position + 1, 1 if sight.data[at] != 0 else 0)
+    elif total > left:
+        _search(state, BEYOND, first, 0)
+    elif length != aligned:
+        _search(state, RESYNC, first, 0)
+    elif total == left and known:
+        _contain(frames, state, np.int64(sight.size))
+    else:
+        state.phase = AT_END
+
+
+@inlined
+def _at_end(sight: Any, frames: Any, state: Any) -> None:
+    """Settle a container by what stands at its end, which is in sight."""
+    stop = state.position + layout.LENGTH_SIZE + state.length
+    size = np.int64(sight.size)
+    follows = stop == size or _header_at(sight, np.uint64(stop), False)
+    version = state.word >> layout.VERSION_SHIFT
+    if version != layout.VERSION:
+        if follows:
+            _emit(frames, state, _UNKNOWN_VERSION, stop, stop, stop, state.length, version)
+        else:
+            _search(state, BROKEN, state.position + 1, 1)
+    elif follows:
+        _contain(frames, state, stop)
+    elif state.step == 0 or state.position + state.step < stop:
+        _search(state, PADDING, stop + 1, 0)
+    elif state.position + state.step > size:
+        # The file was cut off in the unused rest of a whole container.
+        row = _contain(frames, state, size)
+        frames[row].guess = 1
+    else:
+        state.phase = AT_STEP
+
+
+@inlined
+def _at_step(sight: Any, frames: Any, state: Any) -> None:
+    """Settle a container by what stands where a whole one ends, which is in sight."""
+    following = np.uint64(state.position + state.step)
+    if following == sight.size or (
+        _header_at(sight, following, False) and (state.given != 0 or _proves(sight, state, following))
+    ):
+        _contain(frames, state, np.int64(following))
+    else:
+        _search(state, PADDING, state.position + layout.LENGTH_SIZE + state.length + 1, 0)
+
+
+@inlined
+def _probe(sight: Any, frames: Any, state: Any) -> Any:
+    """Look for others in a container of a new size, at whole units; returns whether more must be in sight."""
+    start = state.position
+    end = start + layout.LENGTH_SIZE + state.length
+    while state.search < end:
+        place = np.uint64(state.search)
+        if not _sees(sight, place):
+            state.wanted = place
+            return True
+        if _header_at(sight, place, True):
+            _emit(frames, state, _BAD_LENGTH, start + layout.CONTAINER_HEADER_SIZE, place, place, state.length, place)
+            return False
+        state.search += layout.WHOLE_UNIT
+    state.step = state.following - start
+    _contain(frames, state, state.following)
+    return False
 
 
 @kernel
-def frame_containers(window: Any, base: Any, size: Any, end: Any, head: Any, state: Any, frames: Any) -> Any:
-    """Settle containers from POSITION on.
+def frame_containers(sight: Any, state: Any, frames: Any) -> Any:
+    """Settle containers from `state.position` on.
 
     Args:
-        window: uint8, the file from `base` on; it reaches at least LOOK + 8 bytes behind WANTED, or to its end.
-        base: uint64, file offset of the window.
-        size: uint64, bytes in the file.
-        end: uint64, containers that start at or behind it are not ours.
-        head: int64[3], length, version word and timestamp of the container at POSITION, kept between calls.
-        state: int64[STATE_SIZE], updated.
-        frames: int64[:, FRAME_FIELDS].
+        sight: `Sight`.
+        state: `STATE`, updated.
+        frames: `FRAME` records.
 
     Returns:
         MORE, FULL or DONE.
     """
-    limit = base + np.uint64(len(window))
-    while state[ROWS] < len(frames) and state[TAIL] == NO_TAIL:
-        start = np.uint64(state[POSITION])
-        phase = state[PHASE]
+    while state.rows < len(frames) and state.tail == NO_TAIL:
+        phase = state.phase
+        place = np.uint64(state.position)
         if phase == AT_HEADER:
-            if start >= end or start >= size:
+            if place >= sight.end or place >= sight.size:
                 return DONE
-            left = size - start
-            if left < _HEADER:
-                state[TAIL] = TORN_HEADER
+            if sight.size - place < _HEADER:
+                state.tail = TORN_HEADER
                 break
-            if start < base or limit - start < min(left, _LOOK) or start > limit:
-                state[WANTED] = start
+        elif phase == AT_END:
+            place += _LENGTH + np.uint64(state.length)
+        elif phase == AT_STEP:
+            place += np.uint64(state.step)
+        elif phase == PROBING:
+            if _probe(sight, frames, state):
                 return MORE
-            length = load_u32(window, start - base)
-            word = load_u32(window, start - base + _VERSION)
-            head[0] = length
-            head[1] = word
-            head[2] = np.uint64(load_u64(window, start - base + _TIMESTAMP)).view(np.int64)
-            if length < _EMPTY or length > _MOST:
-                _search(state, BROKEN, start + np.uint64(1))
-                state[NONZERO] = 1 if window[start - base] != 0 else 0
-            elif length + _LENGTH == left and word >> _SHIFT == _KNOWN_VERSION:
-                _emit(frames, state, head, 0, start + _HEADER, size, size, 0, 0)
-            elif length + _LENGTH > left:
-                if word >> _SHIFT == _KNOWN_VERSION:
-                    _search(state, BEYOND, start + _HEADER)
-                else:
-                    _search(state, BROKEN, start + np.uint64(1))
-                    state[NONZERO] = 1
-            else:
-                state[PHASE] = AT_END
             continue
-        length = np.uint64(head[0])
-        stop = start + _LENGTH + length
-        if phase == SEARCHING:
-            at = np.uint64(state[SEARCH])
-            if at < base or at > limit or (limit < size and limit - at < _LOOK):
-                state[WANTED] = at
+        if phase != SEARCHING:
+            if place < sight.size and not _sees(sight, place):
+                state.wanted = place
                 return MORE
-            found = size
-            nonzero = state[NONZERO]
-            while at < size:
-                if limit < size and limit - at < _LOOK:
-                    break
-                if makes_sense(window, at - base, size - at):
-                    found = at
-                    break
-                if window[at - base] != 0:
-                    nonzero = 1
-                at += np.uint64(1)
-            state[SEARCH] = at
-            state[NONZERO] = nonzero
-            if at < size and found == size:
-                state[WANTED] = at
-                return MORE
-            _settle(frames, state, head, np.int64(size), np.int64(found))
+            if phase == AT_HEADER:
+                _begin(sight, frames, state)
+            elif phase == AT_END:
+                _at_end(sight, frames, state)
+            else:
+                _at_step(sight, frames, state)
             continue
-        at = stop if phase == AT_END else start + np.uint64(state[STEP])
-        sensible = at == size
-        if at < size:
-            if at < base or at > limit or limit - at < min(size - at, _LOOK):
-                state[WANTED] = at
-                return MORE
-            sensible = makes_sense(window, at - base, size - at)
-        if np.uint64(head[1]) >> _SHIFT != _KNOWN_VERSION:
-            if sensible:
-                _emit(frames, state, head, _UNKNOWN_VERSION, stop, stop, stop, head[0], head[1] >> layout.VERSION_SHIFT)
-            else:
-                _search(state, BROKEN, start + np.uint64(1))
-                state[NONZERO] = 1
-        elif sensible:
-            _emit(frames, state, head, 0, start + _HEADER, stop, at, 0, 0)
-        elif phase == AT_END and state[STEP] == 0:
-            _search(state, PADDING, stop + np.uint64(1))
-        elif phase == AT_END and start + np.uint64(state[STEP]) >= stop:
-            if start + np.uint64(state[STEP]) > size:
-                # The file was cut off in the unused rest of a whole container.
-                _emit(frames, state, head, 0, start + _HEADER, stop, size, 0, 0)
-            else:
-                state[PHASE] = AT_STEP
-        elif size - stop < _HEADER:
-            _emit(frames, state, head, 0, start + _HEADER, stop, stop, 0, 0)
-        else:
-            _search(state, RESYNC, start + _HEADER)
-    return FULL if state[TAIL] == NO_TAIL else DONE
+        if not _look_on(sight, state):
+            return MORE
+        _settle(sight, frames, state)
+    return FULL if state.tail == NO_TAIL else DONE

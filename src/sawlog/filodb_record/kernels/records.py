@@ -8,11 +8,6 @@ import numpy as np
 
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.columns import BLOCK, gather_columns
-from sawlog.filodb_record.kernels.frames import END as FRAME_END
-from sawlog.filodb_record.kernels.frames import FIRST as FRAME_FIRST
-from sawlog.filodb_record.kernels.frames import START as FRAME_START
-from sawlog.filodb_record.kernels.frames import TIME as FRAME_TIME
-from sawlog.filodb_record.kernels.frames import TORN as FRAME_TORN
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, prefetch
@@ -257,7 +252,7 @@ def read_records(
     Args:
         window: uint8, the file from `base` on.
         base: uint64, file offset of the window.
-        frames: int64[:, FRAME_FIELDS], containers; those without records are passed over.
+        frames: `FRAME` records, containers; those without records are passed over.
         plain: Whether records have no schema ID; then all are of schema 0.
         meanings: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED.
         schemas: int64[:, SCHEMA_FIELDS].
@@ -286,9 +281,9 @@ def read_records(
     status = DONE
     while frame < len(frames):
         if position < 0:
-            position = frames[frame, FRAME_FIRST]
+            position = frames[frame].first
         at = np.uint64(position)
-        end = np.uint64(frames[frame, FRAME_END])
+        end = np.uint64(frames[frame].end)
         stop = min(end, limit)
         status = DONE
         while at < end and status == DONE:
@@ -318,7 +313,7 @@ def read_records(
                 here = at - base
                 length = load_u32(window, here) if left >= _LENGTH else _SIGN
                 if length >= _SIGN or left - _LENGTH < length:
-                    if frames[frame, FRAME_TORN] != 0:
+                    if frames[frame].torn != 0:
                         state[TORN_AT] = at
                     else:
                         shown = np.int64(length) if length < _SIGN else np.int64(-1)
@@ -358,7 +353,7 @@ def read_records(
                 at += step
             state[RECORD_BYTES] += np.int64(used)
             if rows > first:
-                time = np.uint64(frames[frame, FRAME_TIME])
+                time = np.uint64(frames[frame].time)
                 count = rows - first
                 if _gather_block(
                     window, base, starts, which, first, count, schemas, ops, time, arena, scratch, tally, failed, picked
@@ -405,9 +400,9 @@ def count_records(starts: Any, frames: Any, counts: Any) -> None:
     """Count the records of each container; both are in ascending order."""
     frame = 0
     for row in range(len(starts)):
-        while frame < len(frames) and starts[row] >= frames[frame, FRAME_END]:
+        while frame < len(frames) and starts[row] >= frames[frame].end:
             frame += 1
         if frame == len(frames):
             return
-        if starts[row] >= frames[frame, FRAME_START]:
+        if starts[row] >= frames[frame].start:
             counts[frame] += 1

@@ -1,0 +1,148 @@
+"""Where containers begin: by FiloDB's rule of rolling over, whatever single bits say."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.filodb_record import RecordBuilder, Schemas
+from sawlog.filodb_record.framing import Framing
+from sawlog.filodb_record.judge import header_length
+from sawlog.storage import Storage
+
+from . import golden
+
+GAUGE = Schemas.built_in()["gauge"]
+HEADER = 16
+
+
+def containers(count: int, size: int = 2048) -> list[bytes]:
+    """Whole containers, the last one trimmed."""
+    builder = RecordBuilder(container_size=size, clock=lambda: golden.TIMESTAMP)
+    n = 0
+    while len(builder.all_containers) < count:
+        builder.add_from_reader((n, float(n), "heap", {"_ns_": "App", "n": "x" * (n % 11)}), GAUGE)
+        n += 1
+    return builder.optimal_container_bytes()
+
+
+def look(path: Path, data: bytes, **options: Any) -> tuple[int, Any]:
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        rows = sawlog.read(path, on_damage="skip", format="filodb_record", schema="gauge", **options).num_rows
+        (report,) = sawlog.verify(path, format="filodb_record", schema="gauge", **options).files
+    assert report.rows == rows
+    assert report.account.total == len(data)
+    return rows, report
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit >> 3] ^= 1 << (bit & 7)
+    return bytes(changed)
+
+
+def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
+    parts = containers(4)
+    data = b"".join(parts)
+    path = tmp_path / "a.container"
+    whole, report = look(path, data)
+    assert not report.damaged
+    assert not report.notes
+    start = 0
+    for part in parts:
+        for bit in range(8 * start, 8 * (start + HEADER)):
+            rows, report = look(path, flipped(data, bit))
+            told = report.damaged or report.notes or report.tail.unfinished
+            assert rows == whole or told, (start, bit)
+            assert rows >= whole / 2
+        start += len(part)
+
+
+def test_a_flip_in_the_second_of_eight_large_containers_costs_no_other(tmp_path: Path) -> None:
+    parts = containers(8, 256 << 10)
+    data = b"".join(parts)
+    whole, _ = look(tmp_path / "a.container", data)
+    rows, report = look(tmp_path / "a.container", flipped(data, 8 * (len(parts[0]) + 7)))
+    assert report.damaged
+    assert rows >= whole * 6 // 7 - 2
+
+
+@pytest.mark.parametrize("flags", [1, 0x00FF00, 0x800000])
+@pytest.mark.parametrize("trimmed", [True, False])
+def test_flags_in_version_words(tmp_path: Path, flags: int, trimmed: bool) -> None:
+    parts = [bytearray(part) for part in containers(50)]
+    for part in parts:
+        struct.pack_into("<I", part, 4, 1 << 24 | flags)
+    if trimmed:
+        parts = [part[: 4 + int.from_bytes(part[:4], "little")] for part in parts]
+    path = tmp_path / "a.container"
+    plain, _ = look(path, b"".join(containers(50)))
+    rows, report = look(path, b"".join(parts))
+    assert rows == plain
+    assert not report.damaged
+    assert sawlog.open(path).format.name == "filodb_record"
+
+
+def test_a_header_among_others_with_flags_of_its_own_is_told(tmp_path: Path) -> None:
+    parts = [bytearray(part) for part in containers(5)]
+    struct.pack_into("<I", parts[2], 4, 1 << 24 | 64)
+    rows, report = look(tmp_path / "a.container", b"".join(parts))
+    assert report.damaged
+    assert rows > 40
+
+
+def framing_of(path: Path, data: bytes) -> Framing:
+    path.write_bytes(data)
+    with closing(Storage().open(str(path))) as source:
+        framing = Framing(source, len(data), 0, len(data), 0, given=False)
+        for _ in framing.tables():
+            pass
+    return framing
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        struct.pack("<IIqI", 16, 1 << 24, 1 << 60, 4),  # timestamps beyond belief
+        struct.pack("<IIqI", 20, 1 << 24, 1, 4),  # too long by four
+        struct.pack("<IIqI", 400, 1 << 24, 1, 4),  # reaching into others
+        struct.pack("<IIqI", 500_000, 1 << 24, 1, 4),
+        struct.pack("<IIqI", 12, 1 << 24, 1, 4),
+        struct.pack("<IIqI", 16, 1 << 24 | 7, 1, 99),
+        struct.pack("<IIqI", 16, 2 << 24, 1, 4),
+    ],
+)
+def test_searching_takes_a_number_of_looks_that_follows_the_bytes(tmp_path: Path, one: bytes) -> None:
+    count = 5000
+    for first in (b"", struct.pack("<IIqI", 16, 1 << 24, 1, 4)):
+        data = first + one * count
+        assert framing_of(tmp_path / "a.container", data).looked <= 4 * len(data)
+
+
+def test_recognition_and_framing_have_one_judge() -> None:
+    (part,) = containers(1)
+    length = len(part) - 4
+    assert header_length(part) == length
+    assert header_length(part, len(part)) == length
+    assert header_length(part, len(part) - 1) is None
+    assert header_length(part[:15]) is None
+    for at, new in ((7, b"\2"), (0, b"\1"), (0, b"\0\0\0\0"), (15, b"\x80"), (16, b"\0\0\0\0"), (16, b"\xff" * 4)):
+        assert header_length(part[:at] + new + part[at + len(new) :]) is None
+
+
+def test_a_whole_container_alone_is_a_guess_and_told(tmp_path: Path) -> None:
+    first = containers(2)[0]
+    assert len(first) == 2048
+    _, report = look(tmp_path / "a.container", first)
+    assert sum(report.notes.values()) == 1
+    _, report = look(tmp_path / "a.container", first, container_size=2048)
+    assert not report.notes
