@@ -11,6 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SMALL = [
+    "chain/test_chain.py",
     "deephaven_log/test_kernels.py",
     "deephaven_table/test_kernels.py",
     "filodb_record/test_kernels.py",
