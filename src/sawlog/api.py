@@ -12,6 +12,7 @@ from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, get_format, recognize
 from sawlog.format import formats as _formats
+from sawlog.guard import guarded
 from sawlog.options import parse_options
 from sawlog.storage import File, PathLike, Staged, Storage, normalize
 
@@ -69,7 +70,8 @@ def open(
         storage=storage,
         roots=tuple(map(normalize, [path] if isinstance(path, str | os.PathLike) else path)),
     )
-    dataset = chosen.open(found.files, scan)
+    with guarded(f"{scan.roots[0] if scan.roots else path}: opening as {chosen.name} failed"):
+        dataset = chosen.open(found.files, scan)
     dataset.beside = found.beside
     return dataset
 
@@ -176,7 +178,8 @@ def repair(
         place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
-        report.files.append(chosen.repair(file, place, parsed, storage))
+        with guarded(f"{file.path}: repair as {chosen.name} failed"):
+            report.files.append(chosen.repair(file, place, parsed, storage))
     return report
 
 

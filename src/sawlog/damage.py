@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -30,6 +30,10 @@ DAMAGE_SCHEMA = pa.schema(
 
 MAX_LISTED = 1000
 """A report lists this many damages per file and counts the rest, so that hostile files cannot fill the memory."""
+
+
+UNREADABLE = "unreadable"
+"""Kind of the damage that any format can have: bytes on which a decoder gave up in a way that nobody foresaw."""
 
 
 class DamageWarning(UserWarning):
@@ -122,6 +126,17 @@ class Account:
         self.damage += other.damage
 
 
+class Mark(NamedTuple):
+    """The state of a scan at one of its batches: see `Findings.mark`."""
+
+    rows: int
+    account: Account
+    listed: int
+    kinds: Counter[str]
+    notes: Counter[str]
+    tail: Tail | None
+
+
 @dataclass(slots=True)
 class Findings:
     """The ledger of one scan. A reader tells it what it met; the policy in force decides what happens.
@@ -167,6 +182,23 @@ class Findings:
         """Count damages without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count
         self.account.damage += length
+
+    def mark(self) -> Mark:
+        """What was found so far, to return to."""
+        return Mark(
+            self.rows, replace(self.account), len(self.damages), Counter(self.kinds), Counter(self.notes), self.tail
+        )
+
+    def return_to(self, mark: Mark, rows: int) -> None:
+        """Forget what was found since a mark.
+
+        Args:
+            mark: What was found until then.
+            rows: Rows that have been handed over, and so stay.
+        """
+        self.rows, self.account, self.tail = max(mark.rows, rows), mark.account, mark.tail
+        self.kinds, self.notes = mark.kinds, mark.notes
+        del self.damages[mark.listed :]
 
     def drain(self) -> list[Damage]:
         """Take the damages listed so far away."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from sawlog.damage import DAMAGE_SCHEMA, DamageWarning, FileReport, Findings, damage_batch
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedDataset, FollowedFormat
+from sawlog.guard import decoded, guarded
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -86,6 +87,11 @@ class Fragment(ABC):
     path: str
     size: int
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Offset and length of the bytes of `path` that the fragment accounts for."""
+        return 0, self.size
+
     @abstractmethod
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the fragment.
@@ -110,7 +116,7 @@ class Fragment(ABC):
             yield from self._damages()
             return
         ledger = findings if findings is not None else Findings(self.scan.on_damage)
-        for batch in self.decode(self.projection.decoded, ledger):
+        for batch in decoded(self, self.projection.decoded, ledger):
             delivered = self.projection.apply(batch)
             if delivered.num_rows:
                 yield delivered
@@ -120,13 +126,13 @@ class Fragment(ABC):
     def inspect(self, *, every: bool = False) -> Findings:
         """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
         findings = Findings("skip", drained=every)
-        for _ in self.decode(pa.schema([]), findings):
+        for _ in decoded(self, pa.schema([]), findings):
             pass
         return findings
 
     def _damages(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True)
-        for _ in self.decode(pa.schema([]), findings):
+        for _ in decoded(self, pa.schema([]), findings):
             if findings.damages:
                 yield self._deliver_damages(findings)
         if findings.damages:
@@ -220,16 +226,16 @@ class Dataset(FollowedDataset, ABC):
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""
-        return list(self.plan(task_bytes))
+        return list(self._fragments(task_bytes))
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        return pack(self.plan(task_bytes), task_bytes)
+        return pack(self._fragments(task_bytes), task_bytes)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, as record batches, in order."""
         self.warn_of_skipped()
-        for fragment in self.plan(None):
+        for fragment in self._fragments(None):
             yield from fragment.to_batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -246,9 +252,9 @@ class Dataset(FollowedDataset, ABC):
             return sum(batch.num_rows for batch in self.to_batches())
         self.warn_of_skipped()
         total = 0
-        for fragment in self.plan(None):
+        for fragment in self._fragments(None):
             findings = Findings(self.scan.on_damage)
-            for _ in fragment.decode(pa.schema([]), findings):
+            for _ in decoded(fragment, pa.schema([]), findings):
                 pass
             findings.warn(fragment.path)
             total += findings.rows
@@ -283,7 +289,7 @@ class Dataset(FollowedDataset, ABC):
                     advance(fragment.size)
 
         sizes = {file.path: file.size for file in self.files}
-        for path, fragments in itertools.groupby(self.plan(task_bytes), key=lambda fragment: fragment.path):
+        for path, fragments in itertools.groupby(self._fragments(task_bytes), key=lambda fragment: fragment.path):
             yield FileReport.of(path, sizes[path], inspected(fragments))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -292,6 +298,10 @@ class Dataset(FollowedDataset, ABC):
 
     def __repr__(self) -> str:
         return f"<Dataset {self.format.name} view={self.scan.view!r} {self._where}>"
+
+    def _fragments(self, task_bytes: int | None) -> Iterator[Fragment]:
+        with guarded(f"{self._where}: planning failed"):
+            yield from self.plan(task_bytes)
 
     @property
     def _where(self) -> str:
@@ -496,7 +506,8 @@ def recognize(files: Sequence[File], storage: Storage, where: str) -> Format:
     scores: dict[str, Match] = {}
     for name, candidate in formats().items():
         chosen = candidate.select(files, "rows") or (files if len(files) == 1 else [])
-        scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO
+        with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
+            scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO
     best = max(scores.values(), default=Match.NO)
     names = [name for name, score in scores.items() if score == best]
     if best is Match.NO:

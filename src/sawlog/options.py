@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -30,7 +31,7 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     unknown = sorted(set(given) - set(hints))
     if unknown:
         known = ", ".join(sorted(hints)) or "none"
@@ -40,6 +41,11 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -
         if name not in given:
             raise OptionError(f"{where}: option {name!r} is required")
     return cls(**{name: convert(value, hints[name], f"{where}: option {name}") for name, value in given.items()})
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:

@@ -71,6 +71,11 @@ class LogFragment(Fragment):
     live_from: int = 0
     partition: str | None = None
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """See `Fragment.extent`."""
+        return self.end - self.size, self.size
+
     def walk(self, source: Any, findings: Findings) -> Walk:
         """A pass over the range as the options ask for it."""
         options = self.scan.options

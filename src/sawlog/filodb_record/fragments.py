@@ -36,6 +36,11 @@ class ContainerRange(Fragment):
     selection: Selection
     fields: tuple[ViewField, ...]
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """See `Fragment.extent`."""
+        return self.start, self.end - self.start
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
         from sawlog.filodb_record.walk import ContainersWalk, RowsWalk

@@ -38,6 +38,11 @@ class LogRange(Fragment):
     synced: bool
     dialect: Dialect | Literal["auto"]
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """See `Fragment.extent`."""
+        return self.start, self.end - self.start
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
         from sawlog.leveldb_log.walk import Walk

@@ -1,0 +1,9 @@
+"""The laws of formats, as a suite of tests for any format, and as a fuzzer.
+
+See "The laws of formats" in the documentation.
+"""
+
+from sawlog.testing.laws import Complaint, Exemption, Laws
+from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
+
+__all__ = ["Complaint", "Exemption", "Laws", "Mutation", "Sample", "Span", "Subject", "placed"]

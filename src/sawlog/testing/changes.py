@@ -1,0 +1,140 @@
+"""Laws 3, 4, 5 and 9: what the verbs say of files that were changed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from sawlog.damage import TailStatus
+from sawlog.errors import SawlogError
+from sawlog.guard import raised_by_system
+from sawlog.testing.counting import SPARE_MEMORY, counted, measured
+from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, subsequence, texts
+from sawlog.testing.sample import Subject
+
+PASSES = 16
+"""How often a verb may look at every byte, on average."""
+PASSING = 1 << 16
+"""Bytes that it may look at besides."""
+
+
+def readable(subject: Subject) -> bool:
+    """Whether the path is opened at all."""
+    with warnings.catch_warnings(), suppress(SawlogError):
+        warnings.simplefilter("ignore")
+        opened(subject, on_damage="skip")
+        return True
+    return False
+
+
+def watched(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iterator[str]:
+    """What a check says; exceptions that leave a verb are complaints too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield from check(subject)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            if not raised_by_system(error):
+                yield explain(error)
+
+
+def agreed(subject: Subject) -> list[str]:
+    """The verbs agree."""
+    return examine(subject).complaints
+
+
+def clean(subject: Subject) -> list[str]:
+    """The sample is intact, whole, and what it is said to be."""
+    outcome = examine(subject)
+    found = list(outcome.complaints)
+    if outcome.refused is not None:
+        found.append(f"refused: {outcome.refused}")
+    found += [f"damaged: {one}" for one in outcome.damages]
+    found += [f"{report.path}: {report.tail}" for report in outcome.reports if report.tail.unfinished]
+    if subject.sample.rows is not None and outcome.rows != texts(subject.sample.rows):
+        found.append(f"expected {len(texts(subject.sample.rows))} rows, found {len(outcome.rows)}, or others")
+    return found
+
+
+class _Compared:
+    """What a changed sample is compared with: the sample as it is."""
+
+    def __init__(self, intact: Subject) -> None:
+        self.truth: Outcome = examine(intact)
+        self.words = self.truth.words()
+
+    def told(self, outcome: Outcome) -> bool:
+        """Whether anything is said that is not said of the intact sample."""
+        return bool(outcome.words() - self.words)
+
+
+class Told(_Compared):
+    """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
+
+    def __call__(self, subject: Subject) -> list[str]:
+        """See `Told`."""
+        outcome = examine(subject)
+        found = list(outcome.complaints)
+        rows, truth = outcome.rows, self.truth.rows
+        if outcome.refused is None and not self.told(outcome):
+            if len(rows) != len(truth):
+                found.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
+            elif subject.sample.checked and rows != truth:
+                found.append("other rows, and not a word")
+        if subject.sample.checked and not subsequence(rows, truth):
+            found.append("rows that were not there, under checksums")
+        return found
+
+
+class Subsequence(_Compared):
+    """Law 4: what `skip` delivers is a subsequence of the truth. Rows may stand twice where bytes do."""
+
+    def __call__(self, subject: Subject) -> list[str]:
+        """See `Subsequence`."""
+        outcome = examine(subject)
+        unknown = set(outcome.rows) - set(self.truth.rows)
+        return [*outcome.complaints, *(f"a row that was not there, under checksums: {row}" for row in unknown)]
+
+
+class Prefix(_Compared):
+    """Law 4: a file that ends early gives a prefix and a tail, or damage."""
+
+    def __call__(self, subject: Subject) -> list[str]:
+        """See `Prefix`."""
+        outcome = examine(subject)
+        found = list(outcome.complaints)
+        if outcome.refused is not None or not subject.sample.ordered or len(subject.files) > 1:
+            return found
+        rows, truth = outcome.rows, self.truth.rows
+        if rows != truth[: len(rows)]:
+            found.append(f"the {len(rows)} rows are no prefix")
+        (report,) = outcome.reports
+        if report.tail.status is TailStatus.CLEAN and not outcome.damages and report.tail.length:
+            found.append(f"a clean tail of {report.tail.length} bytes")
+        if len(rows) == len(truth) and outcome.damages:
+            found.append("damage, where all rows are whole")
+        return found
+
+
+def frugal(subject: Subject) -> list[str]:
+    """The verbs agree, look at no more bytes than there are, and take no more memory than they justify."""
+    size = sum(map(len, subject.files.values()))
+    found = []
+    with measured() as memory:
+        found += examine(subject).complaints
+    if memory.peak > 2 * size + SPARE_MEMORY:
+        found.append(f"{memory.peak} bytes of memory for {size} bytes of input")
+    if readable(subject):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                dataset, work = counted(opened(subject, on_damage="skip"))
+                delivered(dataset)
+            except SawlogError:
+                return found  # said above
+            if work.bytes > PASSES * size + PASSING:
+                found.append(f"looked at {work.bytes} bytes of {size}")
+    return found

@@ -1,0 +1,97 @@
+"""Work and memory, counted."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.format import Dataset
+from sawlog.sources import Source
+from sawlog.storage import PathLike, Storage
+
+_POOLS: list[pa.MemoryPool] = []
+"""Pools that were measured; what was allocated from one may live on, and frees into it."""
+
+SPARE_MEMORY = 64 << 20
+"""What a read may take beyond twice its input."""
+
+
+@dataclass
+class Work:
+    """Bytes that were looked at, in any file, each as often as it was asked for."""
+
+    bytes: int = 0
+
+
+class CountingSource:
+    """A source that counts the bytes it hands out."""
+
+    def __init__(self, source: Source, work: Work) -> None:
+        self._source = source
+        self._work = work
+        self.size = source.size
+
+    def window(self, offset: int, length: int) -> Any:
+        """See `Source.window`."""
+        window = self._source.window(offset, length)
+        self._work.bytes += len(window)
+        return window
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._source.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+@dataclass(frozen=True)
+class CountingStorage(Storage):
+    """A storage that counts the bytes that are read from it."""
+
+    work: Work = field(default_factory=Work)
+
+    def open(self, path: PathLike, *args: Any, **options: Any) -> Any:
+        """See `Storage.open`."""
+        return CountingSource(super().open(path, *args, **options), self.work)
+
+    def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
+        """See `Storage.read`."""
+        data = super().read(path, offset, length)
+        self.work.bytes += len(data)
+        return data
+
+
+def counted(dataset: Dataset) -> tuple[Dataset, Work]:
+    """The same dataset, and the count of the bytes that it looks at."""
+    storage = CountingStorage(dataset.scan.storage.options)
+    again = dataset.format.open(dataset.files, replace(dataset.scan, storage=storage))
+    return again, storage.work
+
+
+@dataclass
+class Memory:
+    """The most memory that was in use at a time: Python's and NumPy's, and Arrow's."""
+
+    peak: int = 0
+
+
+@contextmanager
+def measured() -> Iterator[Memory]:
+    """Measure what is allocated meanwhile."""
+    used = Memory()
+    pool, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    tracemalloc.start(1)
+    try:
+        yield used
+    finally:
+        used.peak = tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0)
+        tracemalloc.stop()
+        pa.set_memory_pool(usual)

@@ -1,0 +1,237 @@
+"""The laws as a class of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from sawlog.testing import changes, mutations, reading, writing
+from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed, put
+
+_SHOWN = 5
+
+
+class Complaint(NamedTuple):
+    """A law that is broken."""
+
+    text: str
+    mutation: Mutation | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mutation.label}: {self.text}" if self.mutation is not None else self.text
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """A sentence that a format cannot keep.
+
+    Attributes:
+        law: The test that breaks, without `test_`.
+        reason: Why, in the words of the format's page in the documentation, which must hold them.
+        samples: Names of the samples that it is about; of all if there are none.
+        spans: The bytes that it is about, when they are changed; all bytes if there are none.
+    """
+
+    law: str
+    reason: str
+    samples: Sequence[str] = ()
+    spans: Sequence[Span] = ()
+
+    def about(self, law: str, sample: Sample) -> bool:
+        """Whether it is about a law and a sample."""
+        return self.law == law and (not self.samples or sample.name in self.samples)
+
+    def excuses(self, complaint: Complaint, sample: Sample) -> bool:
+        """Whether it is about what was changed."""
+        if not self.spans:
+            return True
+        mutation = complaint.mutation
+        return mutation is not None and not mutations.beyond(mutation.spans, self.spans, sample)
+
+
+Law = Callable[[Subject], Iterable[str]]
+
+
+class Laws:
+    """What every format keeps. A format's test module derives a class from this one, and hands over samples.
+
+    Each test is run for each sample. A test that fails names the sample and, where bytes were changed, the change:
+    `mutations` makes it again.
+
+    Attributes:
+        exemptions: Sentences that the format cannot keep. Each must stand in `page`, and must be needed.
+        page: The format's page of documentation; needed where there are exemptions.
+        not_yet: Tests that fail today, and why, by `law` or `law[sample]`; what no longer fails has to go from it.
+    """
+
+    exemptions: ClassVar[Sequence[Exemption]] = ()
+    page: ClassVar[Path | None] = None
+    not_yet: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def samples(cls) -> Sequence[Sample]:
+        """The samples: intact, small, of every view, dialect and codec."""
+        raise NotImplementedError
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Pytest's hook: each test for each sample that it concerns."""
+        if "sample" not in metafunc.fixturenames:
+            return
+        import pytest
+
+        law = metafunc.function.__name__.removeprefix("test_")
+        concerned = getattr(metafunc.function, "concerns", lambda _: True)
+        rows = []
+        for sample in self.samples():
+            if concerned(sample):
+                reason = self.not_yet.get(f"{law}[{sample.name}]", self.not_yet.get(law))
+                marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+                rows.append(pytest.param(sample, id=sample.name, marks=marks))
+        metafunc.parametrize("sample", rows)
+
+    def judge(self, law: str, sample: Sample, complaints: Iterable[Complaint]) -> None:
+        """Fail with what is not exempt, and with exemptions that nothing needs."""
+        applicable = [one for one in self.exemptions if one.about(law, sample)]
+        needed: set[int] = set()
+        left = []
+        for complaint in complaints:
+            excusing = [n for n, one in enumerate(applicable) if one.excuses(complaint, sample)]
+            needed.update(excusing)
+            if not excusing:
+                left.append(complaint)
+        if left:
+            shown = "".join(f"\n  - {one}" for one in left[:_SHOWN])
+            more = f"\n  and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+            raise AssertionError(f"law {law}, sample {sample.name}: broken {len(left)} times:{shown}{more}")
+        stale = [one.reason for n, one in enumerate(applicable) if n not in needed]
+        if stale:
+            raise AssertionError(f"law {law}, sample {sample.name}: exemptions that nothing needs: {stale}")
+
+    def intact(self, law: str, sample: Sample, check: Law) -> None:
+        """Check the sample as it is."""
+        with placed(sample) as subject:
+            self.judge(law, sample, map(Complaint, changes.watched(check, subject)))
+
+    def changed(self, law: str, sample: Sample, kinds: Iterable[Mutation], check: Law) -> None:
+        """Check the sample in changed copies."""
+        self.judge(law, sample, _each(sample, kinds, check))
+
+    # Law 1
+
+    def test_any_fragments(self, sample: Sample) -> None:
+        """Fragments of any task size, pickled, deliver what one fragment delivers, of intact and of damaged files."""
+        self.changed("any_fragments", sample, _and_intact(sample, 16), _unless_refused(reading.any_fragments))
+
+    def test_two_threads(self, sample: Sample) -> None:
+        """Two threads that read fragments get what one gets."""
+        self.changed("two_threads", sample, _and_intact(sample, 4), _unless_refused(reading.two_threads))
+
+    # Law 2
+
+    def test_same_counts(self, sample: Sample) -> None:
+        """`count_rows`, `head`, tables and the Arrow stream agree."""
+        self.changed("same_counts", sample, _and_intact(sample, 8), _unless_refused(reading.same_counts))
+
+    def test_same_columns(self, sample: Sample) -> None:
+        """Columns are the same alone and together; rows say where they come from."""
+        self.changed("same_columns", sample, _and_intact(sample, 4), _unless_refused(reading.same_columns))
+
+    def test_same_filters(self, sample: Sample) -> None:
+        """Filters are exact."""
+        self.changed("same_filters", sample, _and_intact(sample, 4), _unless_refused(reading.same_filters))
+
+    # Laws 3, 4, 5 and 9
+
+    def test_intact(self, sample: Sample) -> None:
+        """The sample is clean, to all verbs, and holds the rows that it should."""
+        self.intact("intact", sample, changes.clean)
+
+    def test_every_header_bit(self, sample: Sample) -> None:
+        """No bit of a header or length can be changed without the same number of rows, or a word about it."""
+        with placed(sample) as subject:
+            check = changes.Told(subject)
+        self.changed("every_header_bit", sample, mutations.header_bits(sample), check)
+
+    def test_bits(self, sample: Sample) -> None:
+        """Bits changed anywhere: the verbs agree, and under checksums no row is made up or lost in silence."""
+        with placed(sample) as subject:
+            check = changes.Told(subject) if sample.checked else changes.agreed
+        self.changed("bits", sample, mutations.bits(sample, 60), check)
+
+    def test_lying_numbers(self, sample: Sample) -> None:
+        """Lengths and counts that lie: the verbs agree, and work and memory follow the bytes."""
+        self.changed("lying_numbers", sample, mutations.words(sample, 40), changes.frugal)
+
+    def test_cuts(self, sample: Sample) -> None:
+        """Whatever the length at which a file ends: a prefix and a tail, or damage."""
+        with placed(sample) as subject:
+            check = changes.Prefix(subject)
+        self.changed("cuts", sample, mutations.cuts(sample, 150), check)
+
+    def test_splices(self, sample: Sample) -> None:
+        """Ranges lost, doubled, moved and overwritten: the verbs agree, and under checksums no row is made up."""
+        with placed(sample) as subject:
+            check = changes.Subsequence(subject) if sample.checked else changes.agreed
+        self.changed("splices", sample, mutations.splices(sample, 40), check)
+
+    def test_any_bytes(self, sample: Sample) -> None:
+        """Files of anything."""
+        self.changed("any_bytes", sample, mutations.junk(sample, 30), changes.agreed)
+
+    # Law 6
+
+    def test_repair(self, sample: Sample) -> None:
+        """A repaired file is clean, holds what `skip` delivers, and is repaired into itself."""
+        self.changed("repair", sample, _and_intact(sample, 32), _unless_refused(writing.repaired))
+
+    # Law 7
+
+    def test_follow(self, sample: Sample) -> None:
+        """A file that grows gives, in any number of looks, what one read gives in the end."""
+        self.intact("follow", sample, writing.followed)
+
+    # Law 8
+
+    def test_write_and_read_back(self, sample: Sample) -> None:
+        """What is written is read back; the same bytes are written again; what cannot be written is refused."""
+        self.intact("write_and_read_back", sample, writing.written)
+
+    # What is exempt
+
+    def test_exemptions_are_documented(self) -> None:
+        """The format's page says what cannot be kept, and why."""
+        if self.exemptions:
+            text = " ".join(self.page.read_text("utf-8").split()) if self.page is not None else ""
+            missing = [one.reason for one in self.exemptions if " ".join(one.reason.split()) not in text]
+            if missing:
+                raise AssertionError(f"{self.page} does not say: {missing}")
+
+    test_repair.concerns = lambda sample: sample.repaired != "no"  # type: ignore[attr-defined]
+    test_follow.concerns = lambda sample: sample.grows  # type: ignore[attr-defined]
+    test_write_and_read_back.concerns = lambda sample: sample.written is not None  # type: ignore[attr-defined]
+    test_every_header_bit.concerns = lambda sample: bool(sample.headers)  # type: ignore[attr-defined]
+
+
+def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Complaint]:
+    with placed(sample) as intact:
+        for mutation in kinds:
+            put(intact.directory, mutation.files)
+            for text in check(replace(intact, files=mutation.files, mutation=mutation)):
+                yield Complaint(text.replace(intact.directory, ""), mutation)
+
+
+def _and_intact(sample: Sample, count: int) -> Iterator[Mutation]:
+    yield Mutation("intact", sample.content)
+    yield from mutations.chosen(sample, count)
+
+
+def _unless_refused(check: Law) -> Law:
+    """Files that no verb opens have nothing to compare; that nobody opens them is for other laws to see."""
+
+    def checked(subject: Subject) -> Iterator[str]:
+        if changes.readable(subject):
+            yield from changes.watched(check, subject)
+
+    return checked

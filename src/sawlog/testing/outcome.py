@@ -1,0 +1,278 @@
+"""What the verbs make of a file, and whether they agree."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sawlog import api
+from sawlog.damage import Damage, FileReport, Findings
+from sawlog.errors import DamageError, SawlogError
+from sawlog.format import Dataset
+from sawlog.guard import raised_by_system
+from sawlog.testing.sample import Subject
+
+Rows = list[str]
+"""Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
+
+
+class Place(NamedTuple):
+    """A damage, as it is compared."""
+
+    file: str
+    offset: int
+    length: int
+    kind: str
+
+
+@dataclass
+class Outcome:
+    """What the verbs made of a subject.
+
+    Attributes:
+        complaints: Where they do not agree, or break a law.
+        refused: Why the path was not opened, if it was not.
+        rows: What `skip` delivers.
+        damages: What is damaged.
+        reports: What `verify` says, one per file.
+        remarks: Warnings that were given.
+    """
+
+    complaints: list[str] = field(default_factory=list)
+    refused: str | None = None
+    rows: Rows = field(default_factory=list)
+    damages: list[Place] = field(default_factory=list)
+    reports: list[FileReport] = field(default_factory=list)
+    remarks: set[str] = field(default_factory=set)
+
+    def words(self) -> set[object]:
+        """What is said of the files besides their rows."""
+        tails = {(report.path, report.tail.status, report.tail.unfinished) for report in self.reports}
+        notes = {(name, count) for report in self.reports for name, count in report.notes.items()}
+        return {*self.damages, *tails, *notes, *self.remarks, self.refused}
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """A type whose values Python can hold, whatever they are: times become numbers, dictionaries their values."""
+    if pa.types.is_dictionary(kind):
+        return plain(kind.value_type)
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([inner.with_type(plain(inner.type)) for inner in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain(kind.value_type), kind.list_size)
+    if pa.types.is_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(plain(kind.value_type))
+    return kind
+
+
+def texts(table: pa.Table) -> Rows:
+    """The rows of a table, for comparison."""
+    columns = []
+    for column in table.columns:
+        wanted = plain(column.type)
+        columns.append((column if column.type == wanted else column.cast(wanted)).to_pylist())
+    return [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * table.num_rows
+
+
+def subsequence(part: Rows, whole: Rows) -> bool:
+    """Whether all rows of one list stand in another, in the same order."""
+    rest = iter(whole)
+    return all(row in rest for row in part)
+
+
+def opened(subject: Subject, **arguments: Any) -> Dataset:
+    """The dataset of a subject."""
+    arguments = {"view": subject.sample.view, **arguments}
+    return api.open(subject.path, format=subject.sample.format, **subject.options, **arguments)
+
+
+def explain(error: BaseException) -> str:
+    """An exception that should not have left, and where it came from."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}sawlog{os.sep}" in frame.filename
+    ]
+    inner = [frame for frame in frames if f"{os.sep}testing{os.sep}" not in frame.filename]
+    where = f" from {os.path.basename(inner[-1].filename)}:{inner[-1].lineno} ({inner[-1].name})" if inner else ""
+    return f"{type(error).__name__} left{where}: {str(error)[:300]}"
+
+
+@contextmanager
+def attending(outcome: Outcome, verb: str) -> Iterator[None]:
+    """Note what a verb does: what it warns of, and exceptions that are not for users."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except SawlogError as error:
+            outcome.complaints.append(f"{verb} refuses what skip reads: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            if not raised_by_system(error):
+                outcome.complaints.append(f"{verb}: {explain(error)}")
+    outcome.remarks |= {f"{one.category.__name__}: {one.message}" for one in given}
+
+
+def places(damages: Iterable[Damage]) -> list[Place]:
+    """Damages, as they are compared."""
+    return [Place(one.path, one.offset, one.length, one.kind) for one in damages]
+
+
+def examine(subject: Subject) -> Outcome:
+    """Read a subject with every verb, and see whether they agree: laws 3, 4 and 9."""
+    outcome = Outcome()
+    with attending(outcome, "open"):
+        try:
+            dataset = opened(subject, on_damage="skip")
+        except (SawlogError, OSError) as error:
+            if isinstance(error, OSError) and not raised_by_system(error):
+                raise
+            outcome.refused = f"{type(error).__name__}: {error}".replace(subject.directory, "")
+    if outcome.refused is not None or outcome.complaints:
+        _refuse(subject, outcome)
+        return outcome
+    with attending(outcome, "skip"):
+        table, findings = delivered(dataset)
+        table.validate(full=True)
+        outcome.rows = texts(table)
+        with attending(outcome, "verify"):
+            outcome.reports = list(dataset.verify(every=True))
+        outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
+        met = [one for found in findings for one in places(found.damages)]
+        concerned = [one for one in outcome.damages if not _beside(subject, one.file)]
+        if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
+            outcome.complaints.append(f"skip meets {_some(met)}, verify {_some(concerned)}")
+        _account(outcome)
+        _counted(subject, dataset, outcome)
+        _damage_view(subject, outcome)
+        _fail(subject, outcome, concerned if subject.sample.ordered else met, _behind(subject, table))
+    outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
+    outcome.damages = [one._replace(file=os.path.relpath(one.file, subject.directory)) for one in outcome.damages]
+    for report in outcome.reports:
+        report.path = os.path.relpath(report.path, subject.directory)
+    return outcome
+
+
+def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
+    """The rows of a dataset, and what each fragment found."""
+    batches: list[pa.RecordBatch] = []
+    ledgers = []
+    for fragment in dataset.fragments(None):
+        ledgers.append(Findings(dataset.scan.on_damage, drained=True))
+        batches += fragment.to_batches(ledgers[-1])
+    return pa.Table.from_batches(batches, dataset.schema), ledgers
+
+
+def _some(found: list[Any]) -> str:
+    return f"{[tuple(one) for one in found[:3]]}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
+
+
+def _refuse(subject: Subject, outcome: Outcome) -> None:
+    """What `skip` does not open is not opened otherwise."""
+    for verb, options in (("fail", {"on_damage": "fail"}), ("the damage view", {"view": "damage"})):
+        with attending(outcome, verb):
+            try:
+                rows = opened(subject, **options).to_table().num_rows
+            except (SawlogError, OSError) as error:
+                if isinstance(error, OSError) and not raised_by_system(error):
+                    raise
+                continue
+            # That view may describe what no other can be opened for.
+            if verb == "fail" or not rows:
+                outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} delivers {rows} rows")
+
+
+def _account(outcome: Outcome) -> None:
+    """Every byte of every file is accounted for once; damages lie in their files, in order, and apart."""
+    for report in outcome.reports:
+        name = os.path.basename(report.path)
+        if report.account.total != report.size:
+            outcome.complaints.append(f"{name}: {report.account} adds up to {report.account.total} of {report.size}")
+        end = 0
+        for one in report.damages:
+            if one.offset < end or one.length < 0 or one.offset + one.length > report.size:
+                outcome.complaints.append(f"{name}: damage {one} overlaps another, or leaves the {report.size} bytes")
+            end = one.offset + one.length
+        if sum(one.length for one in report.damages) != report.account.damage:
+            outcome.complaints.append(f"{name}: the damages do not add up to {report.account.damage} bytes")
+
+
+def _beside(subject: Subject, path: str) -> bool:
+    """Whether only `verify` reads a file."""
+    name = os.path.relpath(path, subject.directory)
+    return any(name == one or name.startswith(f"{one}/") for one in subject.sample.beside)
+
+
+def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
+    """`Report.rows` and `count_rows` are what `skip` delivers."""
+    with attending(outcome, "count_rows"):
+        counts = {"count_rows": dataset.count_rows()}
+        if subject.sample.view != "damage":
+            counts["verify"] = sum(report.rows for report in outcome.reports)
+        for verb, count in counts.items():
+            if count != len(outcome.rows):
+                outcome.complaints.append(f"skip delivers {len(outcome.rows)} rows, {verb} counts {count}")
+
+
+def _damage_view(subject: Subject, outcome: Outcome) -> None:
+    if subject.sample.view != "rows":
+        return
+    with attending(outcome, "the damage view"):
+        rows = opened(subject, view="damage", on_damage="fail").to_table().to_pylist()
+        listed = [Place(row["file"], row["offset"], row["length"], row["kind"]) for row in rows]
+        if sorted(listed) != sorted(outcome.damages):
+            outcome.complaints.append(f"verify names {_some(outcome.damages)}, the damage view {_some(listed)}")
+
+
+def _behind(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
+    """Where the rows come from, where that says which of them stand before a damage."""
+    if not subject.sample.ordered:
+        return None
+    dataset = opened(subject, on_damage="skip", columns=["_file", "_offset"])
+    found, _ = delivered(dataset)
+    if found.num_rows != table.num_rows:
+        return None
+    return list(zip(found.column("_file").to_pylist(), found.column("_offset").to_pylist(), strict=True))
+
+
+def _fail(subject: Subject, outcome: Outcome, damages: list[Place], origins: list[tuple[str, int]] | None) -> None:
+    """`fail` delivers the rows before the first damage that `skip` meets, then raises it."""
+    dataset = opened(subject, on_damage="fail")
+    batches: list[pa.RecordBatch] = []
+    raised: Damage | None = None
+    with attending(outcome, "fail"):
+        try:
+            batches.extend(dataset.to_batches())
+        except DamageError as error:
+            raised = error.damage
+    rows = texts(pa.Table.from_batches(batches, dataset.schema))
+    if raised is None or not damages:
+        if (raised is None) != (not damages):
+            first = places([raised]) if raised is not None else "nothing"
+            outcome.complaints.append(f"fail meets {first}, skip {_some(damages)}")
+        elif rows != outcome.rows:
+            outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
+        return
+    if places([raised])[0] != damages[0]:
+        outcome.complaints.append(f"fail meets {places([raised])}, skip first {damages[:1]}")
+    if rows != outcome.rows[: len(rows)]:
+        outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
+    if origins is not None:
+        files = [report.path for report in outcome.reports]
+        limit = (files.index(raised.path) if raised.path in files else len(files), raised.offset)
+        before = sum((files.index(file) if file in files else -1, offset) < limit for file, offset in origins)
+        if before != len(rows):
+            outcome.complaints.append(
+                f"fail delivers {len(rows)} rows, {before} stand before the damage at byte {raised.offset}"
+            )

@@ -1,0 +1,196 @@
+"""Laws 1 and 2: however a dataset is cut, asked and read, it says the same."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.damage import Account, Findings
+from sawlog.format import Dataset, Fragment
+from sawlog.testing.outcome import Rows, delivered, opened, places, texts
+from sawlog.testing.sample import Subject
+
+TASK_BYTES = (1, 40, 300, 2049, 40_000)
+"""Sizes that samples are cut into fragments of."""
+
+
+def _taken(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
+    findings = Findings("skip", drained=True)
+    return list(fragment.to_batches(findings)), findings
+
+
+def _summed(dataset: Dataset, taken: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
+    """What fragments found together."""
+    account, tails = Account(), []
+    notes: dict[str, int] = {}
+    for _, findings in taken:
+        account.add(findings.account)
+        if findings.tail is not None and findings.tail.status != "clean":
+            tails.append(findings.tail)
+        for name, count in findings.notes.items():
+            notes[name] = notes.get(name, 0) + count
+    return {
+        "rows": texts(pa.Table.from_batches([batch for batches, _ in taken for batch in batches], dataset.schema)),
+        "damages": [one for _, findings in taken for one in places(findings.damages)],
+        "account": account,
+        "tails": tails,
+        "rows told": sum(findings.rows for _, findings in taken),
+        "notes": notes,
+    }
+
+
+def _differing(whole: dict[str, Any], parts: dict[str, Any], how: str) -> Iterator[str]:
+    for what, expected in whole.items():
+        found = parts[what]
+        if found == expected:
+            continue
+        if what == "rows":
+            yield f"{how}: expected {len(expected)} rows, found {len(found)} {_compared(expected, found)}"
+        else:
+            yield f"{how}: {what}: expected {expected}, found {found}"
+
+
+def _compared(expected: Rows, found: Rows) -> str:
+    at = next((n for n, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other), None)
+    if at is None:
+        return "rows"
+    return f"rows; row {at} is {found[at][:200]} rather than {expected[at][:200]}"
+
+
+def any_fragments(subject: Subject) -> Iterator[str]:
+    """Fragments of any size, pickled on their way, deliver what one fragment delivers."""
+    dataset = opened(subject, on_damage="skip")
+    whole = _summed(dataset, [_taken(one) for one in dataset.fragments(None)])
+    for size in TASK_BYTES:
+        fragments = pickle.loads(pickle.dumps(dataset.fragments(size)))  # noqa: S301 - our own, just made
+        yield from _differing(whole, _summed(dataset, [_taken(one) for one in fragments]), f"tasks of {size} bytes")
+    packed = [_taken(one) for task in dataset.tasks(TASK_BYTES[1]) for one in task]
+    yield from _differing(whole, _summed(dataset, packed), "packed into tasks")
+
+
+def two_threads(subject: Subject) -> Iterator[str]:
+    """Fragments that two threads read deliver what one thread gets."""
+    dataset = opened(subject, on_damage="skip")
+    fragments = dataset.fragments(300)
+    alone = _summed(dataset, [_taken(one) for one in fragments])
+    with ThreadPoolExecutor(2) as pool:
+        together = _summed(dataset, list(pool.map(_taken, fragments)))
+        yield from _differing(alone, together, "two threads, fragments of their own")
+        for found in pool.map(lambda _: [_taken(one) for one in fragments], range(2)):
+            yield from _differing(alone, _summed(dataset, found), "two threads, the same fragments")
+
+
+def same_counts(subject: Subject) -> Iterator[str]:
+    """`count_rows`, `head`, the reader and the Arrow C stream agree with the whole table."""
+    dataset = opened(subject, on_damage="skip")
+    table = dataset.to_table()
+    rows = texts(table)
+    if rows != texts(delivered(dataset)[0]):
+        yield "to_table() and the fragments differ"
+    if dataset.count_rows() != len(rows):
+        yield f"count_rows() is {dataset.count_rows()}, of {len(rows)} rows"
+    for count in sorted({0, 1, len(rows) // 2, len(rows), len(rows) + 5}):
+        if texts(dataset.head(count)) != rows[:count]:
+            yield f"head({count}) differs from the first rows"
+    stream = pa.RecordBatchReader.from_stream(dataset)
+    if stream.schema != dataset.schema or texts(stream.read_all()) != rows:
+        yield "the Arrow C stream differs"
+    if not table.schema.equals(dataset.schema, check_metadata=True):
+        yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
+
+
+def same_columns(subject: Subject) -> Iterator[str]:
+    """Any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
+    table = opened(subject, on_damage="skip").to_table()
+    names = table.schema.names
+    for wanted in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
+        found = opened(subject, on_damage="skip", columns=wanted).to_table()
+        known = [name for name in wanted if name in names]
+        if found.num_rows != table.num_rows and wanted:
+            yield f"columns={wanted}: {found.num_rows} of {table.num_rows} rows"
+        elif texts(found.select(known)) != texts(table.select(known)) and known:
+            yield f"columns={wanted}: other values"
+    found = opened(subject, on_damage="skip", provenance=True).to_table()
+    if texts(found.select(names)) != texts(table):
+        yield "provenance changes the rows"
+    sizes = {file.path: file.size for file in opened(subject, on_damage="skip").files}
+    origins = list(zip(found.column("_file").to_pylist(), found.column("_offset").to_pylist(), strict=True))
+    if not subject.sample.ordered:
+        return
+    for file, offset in origins:
+        if file not in sizes or not 0 <= offset < sizes[file]:
+            yield f"a row comes from byte {offset} of {file}; files: {sizes}"
+            break
+    files = list(sizes)
+    places = [(files.index(file), offset) for file, offset in origins if file in sizes]
+    if places != sorted(places):
+        yield "offsets of rows go back"
+
+
+def same_filters(subject: Subject) -> Iterator[str]:
+    """Filters leave the rows that meet them."""
+    provenance = "_offset" not in opened(subject).schema.names
+    table = opened(subject, on_damage="skip", provenance=provenance).to_table()
+    given = [*subject.sample.filters, *_derived(table)]
+    for filters in given:
+        found = opened(subject, on_damage="skip", provenance=provenance, filters=filters)
+        expected = texts(_filtered(table, filters))
+        rows = texts(found.to_table())
+        if rows != expected:
+            yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {_compared(expected, rows)}"
+        if found.count_rows() != len(expected):
+            yield f"filters={filters}: count_rows() is {found.count_rows()}, of {len(expected)} rows"
+        if texts(found.head(1)) != expected[:1]:
+            yield f"filters={filters}: head(1) differs"
+
+
+def _derived(table: pa.Table) -> Iterator[list[tuple[str, str, Any]]]:
+    """Filters with values that stand in the table."""
+    last: list[tuple[str, str, Any]] = []
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_nested(kind) or pa.types.is_null(kind):
+            continue
+        column = table.column(field.name).cast(kind).drop_null()
+        if not len(column):
+            continue
+        value = column[len(column) // 2]
+        first = value if pa.types.is_temporal(kind) else value.as_py()
+        ordered = not (pa.types.is_boolean(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
+        for op in ("=", "!=", "<", "<=", ">", ">=") if ordered else ("=", "!="):
+            yield [(field.name, op, first)]
+        if not pa.types.is_temporal(kind):
+            yield [(field.name, "in", [first])]
+            yield [(field.name, "not in", [first])]
+        last = [*last[-1:], (field.name, "=", first)]
+        yield last
+
+
+_EXPRESSIONS: dict[str, Any] = {
+    "=": lambda one, other: one == other,
+    "==": lambda one, other: one == other,
+    "!=": lambda one, other: one != other,
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+    "in": lambda one, others: one.isin(others),
+    "not in": lambda one, others: ~one.isin(others) & one.is_valid(),
+}
+
+
+def _filtered(table: pa.Table, filters: Any) -> pa.Table:
+    """The rows that meet all filters, as Arrow's expressions say."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(field.type.value_type))
+    for column, op, value in filters:
+        kind = table.schema.field(column).type
+        typed = pa.array(value, kind) if op.endswith("in") else pa.scalar(value, kind)
+        table = table.filter(_EXPRESSIONS[op](pc.field(column), typed))
+    return table

@@ -1,0 +1,159 @@
+"""What a format hands to the suite: small files, and what is known of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Files = Mapping[str, bytes]
+"""Contents by path, relative to the directory they are put into."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of bytes.
+
+    Attributes:
+        offset: Its first byte.
+        length: How many bytes it has.
+        file: The file it lies in, for samples of several files.
+    """
+
+    offset: int
+    length: int
+    file: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A small file of a format, or a directory of them, and what is known of it.
+
+    A sample is intact: reading it meets no damage. A few hundred bytes are enough; the suite reads it thousands of
+    times.
+
+    Attributes:
+        name: Stands in the names of tests.
+        format: The format's name.
+        files: The bytes of one file, or the bytes of several by their paths.
+        file_name: What the one file is called.
+        root: What is opened where there are several files: a path among theirs; `""` is the directory they are in.
+        view: The view to be read.
+        options: Read options; in texts, `{root}` stands for the directory that the files are in.
+        headers: Headers and lengths: every bit of them is flipped.
+        checked: Whether a checksum covers every row: then no change may make a row that was not there.
+        ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
+        beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
+            damage to `verify` alone.
+        rows: What reading delivers, as somebody else knows it.
+        grows: Whether the view can be followed while the file grows.
+        repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
+        written: A table that can be written to give the same rows back; `None` where the view is not written.
+        write_options: Options for that.
+        filters: Filters to be tried besides those that the suite derives from the rows.
+    """
+
+    name: str
+    format: str
+    files: bytes | Files
+    file_name: str = "sample"
+    root: str = ""
+    view: str = "rows"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    headers: Sequence[Span] = ()
+    checked: bool = False
+    ordered: bool = True
+    beside: Sequence[str] = ()
+    rows: pa.Table | None = None
+    grows: bool = False
+    repaired: Literal["bytes", "rows", "no"] = "bytes"
+    written: pa.Table | None = None
+    write_options: Mapping[str, Any] = field(default_factory=dict)
+    filters: Sequence[Sequence[tuple[str, str, Any]]] = ()
+
+    @property
+    def content(self) -> dict[str, bytes]:
+        """The files by path."""
+        return {self.file_name: self.files} if isinstance(self.files, bytes) else dict(self.files)
+
+    @property
+    def opened(self) -> str:
+        """What is opened, relative to the directory that the files are in."""
+        return self.file_name if isinstance(self.files, bytes) else self.root
+
+    @property
+    def size(self) -> int:
+        """Bytes in all files."""
+        return sum(map(len, self.content.values()))
+
+    def place(self, span: Span) -> str:
+        """The file that a span lies in."""
+        return span.file or self.file_name
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What was done to a sample.
+
+    Attributes:
+        label: What it was, for messages.
+        files: The contents it made.
+        spans: Where it was done.
+    """
+
+    label: str
+    files: Files
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A sample, as it is or changed, put into a directory.
+
+    Attributes:
+        sample: The sample.
+        directory: Where its files are.
+        files: Their contents.
+        mutation: What was done to it.
+    """
+
+    sample: Sample
+    directory: str
+    files: Files
+    mutation: Mutation | None = None
+
+    @property
+    def path(self) -> str:
+        """What is opened."""
+        return os.path.join(self.directory, self.sample.opened) if self.sample.opened else self.directory
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The read options of the sample, for this place."""
+        return {
+            name: value.replace("{root}", self.directory) if isinstance(value, str) else value
+            for name, value in self.sample.options.items()
+        }
+
+
+@contextmanager
+def placed(sample: Sample, mutation: Mutation | None = None) -> Iterator[Subject]:
+    """A sample in a directory of its own, as long as it is needed."""
+    files = sample.content if mutation is None else mutation.files
+    with TemporaryDirectory(prefix="sawlog-laws-") as directory:
+        put(directory, files)
+        yield Subject(sample, directory, files, mutation)
+
+
+def put(directory: str, files: Files) -> None:
+    """Write files into a directory."""
+    for name, data in files.items():
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
