@@ -273,67 +273,91 @@ def read_entries(data: Any, contents: Any, take: Any, state: Any, rows: Any) -> 
     Returns:
         FULL, GROW (`rows.last` is too small for a key) or DONE.
     """
-    max_rows = len(rows.sequences)
-    least = _KEY_TRAILER if take.internal else _ZERO
+    status = DONE
     while state.block < len(contents):
+        if state.events + 1 >= len(rows.events):
+            return FULL
         start = contents[state.block].start
         size = contents[state.block].end - start
         end, restarts = entries_end(data, start, start + size)
-        if state.events + 1 >= len(rows.events):
-            return FULL
         if end == _NOWHERE:
             _note(state, rows.events, _BAD_BLOCK, size, restarts)
             end = start
-        pos = start + state.position
-        while pos < end:
-            if state.rows == max_rows or state.events + 1 >= len(rows.events):
-                return FULL
-            prefetch(data, pos + _AHEAD)
-            shared, rest, length, after = _lengths(data, pos, end)
-            broken = after == _ZERO or shared > state.last or rest > end - after or length > end - after - rest
-            if broken or state.expanded + shared + rest > size * _MOST:
-                _note(state, rows.events, _BAD_ENTRY, state.position, size)
-                break
-            total = shared + rest
-            if total < least:
-                _note(state, rows.events, _BAD_KEY, state.position, total)
-                break
-            kept = total - least
-            row = state.rows
-            if total > np.uint64(len(rows.last)):
-                return GROW
-            if np.uint64(len(rows.keys)) - state.keys < kept:
-                return FULL
-            if take.values and np.uint64(len(rows.values)) - state.values < length:
-                return FULL
-            copy_bytes(rows.last, shared, data, after, rest)
-            state.last = total
-            state.expanded += total
-            code = _ZERO
-            if take.internal:
-                trailer = load_u64(rows.last, kept)
-                code = trailer & np.uint64(255)
-                rows.sequences[row] = np.int64(trailer >> _SHIFT)
-            if take.types[code] == _UNKNOWN:
-                _note(state, rows.events, _UNKNOWN_OPERATION, state.position, code)
-            else:
-                copy_bytes(rows.keys, state.keys, rows.last, _ZERO, kept)
-                state.keys += kept
-                if take.values:
-                    copy_bytes(rows.values, state.values, data, after + rest, length)
-                    state.values += length
-                rows.key_ends[row + 1] = state.keys
-                rows.value_ends[row + 1] = state.values
-                rows.operations[row] = take.types[code]
-                rows.offsets[row] = contents[state.block].offset
-                state.rows = row + 1
-            pos = after + rest + length
-            state.position = pos - start
+        status = _read_block(data, start, end, contents[state.block].offset, size, take, state, rows)
+        if status != DONE:
+            break
         state.block += 1
         state.position = _ZERO
         state.last = _ZERO
         state.expanded = _ZERO
-    return DONE
+    return status
+
+
+@inlined
+def _read_block(data: Any, start: Any, end: Any, offset: Any, size: Any, take: Any, state: Any, rows: Any) -> Any:
+    """The entries `data[start:end]` of a block of `size` bytes, from `state.position` on: FULL, GROW or DONE."""
+    least = _KEY_TRAILER if take.internal else _ZERO
+    max_rows = len(rows.sequences)
+    key_room = np.uint64(len(rows.keys))
+    value_room = np.uint64(len(rows.values))
+    longest = np.uint64(len(rows.last))
+    row, keys, values = state.rows, state.keys, state.values
+    last, expanded = state.last, state.expanded
+    pos = start + state.position
+    status = DONE
+    while pos < end:
+        prefetch(data, pos + _AHEAD)
+        shared, rest, length, after = _lengths(data, pos, end)
+        total = shared + rest
+        broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
+        if broken or total < least or expanded + total > size * _MOST:
+            if state.events + 1 >= len(rows.events):
+                status = FULL
+                break
+            state.rows = row
+            if broken or total >= least:
+                _note(state, rows.events, _BAD_ENTRY, pos - start, size)
+            else:
+                _note(state, rows.events, _BAD_KEY, pos - start, total)
+            break
+        kept = total - least
+        if total > longest:
+            status = GROW
+            break
+        if row == max_rows or key_room - keys < kept or (take.values and value_room - values < length):
+            status = FULL
+            break
+        copy_bytes(rows.last, shared, data, after, rest)
+        code = _ZERO
+        if take.internal:
+            trailer = load_u64(rows.last, kept)
+            code = trailer & np.uint64(255)
+            rows.sequences[row] = np.int64(trailer >> _SHIFT)
+        operation = take.types[code]
+        if operation == _UNKNOWN:
+            if state.events + 1 >= len(rows.events):
+                status = FULL
+                break
+            state.rows = row
+            _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
+        else:
+            copy_bytes(rows.keys, keys, rows.last, _ZERO, kept)
+            keys += kept
+            if take.values:
+                copy_bytes(rows.values, values, data, after + rest, length)
+                values += length
+            rows.operations[row] = operation
+            rows.offsets[row] = offset
+            row += 1
+            rows.key_ends[row] = keys
+            rows.value_ends[row] = values
+        last = total
+        expanded += total
+        pos = after + rest + length
+    state.rows, state.keys, state.values = row, keys, values
+    state.last, state.expanded = last, expanded
+    state.position = pos - start
+    return status
 
 
 @kernel

@@ -263,18 +263,13 @@ class RowReader(SpanWalk):
 
 def _runs(spans: NDArray[np.void]) -> Iterator[tuple[int, int]]:
     """Spans that are read together: blocks of rows, of about `RUN_BYTES`, without anything between; others alone."""
-    first = 0
-    roles, offsets = spans["role"].tolist(), spans["offset"].tolist()
-    ends = (spans["offset"] + spans["length"]).tolist()
-    while first < len(spans):
-        last = first + 1
-        if roles[first] == Role.DATA:
-            while (
-                last < len(spans)
-                and roles[last] == Role.DATA
-                and offsets[last] == ends[last - 1]
-                and ends[last] - offsets[first] <= RUN_BYTES
-            ):
-                last += 1
-        yield first, last
-        first = last
+    offsets, ends = spans["offset"], spans["offset"] + spans["length"]
+    data = spans["role"] == Role.DATA
+    joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1])
+    edges = np.flatnonzero(np.concatenate([[True], ~joined, [True]]))[: len(spans) + 1]
+    for begin, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        first = begin
+        while first < behind:
+            fitting = int(np.searchsorted(ends[first:behind], offsets[first] + RUN_BYTES, "right"))
+            yield first, first + max(fitting, 1)
+            first += max(fitting, 1)
