@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from sawlog.api import formats, open, read, repair, verify, write
 from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
-from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
+from sawlog.errors import ChangedError, DamageError, FormatError, OptionError, SawlogError, SchemaError
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = [
+    "ChangedError",
     "Damage",
     "DamageError",
     "DamageWarning",

@@ -13,6 +13,7 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, get_format, recognize
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
+from sawlog.inputs import Input
 from sawlog.options import parse_options
 from sawlog.storage import File, PathLike, Staged, Storage, normalize
 
@@ -25,7 +26,7 @@ def formats() -> dict[str, Format]:
 
 
 def open(
-    path: PathLike | Sequence[PathLike],
+    path: Input | Sequence[Input],
     *,
     format: str | None = None,
     view: str = "rows",
@@ -33,13 +34,15 @@ def open(
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",
     provenance: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | Storage | None = None,
+    memory_map: bool | None = None,
     **options: Any,
 ) -> Dataset:
     """Open a file, a directory, a glob or a list of them as a dataset. No more than headers are read.
 
     Args:
-        path: Local path or fsspec URL.
+        path: Local path, fsspec URL, `-` for standard input, bytes in memory (anything with the buffer protocol) or an
+            open binary file. Pipes and streams are copied to disk first.
         format: Name of the format; recognised from names and first bytes if not given.
         view: Which view of the bytes; `sawlog.formats()[name].views` lists them.
         columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view.
@@ -47,6 +50,8 @@ def open(
         on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
         provenance: Append `_file` and `_offset` to the view's columns.
         storage_options: What fsspec needs to reach the path.
+        memory_map: Whether local files are memory-mapped. By default only those that are written once and never
+            changed are; a process that looks at a mapped file which another one truncates is killed.
         **options: The format's own options.
 
     Raises:
@@ -55,8 +60,9 @@ def open(
         OptionError: For an unknown format, view or option.
         SchemaError: For an unknown column.
     """
-    storage = Storage(dict(storage_options or {}))
-    found = _find(path, format, view, storage)
+    storage = _storage(storage_options, memory_map)
+    paths = _names(path, storage)
+    found = _find(paths, format, view, storage)
     chosen = found.format
     if view not in chosen.views:
         raise OptionError(f"{chosen.name} has no view {view!r}; views: {', '.join(chosen.views)}")
@@ -68,16 +74,16 @@ def open(
         provenance=provenance,
         options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}"),
         storage=storage,
-        roots=tuple(map(normalize, [path] if isinstance(path, str | os.PathLike) else path)),
+        roots=tuple(map(normalize, paths)),
     )
-    with guarded(f"{scan.roots[0] if scan.roots else path}: opening as {chosen.name} failed"):
+    with guarded(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         dataset = chosen.open(found.files, scan)
     dataset.beside = found.beside
     return dataset
 
 
 def read(
-    path: PathLike | Sequence[PathLike],
+    path: Input | Sequence[Input],
     *,
     format: str | None = None,
     view: str = "rows",
@@ -85,7 +91,8 @@ def read(
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",
     provenance: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | Storage | None = None,
+    memory_map: bool | None = None,
     **options: Any,
 ) -> pa.Table:
     """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`."""
@@ -98,6 +105,7 @@ def read(
         on_damage=on_damage,
         provenance=provenance,
         storage_options=storage_options,
+        memory_map=memory_map,
         **options,
     )
     return dataset.to_table()
@@ -108,7 +116,7 @@ def write(
     path: PathLike,
     *,
     format: str,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> list[Staged]:
     """Write a table, a record batch reader, or anything with `__arrow_c_stream__`. It appears whole, or not at all.
@@ -130,7 +138,7 @@ def write(
     chosen = get_format(format)
     schema, batches = _tabular(data)
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}")
-    writer = chosen.writer(os.fspath(path), schema, parsed, Storage(dict(storage_options or {})))
+    writer = chosen.writer(os.fspath(path), schema, parsed, _storage(storage_options))
     try:
         for batch in batches:
             writer.write(batch)
@@ -141,10 +149,10 @@ def write(
 
 
 def verify(
-    path: PathLike | Sequence[PathLike],
+    path: Input | Sequence[Input],
     *,
     format: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> Report:
     """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
@@ -157,7 +165,7 @@ def repair(
     dst: PathLike,
     *,
     format: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
@@ -168,8 +176,8 @@ def repair(
     Raises:
         OptionError: When `dst` is `src`.
     """
-    storage = Storage(dict(storage_options or {}))
-    chosen, files, beside = _find(src, format, "rows", storage)
+    storage = _storage(storage_options)
+    chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
@@ -199,6 +207,11 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
 
 
+def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:
+    """Where things are: a storage that is in use already knows what came through pipes."""
+    return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+
+
 class _Found(NamedTuple):
     """The format of a path, those of its files that belong to a view, and the others."""
 
@@ -207,11 +220,17 @@ class _Found(NamedTuple):
     beside: list[File]
 
 
-def _find(path: PathLike | Sequence[PathLike], format: str | None, view: str, storage: Storage) -> _Found:
-    """The format of a path and what it reads of it."""
-    where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
+def _names(given: Input | Sequence[Input], storage: Storage) -> list[str]:
+    """The paths of inputs; what has none gets a name."""
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    return [storage.inputs.name(one) for one in several]
+
+
+def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> _Found:
+    """The format of some paths and what it reads of them."""
+    where = ", ".join(paths)
     chosen = get_format(format) if format is not None else None
-    found = storage.find(path)
+    found = storage.find(paths)
     if not found:
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:

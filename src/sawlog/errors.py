@@ -34,3 +34,12 @@ class SchemaError(SawlogError):
 
 class OptionError(SawlogError):
     """An unknown option, or a value it cannot take."""
+
+
+class ChangedError(SawlogError, OSError):
+    """A file became shorter, or was replaced, while it was read."""
+
+    @classmethod
+    def shorter(cls, path: str, expected: int, found: int) -> ChangedError:
+        """For a file that has lost its end."""
+        return cls(f"{path}: expected {expected} bytes, found {found}: the file became shorter while it was read")

@@ -1,11 +1,14 @@
-"""Random access to the bytes of one file: local by memory map, remote in large ranges through fsspec."""
+"""Random access to the bytes of one file: local by `pread` or memory map, remote in large ranges through fsspec."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from sawlog.errors import ChangedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,8 +16,14 @@ if TYPE_CHECKING:
 
     Bytes: TypeAlias = NDArray[np.uint8]
 
+WINDOW_BYTES = 512 << 10
+"""Bytes of a window that stays in the cache of a core from `pread` to decoding: what walkers ask for at a time."""
+
 REMOTE_RANGE = 8 << 20
 """Bytes fetched from a remote file in one request."""
+
+_LEAST = 64 << 10
+"""Bytes read at least, so that neighbouring headers cost one call."""
 
 _RELEASE = 32 << 20
 """Pages of a memory map are given back in steps of this many bytes."""
@@ -29,9 +38,12 @@ class Source(Protocol):
         ...
 
     def window(self, offset: int, length: int) -> Bytes:
-        """`length` bytes from `offset`, fewer only at the end: read-only uint8, valid until the next call.
+        """`length` bytes from `offset`, fewer only at the end: read-only uint8.
 
-        Windows are expected to move forward; memory behind them is given back.
+        Windows are expected to move forward; memory that no array points into any more is used again.
+
+        Raises:
+            ChangedError: When the file has become shorter.
         """
         ...
 
@@ -41,12 +53,105 @@ class Source(Protocol):
 
 
 class LocalSource:
-    """A memory-mapped file. Pages behind the window are released, so that resident memory stays bounded."""
+    """A local file that may change: `pread` into buffers that are reused once nobody looks at them any more.
 
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ) if self.size else None
+    Args:
+        descriptor: The open file, which the source closes.
+        path: Its name, for messages.
+    """
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self.size = os.fstat(descriptor).st_size
+        self._piece, self._spare = _Piece(0), _Piece(0)
+
+    def window(self, offset: int, length: int) -> Bytes:
+        """See `Source.window`."""
+        length = max(0, min(length, self.size - offset))
+        if not length:
+            return _nothing()
+        piece = self._piece
+        if not piece.start <= offset <= offset + length <= piece.end:
+            piece = self._fill(offset, max(length, min(_LEAST, self.size - offset)))
+        return piece.view(offset, length)
+
+    def close(self) -> None:
+        """See `Source.close`. Windows outlive it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    __del__ = close
+
+    def _fill(self, offset: int, length: int) -> _Piece:
+        """Read a piece: into the one before the last if nobody holds it; what the last one has of it is copied."""
+        last, piece = self._piece, self._spare
+        if piece.held or piece.capacity < length:
+            piece = _Piece(length)
+        piece.start = piece.end = offset
+        if last.start <= offset < last.end:
+            piece.append(last, offset)
+        while piece.end < offset + length:
+            got = os.preadv(self._descriptor, [piece.room(offset + length)], piece.end)
+            if not got:
+                raise ChangedError.shorter(self._path, self.size, piece.end)
+            piece.end += got
+        self._piece, self._spare = piece, last
+        return piece
+
+
+class _Piece:
+    """A buffer, and the bytes of a file that are in it."""
+
+    def __init__(self, capacity: int) -> None:
+        import pyarrow as pa
+
+        # Arrow's pool hands memory out without clearing it.
+        self._memory = memoryview(pa.allocate_buffer(capacity))
+        self._array: weakref.ref[Bytes] | None = None
+        self.capacity = capacity
+        self.start = self.end = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody still has a view of it: every view of an array keeps that array."""
+        return self._array is not None and self._array() is not None
+
+    def view(self, offset: int, length: int) -> Bytes:
+        """Bytes of the file that are in the buffer."""
+        import numpy as np
+
+        array = None if self._array is None else self._array()
+        if array is None:
+            array = np.frombuffer(self._memory.toreadonly(), np.uint8)
+            self._array = weakref.ref(array)
+        return array[offset - self.start : offset - self.start + length]
+
+    def room(self, end: int) -> memoryview:
+        """Where the bytes up to `end` belong."""
+        return self._memory[self.end - self.start : end - self.start]
+
+    def append(self, other: _Piece, offset: int) -> None:
+        """Copy what another piece has from `offset`, as far as there is room."""
+        count = min(other.end - offset, self.capacity)
+        self._memory[:count] = other._memory[offset - other.start : offset - other.start + count]
+        self.end = self.start + count
+
+
+class MappedSource:
+    """A local file that never changes, memory-mapped. Pages behind the window are released, so that memory is bounded.
+
+    Args:
+        descriptor: The open file, which the source closes.
+        path: Its name, for messages.
+    """
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._path = path
+        self.size = os.fstat(descriptor).st_size
+        self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ) if self.size else None
+        os.close(descriptor)
         self._released = 0
 
     def window(self, offset: int, length: int) -> Bytes:
@@ -55,17 +160,54 @@ class LocalSource:
 
         length = max(0, min(length, self.size - offset))
         if self._map is None or not length:
-            return np.frombuffer(b"", np.uint8)
+            return _nothing()
+        self.check(offset + length)
         behind = offset - offset % mmap.ALLOCATIONGRANULARITY
         if behind - self._released >= _RELEASE and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED, self._released, behind - self._released)
             self._released = behind
         return np.frombuffer(self._map, np.uint8, length, offset)
 
+    def check(self, end: int) -> None:
+        """Look whether the file still reaches to `end`: to touch what is gone would end the process.
+
+        Raises:
+            ChangedError: When it has become shorter.
+        """
+        if self._map is not None and self._map.size() < end:  # of the file as it is now
+            raise ChangedError.shorter(self._path, self.size, self._map.size())
+
     def close(self) -> None:
         """See `Source.close`."""
         # Arrays may still point into the map; it is unmapped when the last of them goes.
         self._map = None
+
+
+class MemorySource:
+    """Bytes that are in memory already.
+
+    Args:
+        data: Anything with the buffer protocol.
+    """
+
+    def __init__(self, data: Any) -> None:
+        import numpy as np
+
+        self._data = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
+        self.size = len(self._data)
+
+    def window(self, offset: int, length: int) -> Bytes:
+        """See `Source.window`."""
+        return self._data[offset : offset + max(0, length)]
+
+    def close(self) -> None:
+        """See `Source.close`."""
+
+
+def _nothing() -> Bytes:
+    import numpy as np
+
+    return np.frombuffer(b"", np.uint8)
 
 
 class RemoteSource:

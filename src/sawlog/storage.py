@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from sawlog.errors import SawlogError
+from sawlog.errors import ChangedError, SawlogError
+from sawlog.inputs import Inputs
 from sawlog.names import hidden, natural_order
-from sawlog.sources import LocalSource, RemoteSource, Source
+from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
 from sawlog.staging import STAGED_SUFFIX, staged_end, staged_name, sync_directory, sync_file
 
 if TYPE_CHECKING:
@@ -88,9 +89,21 @@ class Staged:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where files are found and put. Picklable; holds what fsspec needs to reach remote places."""
+    """Where files are found and put. Picklable; holds what fsspec needs to reach remote places.
+
+    Attributes:
+        options: What fsspec needs.
+        memory_map: Whether local files are memory-mapped; by default those are that never change.
+        inputs: What is read without being a file at a path.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    memory_map: bool | None = None
+    inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
+    _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Storage, (self.options, self.memory_map, self.inputs))
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
         """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
@@ -152,10 +165,31 @@ class Storage:
             return bool(fs.exists(inner))
         return os.path.exists(name)
 
-    def open(self, path: PathLike, end: int | None = None) -> Source:
-        """Open one file for reading; of a remote one, nothing behind `end` is read unless a window reaches there."""
+    def open(self, path: PathLike, end: int | None = None, *, mapped: bool = False) -> Source:
+        """Open one file for reading.
+
+        Args:
+            path: The file.
+            end: Of a remote file, nothing behind this is read unless a window reaches there.
+            mapped: Whether it never changes and may be memory-mapped, unless `memory_map` says otherwise.
+
+        Raises:
+            ChangedError: When the file is not the one that was found, or has become shorter.
+        """
         name = normalize(path)
-        return RemoteSource(*self._remote(name), name, end) if is_remote(name) else LocalSource(name)
+        if is_remote(name):
+            return RemoteSource(*self._remote(name), name, end)
+        if name in self.inputs:
+            return self.inputs.open(name)
+        if self.memory_map is not None:
+            mapped = self.memory_map
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            self._check_same(name, descriptor)
+            return (MappedSource if mapped else LocalSource)(descriptor, name)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default."""
@@ -164,7 +198,13 @@ class Storage:
             fs, inner = self._remote(name)
             end = None if length is None else offset + length
             return bytes(fs.cat_file(inner, start=offset, end=end))
+        if name in self.inputs:
+            source = self.inputs.open(name)
+            data = source.window(offset, source.size if length is None else length).tobytes()
+            source.close()
+            return data
         with open(name, "rb") as file:
+            self._check_same(name, file.fileno())
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
@@ -309,6 +349,7 @@ class Storage:
             self.remove(one.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
+        self._found.clear()  # what is replaced here is known to be another file
         if is_remote(source):
             fs, inner = self._fresh(source) if directory else self._remote(source)
             target = self._remote(target)[1]
@@ -336,15 +377,45 @@ class Storage:
     def _list_one(self, path: str) -> list[File]:
         if is_remote(path):
             return self._list_remote(path)
+        size = self.inputs.take(path)
+        if size is not None:
+            return [File(path, size)]
         if os.path.isdir(path):
-            return sorted(_walk(path), key=_natural)
+            return sorted(self._walk(path), key=_natural)
         if os.path.exists(path):
-            return [File(path, os.path.getsize(path))]
+            return [self._file(path, explicit=True)]
         matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
         if not matches:
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
         return sorted(files, key=_natural)
+
+    def _walk(self, root: str) -> Iterator[File]:
+        for directory, names, files in os.walk(root):
+            names[:] = [name for name in names if not hidden(name)]
+            for name in files:
+                path = os.path.join(directory, name)
+                if not hidden(name) and os.path.isfile(path):
+                    yield self._file(path, explicit=False)
+
+    def _file(self, path: str, *, explicit: bool) -> File:
+        found = self._found[path] = os.stat(path)
+        return File(path, found.st_size, explicit)
+
+    def _check_same(self, path: str, descriptor: int) -> None:
+        """Whether an open file is the one that was found.
+
+        Raises:
+            ChangedError: When it is another one, or has become shorter.
+        """
+        found = self._found.get(path)
+        if found is None:
+            return
+        now = os.fstat(descriptor)
+        if (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino):
+            raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
+        if now.st_size < found.st_size:
+            raise ChangedError.shorter(path, found.st_size, now.st_size)
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
@@ -446,15 +517,6 @@ def normalize(path: PathLike) -> str:
 def is_remote(path: str) -> bool:
     """Whether a normalized path is a URL for fsspec."""
     return "://" in path or "::" in path
-
-
-def _walk(root: str) -> Iterator[File]:
-    for directory, names, files in os.walk(root):
-        names[:] = [name for name in names if not hidden(name)]
-        for name in files:
-            path = os.path.join(directory, name)
-            if not hidden(name) and os.path.isfile(path):
-                yield File(path, os.path.getsize(path), explicit=False)
 
 
 def _natural(file: File) -> list[tuple[int, int, str]]:

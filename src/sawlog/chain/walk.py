@@ -12,6 +12,7 @@ import numpy as np
 
 from sawlog.chain import kernels as k
 from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 
     from sawlog.storage import File, Source
 
-WINDOW_BYTES = 8 << 20
-"""Bytes of the file that a kernel sees at a time."""
-REST_BYTES = 1 << 20
-"""The same behind the end of a range, where no more than the rest of one thing is to be read."""
+REST_BYTES = WINDOW_BYTES
+"""Bytes that a kernel sees behind the end of a range, where no more than the rest of one thing is to be read."""
 EVENT_ROOM = 4096
 """Events that a kernel writes down before it hands over."""
 

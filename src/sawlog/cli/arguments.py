@@ -18,6 +18,7 @@ from sawlog.cli.render import unescape
 from sawlog.errors import OptionError, SchemaError
 from sawlog.filters import OPERATORS
 from sawlog.format import PROVENANCE, Dataset
+from sawlog.storage import Storage
 
 Paths = Annotated[
     list[str],
@@ -141,10 +142,12 @@ def open_dataset(
     where: list[str] | None,
     on_damage: str,
     provenance: bool,
-    storage: Mapping[str, Any],
+    storage: Mapping[str, Any] | Storage,
     options: Mapping[str, Any],
 ) -> Dataset:
     """`sawlog.open` with the texts of filters understood by the types of the columns."""
+    if not isinstance(storage, Storage):
+        storage = Storage(storage)
 
     def opened(**wanted: Any) -> Dataset:
         return sawlog.open(paths, format=format, view=view, storage_options=storage, **wanted, **options)

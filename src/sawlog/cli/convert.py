@@ -118,7 +118,7 @@ def convert(
             where=where,
             on_damage=on_damage,
             provenance=provenance,
-            storage=where_to.options,
+            storage=where_to,
             options=arguments.format_options(option),
         )
         incoming = of_dataset(dataset)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_log.layout import DETAIL, Kind
 from sawlog.errors import SawlogError
+from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
     from sawlog.storage import File, Source
 
-WINDOW_BYTES = 8 << 20
-"""Bytes of the file that a kernel sees at a time."""
 SUSPICIOUS_BYTES = 32 << 20
-"""The same in a file that has shown damage, so that chains of entries can be followed far ahead."""
+"""Bytes seen at a time in a file that has shown damage, so that chains of entries can be followed far ahead."""
 EVENT_ROOM = 4096
 """Damages that a kernel writes down before it hands over."""
 

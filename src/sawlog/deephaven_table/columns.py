@@ -159,7 +159,7 @@ class ColumnReader:
             return
         self._start = header.data_start
         self._little = self._headers.little(header)
-        self._source = self._storage.open(data.path)
+        self._source = self._storage.open(data.path, mapped=layout.immutable(data.path))
         self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
             at = self._start + self._capacity * self.width
@@ -201,7 +201,7 @@ class ColumnReader:
                 self._missing(layout.BINARY)
             self._capacity = 0
             return
-        self._binary = self._storage.open(file.path)
+        self._binary = self._storage.open(file.path, mapped=layout.immutable(file.path))
         self._budget = OVERLAP * self._binary.size
 
     def _missing(self, suffix: str) -> None:

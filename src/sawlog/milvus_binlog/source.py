@@ -19,7 +19,7 @@ BLOCK = 64 << 10
 
 def open_log(file: File, storage: Storage) -> Source:
     """Open a log for reading."""
-    return _Remote(file, storage) if is_remote(file.path) else storage.open(file.path)
+    return _Remote(file, storage) if is_remote(file.path) else storage.open(file.path, mapped=True)
 
 
 class _Remote:

@@ -16,6 +16,7 @@ from sawlog.milvus_binlog.payloads.footer import FooterError, FooterSizeError, r
 from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value, page_limit
 from sawlog.milvus_binlog.payloads.parquet import Physical
 from sawlog.milvus_binlog.source import SMALL
+from sawlog.sources import MappedSource
 from sawlog.storage import Source, is_remote
 
 if TYPE_CHECKING:
@@ -115,10 +116,16 @@ class Payload:
             batches = self.file.reader.iter_batches(batch_rows, list(groups), self.leaves(index), use_threads=False)
         while True:
             with self.errors():
+                self._check_length()
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch.column(0)
+
+    def _check_length(self) -> None:
+        """Look whether the file is still as long as it was: pyarrow reads a map without windows."""
+        if isinstance(self.source, MappedSource):
+            self.source.check(self._extent.offset + self._extent.length)
 
     def whole_column(self, index: int, most: int) -> list[pa.Array]:
         """All values of a column.

@@ -1,0 +1,143 @@
+"""What can be read without being a file at a path: pipes, standard input, bytes in memory, open files."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+from sawlog.errors import FormatError, SawlogError
+from sawlog.sources import LocalSource, MemorySource
+
+if TYPE_CHECKING:
+    from sawlog.sources import Source
+
+STDIN = "-"
+"""What standard input is called."""
+
+_COPY_BYTES = 1 << 20
+
+Input: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any"
+"""A path, bytes (anything with the buffer protocol), or an open binary file."""
+
+
+class Inputs:
+    """The bytes of inputs that are no files, by the names that messages have for them.
+
+    Pipes and streams are copied to a file without a name, which is gone with the process: formats look at bytes again.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, memoryview | int] = {}
+        """Bytes, or the descriptor of a file that is closed at the end."""
+
+    def __del__(self) -> None:
+        for held in self._held.values():
+            if isinstance(held, int):
+                os.close(held)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def name(self, given: Input) -> str:
+        """The name of an input; paths are their own.
+
+        Raises:
+            FormatError: For what is neither a path nor bytes nor a binary file.
+        """
+        if isinstance(given, str | os.PathLike):
+            return os.fspath(given)
+        if hasattr(given, "read"):
+            return self._keep(_of_stream(given), str(getattr(given, "name", "<stream>")))
+        try:
+            return self._keep(memoryview(given).cast("B"), "<bytes>")
+        except TypeError:
+            kind = type(given).__name__
+            raise FormatError(f"cannot read {kind}: expected a path, bytes, a buffer or a binary file") from None
+
+    def take(self, path: str) -> int | None:
+        """Take a path in if it is standard input, a pipe or a socket; its size, `None` for all others.
+
+        Raises:
+            FormatError: For a device, and for standard input that somebody would have to type.
+        """
+        if path in self._held:
+            return self.open(path).size
+        if path != STDIN:
+            try:
+                mode = os.stat(path).st_mode
+            except OSError:
+                return None
+            if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.path.samefile(path, "/dev/null")):
+                raise FormatError(f"{path}: a device; sawlog reads files and pipes")
+            if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+                return None
+            with open(path, "rb") as stream:
+                self._held[path] = _spooled(stream)
+        elif sys.stdin.isatty():
+            raise FormatError("-: standard input is a terminal; expected a pipe or a file")
+        else:
+            self._held[path] = _of_stream(sys.stdin.buffer)
+        return self.open(path).size
+
+    def open(self, name: str) -> Source:
+        """The bytes of an input that was taken in; each source moves by itself."""
+        held = self._held[name]
+        return MemorySource(held) if isinstance(held, memoryview) else LocalSource(os.dup(held), name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Bytes travel to other processes; what was streamed does not.
+
+        Raises:
+            SawlogError: When there is a stream among the inputs.
+        """
+        data: dict[str, bytes] = {}
+        for name, held in self._held.items():
+            if isinstance(held, int):
+                raise SawlogError(f"{name}: a stream cannot be read by other processes; write it to a file first")
+            data[name] = bytes(held)
+        return (_restored, (data,))
+
+    def _keep(self, held: memoryview | int, name: str) -> str:
+        free = next(one for one in (name, *(f"{name} {n}" for n in range(2, 1 << 20))) if one not in self._held)
+        self._held[free] = held
+        return free
+
+
+def _restored(held: dict[str, bytes]) -> Inputs:
+    inputs = Inputs()
+    inputs._held.update({name: memoryview(data) for name, data in held.items()})
+    return inputs
+
+
+def _of_stream(stream: Any) -> int:
+    """An open binary file from where it stands: the same file where it can be read at any place, otherwise a copy."""
+    try:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and not stream.tell() and type(stream) in _RAW:
+            return os.dup(stream.fileno())
+    except (AttributeError, OSError):
+        pass
+    return _spooled(stream)
+
+
+_RAW = (io.BufferedReader, io.BufferedRandom, io.FileIO)
+"""Files whose bytes are those of their descriptor."""
+
+
+def _spooled(stream: Any) -> int:
+    """A copy of a stream on disk.
+
+    Raises:
+        FormatError: When it is a stream of text.
+    """
+    with tempfile.TemporaryFile(prefix="sawlog-") as copy:
+        try:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
+        except TypeError:
+            raise FormatError("cannot read a stream of text: open the file in binary mode") from None
+        copy.flush()
+        return os.dup(copy.fileno())

@@ -1,0 +1,274 @@
+"""Where bytes come from: files that change under the reader, pipes, standard input, bytes in memory, open files."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import io
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import sawlog
+from sawlog import sources
+from sawlog.storage import Storage
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+ROWS = 150_000
+MANY = 1_500_000
+"""Rows of column files: of a few bytes each, and as many as make several batches."""
+ALL = {"deephaven_table": MANY, "filodb_record": 3 * ROWS}
+
+
+def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
+    """Per format a table of several batches, and options to write it with."""
+    numbers = pa.array(np.arange(ROWS))
+    texts = pc.utf8_lpad(numbers.cast(pa.string()), 90, "x")
+    labels = pa.array([[("_ws_", "demo"), ("_ns_", "app")]], pa.map_(pa.string(), pa.string()))
+    count = np.arange(3 * ROWS)  # of which more than a window has to be read
+    gauges = pa.table(
+        {
+            "timestamp": pa.array(count).cast(pa.timestamp("ms", "UTC")),
+            "value": count * 0.5,
+            "_metric_": pa.repeat(pa.scalar("heap"), len(count)),
+            "tags": labels.take(pa.array(np.zeros(len(count), np.int64))),
+        }
+    )
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(ROWS * 16, np.float32)), 16)
+    return {
+        "leveldb_log": (pa.table({"record": texts.cast(pa.binary())}), {}),
+        "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
+        "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
+        "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
+        "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40, "segment_bytes": 1 << 40}),
+    }
+
+
+FORMATS = ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("samples")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (table, options) in big_tables().items():
+            sawlog.write(table, root / name, format=name, **options)
+    return {name: root / name for name in FORMATS}
+
+
+def data_files(path: Path) -> list[Path]:
+    """The files that hold the rows of a sample."""
+    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+
+
+SCRIPT = """
+import os, sys, sawlog
+from pathlib import Path
+path, name, mapping, policy = sys.argv[1:]
+root = Path(path)
+files = [one for one in root.rglob("*") if one.is_file()] if root.is_dir() else [root]
+dataset = sawlog.open(path, format=name, on_damage=policy, memory_map=None if mapping == "None" else False)
+batches = dataset.to_batches()
+kept = [next(batches)]
+for file in files:
+    os.truncate(file, file.stat().st_size // 3)
+try:
+    kept.extend(batches)
+except sawlog.SawlogError as error:
+    print("error", error)
+if mapping == "False":
+    for batch in kept:
+        batch.validate(full=True)
+print("rows", sum(batch.num_rows for batch in kept))
+"""
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_truncated_between_batches_is_told_and_kills_nobody(
+    samples: dict[str, Path], name: str, policy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    (shutil.copytree if samples[name].is_dir() else shutil.copy)(samples[name], path)
+    for mapping in ("None", "False") if policy == "fail" and name == "deephaven_table" else ("None",):
+        for file in data_files(samples[name]):
+            shutil.copy(file, path / file.relative_to(samples[name]) if path.is_dir() else path)
+        command = [sys.executable, "-W", "always", "-c", SCRIPT, str(path), name, mapping, policy]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+        rows = int(done.stdout.split("rows")[-1])
+        told = done.stdout + done.stderr
+        assert rows < ALL.get(name, ROWS)
+        assert "shorter" in told or "shrank" in told or "damaged bytes" in told, told
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_replaced_while_it_is_read_is_told(samples: dict[str, Path], name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    (shutil.copytree if samples[name].is_dir() else shutil.copy)(samples[name], path)
+    dataset = sawlog.open(path, format=name)
+    for file in data_files(path):
+        shutil.copy(file, f"{file}.new")
+        os.replace(f"{file}.new", file)
+    warnings.simplefilter("ignore")  # Milvus' segments
+    with pytest.raises(sawlog.ChangedError, match="was replaced while it was read"):
+        list(dataset.to_batches())
+    assert sawlog.open(path, format=name).count_rows() == ALL.get(name, ROWS)
+
+
+def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path: Path) -> None:
+    data = np.random.default_rng(1).integers(0, 256, 3_000_000, np.uint8)
+    path = tmp_path / "file"
+    path.write_bytes(data.tobytes())
+    source = Storage().open(path)
+    allocated: list[int] = []
+    piece = sources._Piece
+    try:
+        sources._Piece = lambda size: allocated.append(size) or piece(size)  # type: ignore[assignment, misc, func-returns-value]
+        for start in range(0, len(data) - 200_000, 100_000):  # overlapping, as walkers ask when a record is cut
+            window = source.window(start, 150_000)
+            assert (window == data[start : start + 150_000]).all()
+        assert len(allocated) <= 2
+        held = [source.window(start, 100_000)[10:20] for start in range(0, 1_000_000, 100_000)]
+        buffers = [pa.py_buffer(one) for one in held]
+        del held
+        gc.collect()
+        for start, buffer in zip(range(0, 1_000_000, 100_000), buffers, strict=True):
+            assert buffer.to_pybytes() == data[start + 10 : start + 20].tobytes()
+    finally:
+        sources._Piece = piece  # type: ignore[misc]
+    assert not window.flags.writeable
+    source.close()
+
+
+@pytest.mark.parametrize("name", ["leveldb_log", "filodb_record", "deephaven_log"])
+def test_batches_stay_what_they_were_when_reading_goes_on(samples: dict[str, Path], name: str) -> None:
+    dataset = sawlog.open(samples[name], format=name)
+    kept = list(dataset.to_batches())
+    again = [batch.serialize().to_pybytes() for batch in dataset.to_batches()]
+    assert [batch.serialize().to_pybytes() for batch in kept] == again
+
+
+RECORDS = [b"one", b"two" * 20_000, b"three"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array(RECORDS, pa.binary())}), path, format="leveldb_log")
+    return path
+
+
+@pytest.fixture
+def damaged(log: Path) -> bytes:
+    data = bytearray(log.read_bytes())
+    data[9] ^= 1
+    return bytes(data)
+
+
+def fed(path: Path, data: bytes) -> threading.Thread:
+    os.mkfifo(path)
+    thread = threading.Thread(target=lambda: path.write_bytes(data), daemon=True)
+    thread.start()
+    return thread
+
+
+def read(source: object, **options: object) -> list[bytes]:
+    return sawlog.read(source, format="leveldb_log", **options).column("record").to_pylist()
+
+
+def inputs(log: Path) -> Iterator[tuple[str, object]]:
+    data = log.read_bytes()
+    yield "bytes", data
+    yield "bytearray", bytearray(data)
+    yield "memoryview", memoryview(data)
+    yield "pyarrow.Buffer", pa.py_buffer(data)
+    yield "numpy", np.frombuffer(data, np.uint8)
+    yield "BytesIO", io.BytesIO(data)
+    yield "gzip", gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(data)))
+    stream = io.BytesIO(b"before" + data)
+    stream.read(6)
+    yield "stream that was read from", stream
+
+
+def test_bytes_and_streams_are_read_like_files(log: Path) -> None:
+    for kind, given in inputs(log):
+        assert read(given) == RECORDS, kind
+    with log.open("rb") as file:
+        assert read(file) == RECORDS
+        assert sawlog.verify(file).rows == 3
+    prefixed = log.with_name("prefixed")
+    prefixed.write_bytes(b"before" + log.read_bytes())
+    with prefixed.open("rb") as file:
+        file.seek(6)
+        assert read(file) == RECORDS
+    both = sawlog.read([log.read_bytes(), log.read_bytes()], columns=["_file"])
+    assert set(both.column("_file").to_pylist()) == {"<bytes>", "<bytes> 2"}
+    with pytest.raises(sawlog.FormatError, match="cannot read int"):
+        sawlog.open(7)
+    with pytest.raises(sawlog.FormatError, match="stream of text"), log.open(errors="replace") as text:
+        sawlog.open(text)
+
+
+def test_bytes_travel_to_other_processes_and_streams_do_not(log: Path) -> None:
+    (fragment,) = sawlog.open(log.read_bytes()).fragments()
+    assert sum(b.num_rows for b in pickle.loads(pickle.dumps(fragment)).to_batches()) == 3
+    (fragment,) = sawlog.open(io.BytesIO(log.read_bytes())).fragments()
+    with pytest.raises(sawlog.SawlogError, match="cannot be read by other processes"):
+        pickle.dumps(fragment)
+
+
+def test_every_format_reads_bytes(samples: dict[str, Path]) -> None:
+    for name in ("leveldb_log", "deephaven_log", "filodb_record"):
+        assert sawlog.open(samples[name].read_bytes(), format=name).count_rows() == ALL.get(name, ROWS)
+
+
+def test_a_pipe_is_read_to_its_end(run: Run, log: Path, damaged: bytes, tmp_path: Path) -> None:
+    for verb, code in (("verify", 1), ("cat", 1), ("info", 0)):
+        pipe = tmp_path / f"{verb}.pipe"
+        writer = fed(pipe, damaged)
+        result = run(verb, pipe)
+        writer.join(10)
+        assert result.code == code, (verb, result)
+        assert f"{len(damaged):,} bytes" in result.out or "damaged bytes" in result.err
+    pipe = tmp_path / "convert.pipe"
+    writer = fed(pipe, log.read_bytes())
+    assert run("convert", pipe, tmp_path / "rows.parquet").code == 0
+    writer.join(10)
+    assert pa.parquet.read_table(tmp_path / "rows.parquet").num_rows == 3
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input_is_read(name: str, log: Path, damaged: bytes) -> None:
+    command = [sys.executable, "-m", "sawlog"]
+    done = subprocess.run([*command, "verify", name], input=damaged, capture_output=True, check=False)
+    assert done.returncode == 1
+    with log.open("rb") as file:
+        done = subprocess.run([*command, "cat", name, "--json"], stdin=file, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 3)
+
+
+def test_devices_are_refused(run: Run) -> None:
+    result = run("cat", "/dev/zero", "--format", "leveldb_log")
+    assert (result.code, result.err) == (2, "sawlog: /dev/zero: a device; sawlog reads files and pipes\n")
+
+
+def test_memory_map_decides(log: Path) -> None:
+    opened = {flag: type(sawlog.open(log, memory_map=flag).scan.storage.open(log)) for flag in (None, True, False)}
+    assert opened == {None: sources.LocalSource, True: sources.MappedSource, False: sources.LocalSource}
+    assert type(Storage().open(log, mapped=True)) is sources.MappedSource
+    assert read(log, memory_map=True) == read(log, memory_map=False) == RECORDS
