@@ -76,8 +76,8 @@ docs-serve: $(VENV)/.dev ## Serve the documentation on 127.0.0.1:8000
 	$(BIN)/mkdocs serve
 
 .PHONY: test-spark
-test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpark: make test-spark SPARK=4.0.1
-	$(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpark, JAR=1 with the jar: make test-spark SPARK=4.0.1
+	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 .PHONY: interop
 interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them first, needs Maven

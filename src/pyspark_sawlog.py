@@ -6,7 +6,7 @@ never fails: one such module that cannot be imported would hide all others from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, ClassVar
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -63,3 +63,10 @@ class DefaultSource(DataSource):
         from sawlog.spark.stream_writer import make_stream_writer
 
         return make_stream_writer(self.options, self.format_name, schema, overwrite=overwrite)
+
+
+def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
+    """Answer a question of the jar, in a process that Spark has started with this module."""
+    from sawlog.spark.planner import main as answer
+
+    answer(infile, outfile)

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import sawlog.spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+WITH_JAR = os.environ.get("SAWLOG_TEST_JAR") == "1"
+"""Whether Spark has the jar `sawlog-spark`: all tests pass with it and without; those of its own need it."""
+collect_ignore = [] if WITH_JAR else ["test_columnar.py"]
 
 PLUGIN = Path(__file__).parent.parent / "plugin"
 
@@ -49,6 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.python.unix.domain.socket.enabled", "true")
             .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
             .config("spark.log.level", "OFF")
+            .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else "")
             .getOrCreate()
         )
         yield session
@@ -62,6 +69,12 @@ def pyspark_version() -> tuple[int, int]:
 
     major, minor = pyspark.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+@pytest.fixture(scope="session")
+def with_jar() -> bool:
+    """Whether Spark has the jar."""
+    return WITH_JAR
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from sawlog import __version__
-from sawlog.cli import cat, convert, formats, info, init, repair, verify, warm_up
+from sawlog.cli import cat, convert, formats, info, init, repair, spark_jar, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
@@ -74,6 +74,7 @@ for _name, _verb in (
     ("run", running.run),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
+    ("spark-jar", spark_jar.spark_jar),
 ):
     app.command(_name)(guarded(_verb))
 

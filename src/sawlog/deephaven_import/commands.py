@@ -42,9 +42,9 @@ def load(
     """
     given = {"schema": schema, "namespace": namespace, "table": table}
     options = {**arguments.format_options(option), **{name: one for name, one in given.items() if one is not None}}
-    from sawlog.spark.session import QUIET, session
+    from sawlog.spark.sessions import QUIET, for_command
 
-    with session("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import import_logs
 
         done = import_logs(
@@ -103,9 +103,9 @@ def merge(
     Can be killed and run again at any time; a date that is merged already is only proven again.
     """
     groups = arguments.column_names(group)
-    from sawlog.spark.session import QUIET, session
+    from sawlog.spark.sessions import QUIET, for_command
 
-    with session("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import merge as run
 
         done = run(

@@ -26,9 +26,9 @@ def compact(
 ) -> int:
     """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
     options = arguments.format_options(option)
-    from sawlog.spark.session import QUIET, session
+    from sawlog.spark.sessions import QUIET, for_command
 
-    with session("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.milvus_binlog.spark import compact as run
 
         done = run(

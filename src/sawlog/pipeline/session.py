@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.pipeline.errors import PipelineError
-from sawlog.spark import session as spark_session
+from sawlog.spark.sessions import for_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
     _check_version(pipeline)
     with contextlib.ExitStack() as stack:
         try:
-            spark = stack.enter_context(spark_session.session(pipeline.name, {**pipeline.spark, **settings}))
+            spark = stack.enter_context(for_command(pipeline.name, {**pipeline.spark, **settings}))
         except OptionError:
             raise
         except SawlogError as error:

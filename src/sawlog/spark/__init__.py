@@ -8,6 +8,7 @@ when it is asked for.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark_sawlog import DefaultSource
 
-__all__ = ["data_source", "register"]
+__all__ = ["data_source", "register", "session", "spark_jar"]
 
 HELPERS_GROUP = "sawlog.spark"
 """Entry points of functions and classes that belong to one format; they become attributes of this package."""
@@ -32,6 +33,20 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Names, those of formats included."""
     return sorted({*globals(), *(one.name for one in entry_points(group=HELPERS_GROUP))})
+
+
+def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session in which sawlog is as fast as it can be; see `sawlog.spark.sessions.session`."""
+    from sawlog.spark import sessions
+
+    return sessions.session(name, settings)
+
+
+def spark_jar() -> str:
+    """Path of the jar by which Spark takes Arrow batches as columns; see `sawlog.spark.jar.spark_jar`."""
+    from sawlog.spark import jar
+
+    return jar.spark_jar()
 
 
 def register(spark: SparkSession) -> list[str]:

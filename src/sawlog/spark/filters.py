@@ -12,7 +12,8 @@ import datetime as dt
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +98,45 @@ def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
         raise OptionError(f"option filters: column {column!r} is {kind}: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What Spark pushes down: a column compared with values.
+
+    Attributes:
+        name: Of Spark's filter, such as `EqualTo`.
+        column: The column.
+        values: What it is compared with: one value, or those of `In`.
+        negated: Whether the opposite holds.
+    """
+
+    name: str
+    column: str
+    values: Sequence[Any]
+    negated: bool = False
+
+    @classmethod
+    def of(cls, pushed: Any) -> Comparison | None:
+        """An instance of `pyspark.sql.datasource.Filter`; `None` for one that is no comparison of a whole column."""
+        negated = type(pushed).__name__ == "Not"
+        one = pushed.child if negated else pushed
+        name = type(one).__name__
+        if name not in (_NEGATED if negated else _OPERATORS) or len(one.attribute) != 1:
+            return None
+        return cls(name, one.attribute[0], list(one.value) if name == "In" else [one.value], negated)
+
+
 def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructType) -> tuple[Condition, ...]:
     """Spark's filters as sawlog's, as far as they go. No row that Spark would keep is left out.
 
     Args:
-        filters: Instances of `pyspark.sql.datasource.Filter`.
+        filters: `Comparison`, or instances of `pyspark.sql.datasource.Filter`.
         schema: The columns as the format delivers them.
         given: The columns as Spark sees them.
     """
     kept = []
-    for one in filters:
-        for condition in _translate(one, schema, given):
+    for pushed in filters:
+        one = pushed if isinstance(pushed, Comparison) else Comparison.of(pushed)
+        for condition in _translate(one, schema, given) if one is not None else ():
             try:
                 parse_filters([condition], schema)
             except (SawlogError, pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -116,25 +145,15 @@ def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructTy
     return tuple(kept)
 
 
-def _translate(one: Any, schema: pa.Schema, given: StructType) -> Iterator[Condition]:
-    name = type(one).__name__
-    operators = _OPERATORS
-    if name == "Not":
-        one = one.child
-        name = type(one).__name__
-        operators = _NEGATED
-    if name not in operators or len(one.attribute) != 1:
-        return
-    op = operators[name]
-    (column,) = one.attribute
+def _translate(one: Comparison, schema: pa.Schema, given: StructType) -> Iterator[Condition]:
+    op = (_NEGATED if one.negated else _OPERATORS)[one.name]
+    column = one.column
     if column not in schema.names or column not in given.names:
         return
     kind = schema.field(column).type
     if given[column].dataType != spark_field(schema.field(column)).dataType:
         return
-    values = list(one.value) if op.endswith("in") else [one.value]
-    if op == "in":
-        values = [value for value in values if value is not None]
+    values = [value for value in one.values if value is not None] if op == "in" else one.values
     values = [_plain(value, kind) for value in values]
     if any(value is None for value in values):
         return

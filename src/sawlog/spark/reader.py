@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.damage import Findings
@@ -20,7 +22,6 @@ from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("sawlog")
@@ -48,9 +49,8 @@ class SawlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition per task: small files share one, large ones make several."""
-        dataset = self._request.open()
-        dataset = dataset.format.open(dataset.files, projected(self._request, dataset, self._schema, self._filters))
-        return [InputPartition(fragments) for fragments in dataset.tasks(self._request.own.task_bytes)]
+        scan = projected(self._request, dataset := self._request.open(), self._schema, self._filters)
+        return [InputPartition(fragments) for fragments in tasks(self._request, dataset, scan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
@@ -66,8 +66,13 @@ class PushdownReader(SawlogReader):
         return self._filters
 
 
+def tasks(request: Request, dataset: Dataset, scan: Scan) -> list[list[Fragment]]:
+    """What each task reads."""
+    return dataset.format.open(dataset.files, scan).tasks(request.own.task_bytes)
+
+
 def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Scan:
-    """The scan of a dataset with the columns that Spark wants, and the filters of the option and of Spark.
+    """The scan of a dataset with the columns of a schema, and the filters of the option and of Spark.
 
     Raises:
         OptionError: When the option `columns` says otherwise.
@@ -105,6 +110,38 @@ def read_fragments(fragments: Sequence[Fragment], schema: StructType) -> Iterato
             yield ready
         for remark in findings.remarks(fragment.path):
             logger.warning(remark)
+
+
+def count_fragments(fragments: Sequence[Fragment]) -> Iterator[pa.RecordBatch]:
+    """How many rows fragments have, without filters no column is decoded."""
+    for fragment in fragments:
+        findings = Findings(fragment.scan.on_damage)
+        if fragment.projection.filters or fragment.scan.view == "damage":
+            rows = sum(batch.num_rows for batch in fragment.to_batches(findings))
+        else:
+            for _ in fragment.decode(pa.schema([]), findings):
+                _settle()
+            rows = findings.rows
+        yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
+        for remark in findings.remarks(fragment.path):
+            logger.warning(remark)
+
+
+@dataclass(frozen=True)
+class PartitionFunction:
+    """What the jar has Spark's workers do: pickled fragments in, the batches of a schema out.
+
+    Attributes:
+        schema: The wanted columns; when there are none, rows are counted.
+    """
+
+    schema: StructType
+
+    def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in order."""
+        (given,) = [batch.column(0)[0].as_py() for batch in partition]
+        fragments = CPickleSerializer().loads(given)
+        return read_fragments(fragments, self.schema) if self.schema.fields else count_fragments(fragments)
 
 
 @cache

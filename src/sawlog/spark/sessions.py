@@ -1,4 +1,4 @@
-"""A Spark session for one command: one of its own, `spark-submit`'s, or a server's."""
+"""Spark sessions: one of our own, `spark-submit`'s, or a server's; with the jar where that is ours to say."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.spark.errors import explain, spark_errors
+from sawlog.spark.jar import spark_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("sawlog")
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
 """Settings for commands that say themselves how far they are."""
 
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark 4.1 and later: saves every task the delays of a TCP connection."""
+_JARS = "spark.jars"
 _ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 """Spare the JVM checks of every single access to Arrow's vectors, whose bounds and nulls Spark looks at itself."""
 
 
-@contextlib.contextmanager
-def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session, which is stopped with the block unless it was there before.
+def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session in which sawlog is as fast as it can be: the one that there is, or a new one.
 
     Without a master it is what Spark's own configuration says, or `local[*]`. Under `spark-submit` it is the job's, and
-    with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server.
+    with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server; to these two the jar has
+    to be given when they are started: `--jars $(sawlog spark-jar)`.
 
     Args:
         name: What Spark calls the application.
         settings: Spark's settings.
-
-    Yields:
-        The session.
 
     Raises:
         OptionError: When PySpark is missing.
@@ -47,7 +48,7 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise OptionError(f"{name} runs on PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
-    chosen = dict(settings)
+    chosen = dict(settings or {})
     if _local(chosen):
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
         os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
@@ -55,11 +56,12 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
             os.environ.setdefault(variable, value)
         chosen.setdefault("spark.ui.showConsoleProgress", "false")
         chosen.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
+    if _starts_jvm(chosen):
+        _add_jar(chosen)
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
-        found = SparkSession.getActiveSession()
         builder = SparkSession.builder.appName(name)
         for key, value in chosen.items():
             builder = builder.config(key, value)
@@ -67,6 +69,14 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
         _ = spark.version  # reaches the server, where there is one
     except Exception as error:
         raise SawlogError(f"Spark does not start: {explain(error)}; Java 17 or newer is needed") from error
+    return spark
+
+
+@contextlib.contextmanager
+def for_command(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session as `session` makes it, which is stopped with the block unless it was there before."""
+    found = _active()
+    spark = session(name, settings)
     try:
         yield spark
     finally:
@@ -75,9 +85,32 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
                 spark.stop()
 
 
-def _local(settings: Mapping[str, str]) -> bool:
-    """Whether Spark is started here, for this command alone."""
+def _active() -> SparkSession | None:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return None  # `session` says so
+    return SparkSession.getActiveSession()
+
+
+def _add_jar(chosen: dict[str, str]) -> None:
+    """Put the jar on the class path. Without it everything works, slower."""
+    try:
+        jar = spark_jar()
+    except SawlogError as error:
+        logger.warning("Spark reads rows instead of columns, which is slower: %s", error)
+        return
+    chosen[_JARS] = ",".join(filter(None, [chosen.get(_JARS), jar]))
+
+
+def _starts_jvm(settings: Mapping[str, str]) -> bool:
+    """Whether Spark's driver is started here, and by this session."""
     elsewhere = "spark.remote" in settings or any(
         name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
     )
-    return not elsewhere and settings.get("spark.master", "local").startswith("local")
+    return not elsewhere and _active() is None
+
+
+def _local(settings: Mapping[str, str]) -> bool:
+    """Whether executors are started here too, for this session alone."""
+    return _starts_jvm(settings) and settings.get("spark.master", "local").startswith("local")

@@ -1,0 +1,124 @@
+"""What the jar asks a Python process: what a path holds, and how its columns are read.
+
+Spark starts the process with the module `pyspark_sawlog`, whose `main` is this one's; it talks to `Planner.scala`.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import IO, Any
+
+from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
+from pyspark.sql import types as spark
+
+from sawlog.spark.filters import Comparison
+from sawlog.spark.options import read_request
+from sawlog.spark.reader import PartitionFunction, projected, tasks
+from sawlog.spark.schema import spark_schema
+
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+_MICROSECOND = dt.timedelta(microseconds=1)
+_COUNTS = spark.StructType([spark.StructField("rows", spark.LongType())])
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "decimal": Decimal,
+    "str": str,
+    "bytes": base64.b64decode,
+    "date": lambda text: _EPOCH.date() + dt.timedelta(int(text)),
+    "instant": lambda text: _EPOCH.replace(tzinfo=dt.UTC) + int(text) * _MICROSECOND,
+    "local": lambda text: _EPOCH + int(text) * _MICROSECOND,
+}
+
+
+def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
+    """Answer one question of the JVM."""
+    try:
+        from pyspark.sql.worker.utils import worker_run
+    except ImportError:  # before 4.2
+        worker_run = _worker_run
+    worker_run(_answer, infile, outfile)
+
+
+def describe(options: Mapping[str, str]) -> dict[str, Any]:
+    """What a path holds, by its headers: columns, bytes, and rows where headers say how many."""
+    dataset = read_request(options, None).open()
+    return {"schema": spark_schema(dataset.schema).json(), "bytes": sum(file.size for file in dataset.files)}
+
+
+def plan(
+    options: Mapping[str, str], full: spark.StructType, wanted: spark.StructType, filters: list[Comparison]
+) -> tuple[PartitionFunction, list[bytes]]:
+    """How columns are read.
+
+    Args:
+        options: Of the read.
+        full: All columns, as the user gave them or as `describe` found them.
+        wanted: Those that a query needs; none where it only counts rows.
+        filters: What Spark has pushed down, and checks again.
+
+    Returns:
+        What workers call, and what they call it with: one pickled list of fragments per task.
+    """
+    request = read_request(options, None)
+    dataset = request.open()
+    scan = projected(request, dataset, full, filters)
+    names = tuple(wanted.names)
+    if not names and (scan.filters or scan.view == "damage"):
+        names = tuple(full.names[:1])  # rows have to be looked at to be counted
+    scan = replace(scan, columns=names)
+    pickled = CPickleSerializer()
+    return PartitionFunction(wanted), [pickled.dumps(task) for task in tasks(request, dataset, scan)]
+
+
+def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
+    text = UTF8Deserializer()
+    verb, asked = text.loads(infile), json.loads(text.loads(infile))
+    if verb == "describe":
+        write_with_length(json.dumps(describe(**asked)).encode(), outfile)
+        return
+    full, wanted = (spark.StructType.fromJson(json.loads(asked[name])) for name in ("full", "wanted"))
+    filters = [Comparison(**{**one, "values": [_value(value) for value in one["values"]]}) for one in asked["filters"]]
+    function, partitions = plan(asked["options"], full, wanted, filters)
+    returned = function.schema if function.schema.fields else _COUNTS
+    write_with_length(CPickleSerializer().dumps((function, returned)), outfile)
+    write_int(len(partitions), outfile)
+    for partition in partitions:
+        write_with_length(partition, outfile)
+
+
+def _value(tagged: Mapping[str, Any] | None) -> Any:
+    if tagged is None:
+        return None
+    ((kind, text),) = tagged.items()
+    return _VALUES[kind](text)
+
+
+def _worker_run(answer: Callable[[IO[bytes], IO[bytes]], None], infile: IO[bytes], outfile: IO[bytes]) -> None:
+    """The conversation of a planning process, which PySpark has as a function of its own from 4.2 on."""
+    from pyspark.accumulators import _accumulatorRegistry
+    from pyspark.serializers import SpecialLengths, read_int
+    from pyspark.util import handle_worker_exception
+    from pyspark.worker_util import check_python_version, send_accumulator_updates, setup_broadcasts, setup_spark_files
+
+    try:
+        check_python_version(infile)
+        setup_spark_files(infile)
+        setup_broadcasts(infile)
+        _accumulatorRegistry.clear()
+        answer(infile, outfile)
+    except BaseException as error:  # noqa: BLE001
+        handle_worker_exception(error, outfile)
+        sys.exit(-1)
+    send_accumulator_updates(outfile)
+    ended = read_int(infile) == SpecialLengths.END_OF_STREAM
+    write_int(SpecialLengths.END_OF_STREAM if ended else SpecialLengths.END_OF_DATA_SECTION, outfile)
+    if not ended:
+        sys.exit(-1)

@@ -1,0 +1,89 @@
+package org.apache.spark.sql.execution.python.sawlog
+
+import java.util.OptionalLong
+
+import org.apache.spark.sql.catalyst.util.QuotingUtils.quoteIfNeeded
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonInputPartition, PythonTable}
+import org.apache.spark.sql.sources.Filter
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** Takes from the optimizer which columns and rows are wanted. Spark checks all filters again. */
+class SawlogScanBuilder(
+    full: StructType,
+    options: CaseInsensitiveStringMap,
+    description: () => Description,
+    python: PythonDataSourceV2)
+    extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownFilters {
+  private var wanted = full
+  private var pushed = Array.empty[Filter]
+
+  override def pruneColumns(required: StructType): Unit =
+    wanted = StructType(required.map(field => full(field.name))) // whole, where Spark would do with parts of a struct
+
+  override def pushFilters(filters: Array[Filter]): Array[Filter] = {
+    val columns = full.fieldNames.map(name => quoteIfNeeded(name) -> name).toMap
+    pushed = filters.filter(Filters.toJson(_, columns).isDefined)
+    filters
+  }
+
+  override def pushedFilters(): Array[Filter] = pushed
+
+  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, description, python)
+}
+
+/** A read of some columns: as a batch, or micro-batch by micro-batch. */
+class SawlogScan(
+    full: StructType,
+    wanted: StructType,
+    pushed: Seq[Filter],
+    options: CaseInsensitiveStringMap,
+    describe: () => Description,
+    python: PythonDataSourceV2)
+    extends Scan with Batch with SupportsReportStatistics {
+  private lazy val plan = Planner.plan(options, full, wanted, pushed)
+
+  override def readSchema(): StructType = wanted
+
+  override def description(): String = {
+    val paths = Option(options.get("path")).orElse(Option(options.get("paths"))).getOrElse("")
+    val format = Option(options.get("format")).map(" " + _).getOrElse("")
+    val filters = pushed.mkString("[", ", ", "]")
+    s"sawlog$format $paths PushedFilters: $filters, ReadSchema: ${wanted.simpleString}"
+  }
+
+  override def toBatch: Batch = this
+
+  override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
+
+  override def planInputPartitions(): Array[InputPartition] =
+    plan.partitions.zipWithIndex.map { case (bytes, index) => new PythonInputPartition(index, bytes): InputPartition }
+
+  override def createReaderFactory(): PartitionReaderFactory = ColumnarReaderFactory(plan.function, wanted)
+
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = {
+    val rows = new PythonTable(python, SawlogSource.Name, wanted).newScanBuilder(options).build()
+    ColumnarStream(rows.toMicroBatchStream(checkpoint), wanted, options)
+  }
+
+  /** The bytes of the files in proportion to the columns, as Spark reckons for its own files. */
+  override def estimateStatistics(): Statistics = {
+    val described = describe()
+    val share = (8.0 + wanted.defaultSize) / (8.0 + full.defaultSize)
+    new Statistics {
+      override def sizeInBytes(): OptionalLong = OptionalLong.of((described.bytes * share).toLong)
+      override def numRows(): OptionalLong = described.rows.map(OptionalLong.of).getOrElse(OptionalLong.empty())
+    }
+  }
+
+  private def identity = (options, full, wanted, pushed)
+
+  override def equals(other: Any): Boolean = other match {
+    case that: SawlogScan => identity == that.identity
+    case _ => false
+  }
+
+  override def hashCode(): Int = identity.hashCode
+}

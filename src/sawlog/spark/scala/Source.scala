@@ -1,0 +1,73 @@
+package org.apache.spark.sql.execution.python.sawlog
+
+import java.util
+
+import org.apache.spark.sql.connector.catalog.{SupportsRead, SupportsWrite, Table, TableCapability, TableCatalog, TableProvider}
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
+import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** The data source `sawlog`: planned and read in Python, its Arrow batches handed to Spark as columns. */
+class SawlogSource extends TableProvider with DataSourceRegister {
+  private var described: Option[Description] = None
+
+  override def shortName(): String = SawlogSource.Name
+
+  override def supportsExternalMetadata(): Boolean = true
+
+  override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
+    described = Some(Planner.describe(SawlogSource.options(options)))
+    described.get.schema
+  }
+
+  override def getTable(
+      schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table =
+    new SawlogTable(schema, SawlogSource.options(new CaseInsensitiveStringMap(properties)), described)
+}
+
+object SawlogSource {
+  val Name = "sawlog"
+
+  /** What a table that CREATE TABLE made has for the source, without what the catalog keeps for itself. */
+  def options(properties: CaseInsensitiveStringMap): CaseInsensitiveStringMap = {
+    if (!properties.containsKey(TableCatalog.PROP_PROVIDER)) return properties
+    val kept = new util.HashMap[String, String]
+    properties.asCaseSensitiveMap().forEach { (key, value) =>
+      if (key.startsWith(TableCatalog.OPTION_PREFIX)) kept.put(key.stripPrefix(TableCatalog.OPTION_PREFIX), value)
+      else if (key.equalsIgnoreCase("path")) kept.putIfAbsent(key, value)
+    }
+    new CaseInsensitiveStringMap(kept)
+  }
+}
+
+/** What a path holds. Sinks are those of the Python source. */
+class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStringMap, described: Option[Description])
+    extends Table with SupportsRead with SupportsWrite {
+  private lazy val python = {
+    val source = new PythonDataSourceV2
+    source.setShortName(SawlogSource.Name)
+    (source, new PythonTable(source, SawlogSource.Name, schema))
+  }
+
+  override def name(): String = SawlogSource.Name
+
+  override def capabilities(): util.Set[TableCapability] = python._2.capabilities()
+
+  /** Options of the table, and on top of them those of the query. */
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
+    val all = new util.HashMap[String, String](settings.asCaseSensitiveMap())
+    options.asCaseSensitiveMap().forEach { (key, value) =>
+      all.keySet().removeIf(_.equalsIgnoreCase(key))
+      all.put(key, value)
+    }
+    val merged = new CaseInsensitiveStringMap(all)
+    lazy val description = described.getOrElse(Planner.describe(merged))
+    new SawlogScanBuilder(schema, merged, () => description, python._1)
+  }
+
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = python._2.newWriteBuilder(info)
+}

@@ -1,0 +1,251 @@
+"""With the jar Spark takes columns; everything else is as without it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import functions as f
+
+import sawlog
+import sawlog.spark
+from sawlog.deephaven_log import Logger
+from sawlog.format import formats, get_format
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of Deephaven's with one column of each type, nulls included."""
+    path = tmp_path_factory.mktemp("trades")
+    n = np.arange(ROWS)
+    some = n % 7 == 3
+    table = pa.table(
+        {
+            "n": pa.array(n, pa.int64()),
+            "i": pa.array(n.astype(np.int32), mask=some),
+            "b": pa.array(n % 2 == 0),
+            "d": pa.array(n / 4, mask=some),
+            "s": pa.array([f"s{x % 10}" for x in n], mask=some),
+            "t": pa.array(n * 1_000_003, pa.timestamp("ns", "UTC"), mask=some),
+        }
+    )
+    with Logger(path, table.schema, namespace="Market", table="Trades", internal_partition="a") as logger:
+        for batch in table.to_batches(1000):
+            logger.write(batch)
+    return path
+
+
+def both(spark: SparkSession, path: Path, **options: Any) -> tuple[DataFrame, DataFrame]:
+    """The same by columns and by rows, which short names still are."""
+    sawlog.spark.register(spark)
+    reading = [spark.read.format(name).options(**options) for name in ("sawlog", "deephaven_log")]
+    columns, rows = (one.load(str(path)) for one in reading)
+    return columns, rows
+
+
+def plan(frame: DataFrame) -> str:
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def same(one: DataFrame, other: DataFrame) -> bool:
+    return one.toArrow().equals(other.toArrow())
+
+
+def test_columns_arrive_as_columns(spark: SparkSession, trades: Path) -> None:
+    columns, rows = both(spark, trades)
+    assert columns.schema == rows.schema
+    assert "ColumnarToRow" in plan(columns)
+    assert "ColumnarToRow" not in plan(rows)
+    assert columns.count() == ROWS
+    assert same(columns.sort("n"), rows.sort("n"))
+
+
+def test_only_wanted_columns_are_read(spark: SparkSession, trades: Path) -> None:
+    columns, rows = both(spark, trades)
+    assert "ReadSchema: struct<i:int,s:string>\n" in plan(columns.groupBy("s").sum("i")).replace(
+        " RuntimeFilters: []", ""
+    )
+    assert sorted(columns.groupBy("s").sum("i").collect(), key=str) == sorted(
+        rows.groupBy("s").sum("i").collect(), key=str
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "pushed"),
+    [
+        ("n >= 100 AND n < 200", r"GreaterThanOrEqual\(n,100\), LessThan\(n,200\)"),
+        ("i = 77", r"EqualTo\(i,77\)"),
+        ("i <=> 77", r"EqualNullSafe\(i,77\)"),
+        ("NOT i = 77", r"Not\(EqualTo\(i,77\)\)"),
+        ("s IN ('s1', 's2')", r"In\(s, \[s1,s2\]\)"),
+        ("NOT s IN ('s1', 's2')", r"Not\(In\(s, \[s1,s2\]\)\)"),
+        ("d > 17.25 AND b", r"GreaterThan\(d,17.25\), EqualTo\(b,true\)"),
+        ("s LIKE '%9' OR n = 5", ""),
+        ("n = 5 AND n = 6", r"EqualTo\(n,5\), EqualTo\(n,6\)"),
+        ("s IS NULL", ""),
+    ],
+)
+def test_filters_are_pushed_and_told(spark: SparkSession, trades: Path, condition: str, pushed: str) -> None:
+    columns, rows = both(spark, trades)
+    chosen = columns.where(condition)
+    if condition != "n = 5 AND n = 6":
+        assert re.search(rf"PushedFilters: \[{pushed}\]", plan(chosen))
+    assert same(chosen.sort("n"), rows.where(condition).sort("n"))
+
+
+def test_a_frame_filtered_in_two_ways(spark: SparkSession, trades: Path) -> None:
+    frame, _ = both(spark, trades)
+    head, tail = frame.where("n < 500"), frame.where("n >= 500")
+    assert (head.count(), tail.count(), frame.count()) == (500, ROWS - 500, ROWS)
+    assert head.union(tail).count() == ROWS
+    assert head.join(tail.select("s").distinct(), "s").count() == head.where("s IS NOT NULL").count()
+
+
+def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
+    columns, _ = both(spark, trades)
+    assert "ReadSchema: struct<>" in plan(columns.groupBy().count())
+    assert columns.count() == ROWS
+    assert columns.selectExpr("1").count() == ROWS
+    with_option = spark.read.format("sawlog").option("filters", '[["n", "<", 10]]').load(str(trades))
+    assert with_option.count() == 10
+    assert spark.read.format("sawlog").option("view", "damage").load(str(trades)).count() == 0
+
+
+def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
+    columns, _ = both(spark, trades)
+    size = columns._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    assert int(str(size)) == sum(path.stat().st_size for path in trades.rglob("*.bin.*"))
+    assert "BroadcastHashJoin" in plan(spark.range(10_000_000).join(columns.select("n"), f.col("id") == f.col("n")))
+
+
+def test_damage(spark: SparkSession, damaged: Path) -> None:
+    with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
+        spark.read.format("sawlog").load(str(damaged)).count()
+    with pytest.warns(sawlog.DamageWarning):
+        intact = sawlog.read(damaged, on_damage="skip").num_rows
+    assert spark.read.format("sawlog").option("mode", "DROPMALFORMED").load(str(damaged)).count() == intact
+
+
+def test_nulls_where_the_schema_has_none(spark: SparkSession, trades: Path) -> None:
+    reading = spark.read.format("sawlog").schema("n bigint NOT NULL, i int NOT NULL")
+    assert reading.load(str(trades)).agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
+    with pytest.raises(PythonException, match="column 'i' holds nulls; its schema says NOT NULL"):
+        reading.load(str(trades)).agg(f.sum("i")).collect()
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The formats of tests/plugin, which Spark's Python processes know anyway."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "plugin"))
+    formats.cache_clear()
+    get_format.cache_clear()
+    yield
+    formats.cache_clear()
+    get_format.cache_clear()
+
+
+@pytest.mark.usefixtures("plugin")
+def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("l", pa.list_(pa.list_(pa.int32()))),
+            ("m", pa.map_(pa.string(), pa.float64())),
+            ("s", pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))])),
+            ("d", pa.decimal128(38, 10)),
+            ("e", pa.decimal128(9, 2)),
+            ("t", pa.timestamp("us")),
+            ("z", pa.timestamp("us", "UTC")),
+            ("y", pa.date32()),
+            ("x", pa.binary()),
+            ("f", pa.float32()),
+            ("o", pa.int8()),
+            ("h", pa.int16()),
+        ]
+    )
+    when = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
+    full = {
+        "l": [[1, None], None, []],
+        "m": {"a": 1.5, "b": None},
+        "s": {"a": 1, "b": {"c": "x"}},
+        "d": Decimal("-12345678901234567890.0123456789"),
+        "e": Decimal("1234567.89"),
+        "t": when.replace(tzinfo=None),
+        "z": when,
+        "y": when.date(),
+        "x": b"\0\xff",
+        "f": 0.5,
+        "o": -1,
+        "h": 300,
+    }
+    rows = [full, dict.fromkeys(full), {**full, "l": [], "m": {}, "s": {"a": None, "b": None}}]
+    path = tmp_path / "a.arrow"
+    table = pa.Table.from_pylist(rows, schema)
+    with pa.ipc.new_file(path, schema) as file:
+        file.write(table)
+    sawlog.spark.register(spark)
+    by_columns = spark.read.format("sawlog").option("format", "boxes").load(str(path))
+    by_rows = spark.read.format("boxes").load(str(path))
+    assert by_columns.schema == by_rows.schema
+    assert by_columns.collect() == by_rows.collect()
+    assert by_columns.select("s.b.c", "d").collect() == by_rows.select("s.b.c", "d").collect()
+    assert "ReadSchema: struct<s:struct<a:bigint,b:struct<c:string>>>" in plan(by_columns.select("s.b.c"))
+    assert by_columns.where("d < 0 AND y = date'2026-01-02'").count() == 2
+    times = "z > timestamp'2026-01-02 03:04:05.678900Z' AND t <= timestamp_ntz'2026-01-02 03:04:05.678901'"
+    assert by_columns.where(times).count() == 2
+    assert by_columns.where(f"NOT ({times})").count() == 0
+
+
+def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
+    spark.sql(f"CREATE TABLE logged USING sawlog OPTIONS (path '{trades}', format 'deephaven_log') COMMENT 'all'")
+    spark.sql(f"CREATE TABLE few (n bigint, s string) USING sawlog LOCATION '{trades}'")
+    try:
+        assert spark.sql("SELECT count(*), sum(n) FROM logged").collect() == [(ROWS, ROWS * (ROWS - 1) // 2)]
+        assert spark.table("few").where("n < 3").select("s").collect() == [("s0",), ("s1",), ("s2",)]
+        assert spark.table("logged").columns == [*"nibdst", "Date"]
+    finally:
+        spark.sql("DROP TABLE logged")
+        spark.sql("DROP TABLE few")
+    assert list(trades.rglob("*.bin.*")), "the logs are the table's no more than a Parquet file's are"
+
+
+def test_what_spark_writes(spark: SparkSession, trades: Path, tmp_path: Path) -> None:
+    columns, _ = both(spark, trades)
+    written = columns.select("n").coalesce(1).write.format("sawlog").option("format", "deephaven_log").mode("append")
+    written.save(str(tmp_path / "out"))
+    found = spark.read.format("sawlog").load(str(tmp_path / "out"))
+    assert found.agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, pyspark_version: tuple[int, int], trades: Path) -> DataFrame:
+    if pyspark_version < (4, 2):
+        pytest.skip("streams need PySpark 4.2")
+    return spark.readStream.format("sawlog").option("maxRowsPerTrigger", 8000).load(str(trades))
+
+
+def test_a_stream(stream: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    writing = stream.writeStream.format("parquet").trigger(availableNow=True)
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
+    query.awaitTermination()
+    assert "ColumnarToRow" in query._jsq.explainInternal(False)
+    assert [one.numInputRows for one in query.recentProgress] == [8000, 8000, 4000]
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
+
+
+def test_a_file_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="FileNotFoundError: /nowhere: no such file, directory or glob match"):
+        spark.read.format("sawlog").load("/nowhere")
