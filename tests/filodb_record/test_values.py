@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from sawlog import DamageError, SchemaError
-from sawlog.filodb_record import Schemas
+from sawlog.filodb_record import RecordBuilder, Schemas
 from sawlog.filodb_record.hashing import (
     combine_hash_excluding,
     ingestion_shard,
     shard_key_hash,
     sort_and_compute_hashes,
 )
+from sawlog.filodb_record.layer import Layer
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
+from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
 
 from . import golden
 
@@ -75,6 +77,71 @@ def test_damage(cut: int) -> None:
     assert counts[1] == sum(
         offset + 150 < cut for offset in golden.facts("gauge_100_small")["containers"][1]["first_offsets"]
     )
+
+
+def test_results_of_poison() -> None:
+    short = bytearray(SMALL[1])
+    short[0:4] = (4).to_bytes(4, "little")
+    values = pa.array([SMALL[0], bytes(short), None, b"x" * 50, b"", SMALL[2][:700]], pa.binary())
+    results = decoder(schema=("gauge",)).results(values)
+    results.validate(full=True)
+    assert results.type == decoder(schema=("gauge",)).result
+    found = results.to_pylist()
+    assert [one and one["ok"] for one in found] == [True, False, None, False, True, False]
+    assert [one and len(one["rows"]) for one in found][:5] == [13, 0, None, 0, 0]
+    (damage,) = found[1]["damage"]
+    assert (damage["kind"], damage["offset"], damage["count"]) == ("bad_header", 0, 1)
+    assert [one["kind"] for one in found[5]["damage"]] == ["bad_container_length", "bad_record_length"]
+    assert all("ends at byte 700" in one["detail"] for one in found[5]["damage"])
+    with pytest.raises(DamageError, match="value 1 of the batch: bad_header at byte 0"):
+        decoder(schema=("gauge",)).decode(values)
+
+
+def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = b"\x03\x12\x00" + struct.pack("<Hdd", 8192, 1.0, 1.0)
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    for n in range(1200):
+        target.start_new_record(Schemas.built_in()["prom-histogram"])
+        for add, value in ((target.add_long, n), (target.add_double, 1.0), (target.add_double, 1.0)):
+            add(value)
+        target.add_blob(blob)
+        target.add_string("m")
+        target.add_map({})
+        target.end_record()
+    (value,) = target.optimal_container_bytes()
+    assert len(value) < 100_000
+    one = decoder(schema=("prom-histogram",))
+    limit = 4 << 20
+    monkeypatch.setattr(decode, "MAX_VALUE_BYTES", limit)
+    (result,) = one.results(pa.array([value])).to_pylist()
+    assert not result["ok"]
+    assert 0 < len(result["rows"]) < 600
+    assert [damage["kind"] for damage in result["damage"]] == ["too_large"]
+    parts = list(one.parts(pa.array([value, b""])))
+    assert sum(len(part.field("rows").flatten()) for _, part in parts) == 1200
+    assert max(part.nbytes for _, part in parts) < 64 << 20
+    assert [numbers.tolist() for numbers, _ in parts] == [[0]] * (len(parts) - 1) + [[1]]
+
+
+def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer and an encoder for each value took a thousand times the time of its bytes."""
+    made: list[int] = []
+    begin = Layer.__init__
+
+    def counted(self: Layer, *arguments: Any) -> None:
+        made.append(1)
+        begin(self, *arguments)
+
+    monkeypatch.setattr(Layer, "__init__", counted)
+    structs = decoder(schema=("gauge",)).decode(pa.array(SMALL)).flatten()
+    rows = pa.concat_arrays([structs, structs.slice(0, 0), pa.nulls(1, structs.type), structs])
+    options = WriteOptions(schema="gauge", container_timestamp=golden.TIMESTAMP)
+    values = ValueEncoder(options).encode(rows)
+    assert len(made) == 1
+    assert values.null_count == 1
+    assert values[100].as_py() is None
+    singles = [ValueEncoder(options).encode(structs.slice(n, 1))[0].as_py() for n in range(100)]
+    assert values.to_pylist() == [*singles, None, *singles]
 
 
 def test_rows_to_containers_and_back() -> None:

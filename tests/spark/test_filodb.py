@@ -74,6 +74,34 @@ def test_damaged_values(registered: SparkSession) -> None:
     assert kept.count() == 1
 
 
+def test_poison_is_told_and_never_stops_anything(registered: SparkSession) -> None:
+    good = golden.data("gauge_100_small_00")
+    late = bytearray(good)
+    late[22:30] = (1 << 62).to_bytes(8, "little")
+    short = bytearray(good)
+    short[0:4] = (4).to_bytes(4, "little")
+    poison = [bytes(late), bytes(short), b"garbage" * 40, good[:100], b"", b"\0" * 300, None]
+    frame = registered.createDataFrame(
+        [(number, bytearray(one) if one is not None else None) for number, one in enumerate([good, *poison, good])],
+        "offset int, value binary",
+    )
+    for found in (
+        frame.select("offset", from_filodb_record("value", "gauge", on_damage="collect").alias("r")).select(
+            "offset", "r.*"
+        ),
+        sawlog.spark.filodb_records(frame, "value", "gauge"),
+    ):
+        rows = {row["offset"]: row for row in found.collect()}
+        assert [len(rows[n]["rows"]) for n in (0, 1, 2, 3, 4, 5, 6, 8)] == [13, 12, 0, 0, 0, 0, 0, 13]
+        assert [n for n, row in rows.items() if row["ok"]] == [0, 5, 8]
+        kinds = {n: [one["kind"] for one in row["damage"]] for n, row in rows.items() if row["damage"]}
+        assert kinds[1] == ["bad_timestamp"]
+        assert kinds[2] == ["bad_header"]
+        assert rows[1]["damage"][0]["offset"] == 16
+    with pytest.raises(Exception, match=r"value 1 of the batch.*byte 16"):
+        frame.coalesce(1).select(from_filodb_record("value", "gauge")).collect()
+
+
 def test_rows_to_containers(values: DataFrame) -> None:
     rows = values.where("value is not null").select("id", F.inline(from_filodb_record("value", "gauge")))
     packed = (

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
+from sawlog.filodb_record import layout
 from sawlog.filodb_record.arrays import cast, values_of
 from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.encode import Encoder, refuse_nulls
@@ -42,19 +43,30 @@ class Layer:
         self._sink = sink
         self._rows = 0
         self._out = np.zeros(out_bytes + 2 * options.container_size + SLACK, np.uint8)
-        self._state = np.zeros(c.LAYER_STATE_SIZE, np.int64)
-        self._state[c.START] = -1
+        self._state = c.new_layer()
+        self._sizes = np.zeros(1, np.int64)
         self._encoder = Encoder(target.layouts)
         self._names = {one.name: number for number, one in enumerate(target.layouts)}
 
-    def add(self, batch: pa.RecordBatch, now: int) -> None:
+    def add(self, batch: pa.RecordBatch, now: int, groups: NDArray[np.int64] | None = None) -> None:
         """Add the rows of a batch; containers that begin get the timestamp `now`, unless a column says otherwise.
+
+        Args:
+            batch: The rows.
+            now: Milliseconds since the epoch.
+            groups: Per row, ascending: what it belongs to; no container holds rows of two. All one, if not given.
 
         Raises:
             SchemaError: For anything that cannot be represented; names column and row.
         """
+        groups = np.zeros(batch.num_rows, np.int64) if groups is None else groups
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            self._add(batch.slice(start, BATCH_ROWS), now)
+            self._add(batch.slice(start, BATCH_ROWS), now, groups[start : start + BATCH_ROWS])
+
+    def grouped(self, groups: int) -> NDArray[np.int64]:
+        """Bytes of the containers of each group, counted from now on, up to `finish`."""
+        self._sizes = np.zeros(max(groups, 1), np.int64)
+        return self._sizes
 
     def hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         """The partition hashes of a batch's rows, unsigned; nothing is laid out.
@@ -66,31 +78,20 @@ class Layer:
 
     def finish(self) -> None:
         """Complete the last container, trimmed, and hand everything on."""
-        c.close_container(self._out, self._state, np.int64(self._options.container_size), False)
+        c.close_container(self._out, self._sizes, self._state)
         self._flush()
 
-    def _add(self, batch: pa.RecordBatch, now: int) -> None:
+    def _add(self, batch: pa.RecordBatch, now: int, groups: NDArray[np.int64]) -> None:
         which = self._which(batch)
-        rows = self._encoder.encode(batch, which, self._rows)
+        made = self._encoder.encode(batch, which, self._rows)
         times = self._times(batch, now)
-        self._state[c.RECORD] = 0
+        rows = c.Rows(which, made.ops, made.arena, made.payloads, made.scratch, made.hashes, times, groups)
+        options = self._options
+        plan = c.Plan(self._encoder.layouts, self._target.raw, np.int64(options.container_size), options.whole)
+        self._state.row = 0
         status = c.FLUSH
         while status == c.FLUSH:
-            status = c.lay_records(
-                which,
-                self._encoder.layouts,
-                rows.ops,
-                rows.arena,
-                rows.payloads,
-                rows.scratch,
-                rows.hashes,
-                times,
-                self._target.raw,
-                np.int64(self._options.container_size),
-                self._options.whole,
-                self._state,
-                self._out,
-            )
+            status = c.lay_records(rows, plan, self._state, self._out, self._sizes)
             if status == c.FLUSH:
                 self._flush()
         if status != c.DONE:
@@ -99,17 +100,17 @@ class Layer:
 
     def _flush(self) -> None:
         """Hand complete containers on, and move the one that is being filled to the front."""
-        start, end = int(self._state[c.START]), int(self._state[c.END])
+        start, end = int(self._state.start), int(self._state.end)
         complete = start if start >= 0 else end
         if complete:
             self._sink(self._out[:complete])
         rest = end - complete
         self._out[:rest] = self._out[complete:end].copy()
-        self._state[c.START] = 0 if start >= 0 else -1
-        self._state[c.END] = rest
+        self._state.start = 0 if start >= 0 else -1
+        self._state.end = rest
 
     def _refuse_record(self, status: int) -> NoReturn:
-        row = self._rows + int(self._state[c.RECORD])
+        row = self._rows + int(self._state.row)
         if status == c.BAD_RECORD:
             raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: not one whole record")
         raise SchemaError(
@@ -136,10 +137,17 @@ class Layer:
         return which
 
     def _times(self, batch: pa.RecordBatch, now: int) -> NDArray[np.int64]:
-        if TIME_COLUMN in batch.schema.names:
-            given = cast(batch.column(TIME_COLUMN), TIMESTAMP, TIME_COLUMN, self._rows)
-            refuse_nulls(given, TIME_COLUMN, self._rows)
-            return values_of(given, np.int64).copy()
-        # A container keeps the time at which it was begun.
-        begun = int(self._state[c.TIME]) if self._state[c.START] >= 0 else now
-        return np.full(batch.num_rows, begun, np.int64)
+        if TIME_COLUMN not in batch.schema.names:
+            # A container keeps the time at which it was begun.
+            begun = int(self._state.time) if self._state.start >= 0 else now
+            return np.full(batch.num_rows, begun, np.int64)
+        given = cast(batch.column(TIME_COLUMN), TIMESTAMP, TIME_COLUMN, self._rows)
+        refuse_nulls(given, TIME_COLUMN, self._rows)
+        times = values_of(given, np.int64).copy()
+        wrong = np.flatnonzero((times < 0) | (times > layout.MAX_TIMESTAMP))
+        if len(wrong):
+            raise SchemaError(
+                f"column {TIME_COLUMN!r}, row {self._rows + int(wrong[0])}: {times[wrong[0]]} ms is no time at which a"
+                f" container can be begun; expected 0 to {layout.MAX_TIMESTAMP}"
+            )
+        return times

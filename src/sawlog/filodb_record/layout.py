@@ -121,6 +121,7 @@ class Kind(IntEnum):
     INVALID_UTF8 = 12
     HASH_MISMATCH = 13
     READ_ERROR = 14
+    BAD_TIMESTAMP = 15
 
 
 DETAIL = {

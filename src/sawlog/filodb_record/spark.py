@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from sawlog.spark.cast import cast_array
 from sawlog.spark.schema import arrow_schema, nullable, spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 ColumnOrName = Any
 
@@ -37,17 +38,66 @@ def from_filodb_record(
     Args:
         column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
         schema: Names of the schemas to deliver, `all` for all known ones; with several, a field `_schema` says which.
-        on_damage: `fail`, or `skip` to deliver what is intact.
+        on_damage: `fail`; `skip` to deliver what is intact; or `collect` to deliver that, and what is damaged.
         **options: Options for reading `filodb_record`, such as `schemas`, `records="partkeys"` or `extras`.
 
     Returns:
-        An array of structs; null where the value is null.
+        An array of structs; null where the value is null. With `collect` a struct: `rows`, that array; `damage`, an
+        array of `kind`, `offset` (in the value), `length`, `detail` and `count`, one of each kind; and `ok`, whether
+        there is none.
     """
-    names = (schema,) if isinstance(schema, str) else tuple(schema)
-    given: Any = {"records": "ingestion", **options, "schema": names}
-    decoder = ValueDecoder(parse_options(ReadOptions, given, where="from_filodb_record"), check_on_damage(on_damage))
+    if on_damage == "collect":
+        decoder = _decoder(schema, options, "from_filodb_record")
+        return _column(decoder.results, _result_type(decoder), [column], [pa.binary()])
+    decoder = replace(_decoder(schema, options, "from_filodb_record"), on_damage=check_on_damage(on_damage))
     kind = spark.ArrayType(spark_schema(decoder.schema), containsNull=False)
     return _column(decoder.decode, kind, [column], [pa.binary()])
+
+
+def filodb_records(
+    frame: DataFrame, column: str = "value", schema: str | Sequence[str] = "all", **options: Any
+) -> DataFrame:
+    """The rows of a binary column as `from_filodb_record(on_damage="collect")` gives them, in bounded portions.
+
+    A value of many rows, as hostile ones may be, becomes several rows of the new frame; each value that is not null
+    becomes one at least. Nothing in a value makes this fail, so that a stream never stops at one.
+
+    Args:
+        frame: A frame, streaming or not.
+        column: Its binary column.
+        schema: As for `from_filodb_record`.
+        **options: As for `from_filodb_record`.
+
+    Returns:
+        The other columns of the frame, and `rows`, `damage` and `ok`.
+    """
+    decoder = _decoder(schema, options, "filodb_records")
+    others = [field for field in frame.schema.fields if field.name != column]
+    result = _result_type(decoder)
+    target = spark.StructType([*others, *result.fields])
+    names, kinds = [one.name for one in others], [one.dataType for one in result.fields]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        types = [_arrow_type(kind) for kind in kinds]
+        for batch in batches:
+            kept = batch.select(names)
+            for numbers, found in decoder.parts(batch.column(column)):
+                parts = [cast_array(one, kind) for one, kind in zip(found.flatten(), types, strict=True)]
+                yield pa.RecordBatch.from_arrays(
+                    [*kept.take(pa.array(numbers)).columns, *parts], names=[*names, *result.names]
+                )
+
+    return frame.select(*names, column).mapInArrow(run, target)
+
+
+def _decoder(schema: str | Sequence[str], options: Mapping[str, Any], where: str) -> ValueDecoder:
+    names = (schema,) if isinstance(schema, str) else tuple(schema)
+    given: Any = {"records": "ingestion", **options, "schema": names}
+    return ValueDecoder(parse_options(ReadOptions, given, where=where))
+
+
+def _result_type(decoder: ValueDecoder) -> spark.StructType:
+    return spark.StructType(spark_schema(pa.schema(list(decoder.result))).fields)
 
 
 def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options: Any) -> Column:

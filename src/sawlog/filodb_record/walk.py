@@ -201,6 +201,8 @@ class Walk(ABC):
         fields = self._gatherer.fields
         found: list[Event] = []
         for kind, offset, length, column, one, two in self._events[: int(self._state[k.EVENTS])].tolist():
+            if kind == Kind.BAD_RECORD_LENGTH:
+                two = self.place(two)  # noqa: PLW2901
             first = fields[column].name if column >= 0 else one
             found.append((offset, length, Kind(kind), DETAIL[Kind(kind)].format(first, one if column >= 0 else two)))
         for row, (kind, name, place) in marks.found.items():
@@ -208,6 +210,10 @@ class Walk(ABC):
             size = int.from_bytes(self._source.window(start, layout.LENGTH_SIZE), "little") + layout.LENGTH_SIZE
             found.append((start, layout.align(size), Kind(kind), DETAIL[Kind(kind)].format(name, place)))
         return sorted(found)
+
+    def place(self, offset: int) -> int:
+        """How an offset is told."""
+        return offset
 
     def _settle(self, rows: Rows, marks: Marks) -> tuple[NDArray[np.bool_] | None, list[Event]]:
         """Which rows to deliver (None: all), and the damage to report behind them."""

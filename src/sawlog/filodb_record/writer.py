@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.errors import OptionError
+from sawlog.filodb_record import layout
 from sawlog.filodb_record.builder.container import check_container_size
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import Target
@@ -55,6 +57,12 @@ class ContainerWriter(Writer):
 
 
 def container_time(options: WriteOptions) -> int:
-    """The timestamp of a container that begins now."""
+    """The timestamp of a container that begins now.
+
+    Raises:
+        OptionError: For one that no reader takes for a time.
+    """
     given = options.container_timestamp
+    if given is not None and not 0 <= given <= layout.MAX_TIMESTAMP:
+        raise OptionError(f"container_timestamp={given}: expected 0 to {layout.MAX_TIMESTAMP}")
     return time.time_ns() // 1_000_000 if given is None else given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,16 +13,20 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32
 
-# Fields of the state of the container writer, an int64 array.
-RECORD = 0
-"""The next row."""
-START = 1
-"""Start of the current container in `out`; -1 when there is none."""
-END = 2
-"""Where the next record goes."""
-TIME = 3
-"""Timestamp of the current container."""
-LAYER_STATE_SIZE = 4
+LAYER = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "row",  # the next one
+            "start",  # of the current container in `out`; -1 when there is none
+            "end",  # where the next record goes
+            "time",  # timestamp of the current container
+            "group",  # that its records are of
+        )
+    ],
+    align=True,
+)
+"""The state of the container writer."""
 
 # What to put where: rows of (code, offset in the record, place in the arena or the scratch, second place).
 PUT_8 = 1
@@ -167,100 +171,133 @@ def encode_records(
     return 0
 
 
-@inlined
-def _close(out: Any, state: Any, size: Any, whole: Any) -> None:
-    """Complete the current container, in its full size if `whole`."""
-    start = state[START]
-    store_u32(out, np.uint64(start), np.uint64(state[END] - start - layout.LENGTH_SIZE))
-    if whole:
-        for i in range(state[END], start + size):
-            out[i] = 0
-        state[END] = start + size
-    state[START] = -1
+class Rows(NamedTuple):
+    """Rows to be laid out.
 
-
-@kernel
-def close_container(out: Any, state: Any, size: Any, whole: Any) -> None:
-    """Complete the current container, if there is one."""
-    if state[START] >= 0:
-        _close(out, state, size, whole)
-
-
-@kernel
-def lay_records(
-    which: Any,
-    layouts: Any,
-    ops: Any,
-    arena: Any,
-    payloads: Any,
-    scratch: Any,
-    hashes: Any,
-    times: Any,
-    raw: Any,
-    size: Any,
-    whole: Any,
-    state: Any,
-    out: Any,
-) -> Any:
-    """Lay records out in containers.
-
-    Args:
+    Attributes:
         which: uint8 per row, number of its layout.
-        layouts: int64[:, LAYOUT_FIELDS].
         ops: int64[layouts, columns, PUT_FIELDS].
         arena: uint8, values of fixed-width columns.
         payloads: uint8, payloads, each behind its length.
         scratch: uint8, positions (u64) and lengths (u32) of payloads.
         hashes: uint64 per row, partition hashes.
         times: int64 per row, timestamp of the container it goes to; another one begins another container.
+        groups: int64 per row, ascending; another one begins another container.
+    """
+
+    which: Any
+    ops: Any
+    arena: Any
+    payloads: Any
+    scratch: Any
+    hashes: Any
+    times: Any
+    groups: Any
+
+
+class Plan(NamedTuple):
+    """How rows are laid out.
+
+    Attributes:
+        layouts: int64[:, LAYOUT_FIELDS].
         raw: Whether the first payload of each row is its whole record.
         size: int64, bytes of a container.
         whole: Whether full containers are written in their full size.
-        state: int64[LAYER_STATE_SIZE], updated.
+    """
+
+    layouts: Any
+    raw: Any
+    size: Any
+    whole: Any
+
+
+def new_layer() -> Any:
+    """The state before the first row."""
+    state = np.zeros(1, LAYER).view(np.recarray)[0]
+    state.start = -1
+    return state
+
+
+@inlined
+def _close(out: Any, sizes: Any, state: Any, size: Any, whole: Any) -> None:
+    """Complete the current container, in its full size if `whole`."""
+    start = state.start
+    store_u32(out, np.uint64(start), np.uint64(state.end - start - layout.LENGTH_SIZE))
+    if whole:
+        for i in range(state.end, start + size):
+            out[i] = 0
+        state.end = start + size
+    sizes[state.group] += state.end - start
+    state.start = -1
+
+
+@kernel
+def close_container(out: Any, sizes: Any, state: Any) -> None:
+    """Complete the current container, trimmed, if there is one."""
+    if state.start >= 0:
+        _close(out, sizes, state, 0, False)
+
+
+@kernel
+def lay_records(rows: Any, plan: Any, state: Any, out: Any, sizes: Any) -> Any:
+    """Lay records out in containers.
+
+    Args:
+        rows: `Rows`.
+        plan: `Plan`.
+        state: `LAYER`, updated.
         out: uint8, room for at least two containers.
+        sizes: int64 per group: grows by the bytes of its containers.
 
     Returns:
         DONE, FLUSH, RECORD_TOO_LONG or BAD_RECORD.
     """
-    for row in range(state[RECORD], len(which)):
-        state[RECORD] = row
+    for row in range(state.row, len(rows.which)):
+        state.row = row
         r = np.uint64(row)
-        number = which[row]
-        start_of_payloads = layouts[number, VARIABLE_START]
-        if raw:
-            total = np.int64(load_u32(scratch, np.uint64(ops[0, 0, 3]) + r * _FOUR))
-            source = load_u64(scratch, np.uint64(ops[0, 0, 2]) + r * _EIGHT)
-            if total < layout.LENGTH_SIZE or load_u32(payloads, source) + _FOUR != np.uint64(total):
+        number = rows.which[row]
+        start_of_payloads = plan.layouts[number, VARIABLE_START]
+        source = _ZERO
+        if plan.raw:
+            total = np.int64(load_u32(rows.scratch, np.uint64(rows.ops[0, 0, 3]) + r * _FOUR))
+            source = load_u64(rows.scratch, np.uint64(rows.ops[0, 0, 2]) + r * _EIGHT)
+            if total < layout.LENGTH_SIZE or load_u32(rows.payloads, source) + _FOUR != np.uint64(total):
                 return BAD_RECORD
         else:
-            total = _size_of(r, start_of_payloads, ops[number], scratch)
-        if total > size - _HEADER:
+            total = _size_of(r, start_of_payloads, rows.ops[number], rows.scratch)
+        if total > plan.size - _HEADER:
             return RECORD_TOO_LONG
-        if state[START] >= 0 and (state[END] + total > state[START] + size or state[TIME] != times[row]):
-            _close(out, state, size, whole)
-        if state[START] < 0:
-            start = state[END]
-            if len(out) - start < size + SLACK:
+        if state.start >= 0 and (
+            state.end + total > state.start + plan.size
+            or state.time != rows.times[row]
+            or state.group != rows.groups[row]
+        ):
+            full = state.end + total > state.start + plan.size
+            _close(out, sizes, state, plan.size, plan.whole and full)
+        if state.start < 0:
+            start = state.end
+            if len(out) - start < plan.size + SLACK:
                 return FLUSH
-            state[START] = start
-            state[TIME] = times[row]
+            state.start = start
+            state.time = rows.times[row]
+            state.group = rows.groups[row]
             at = np.uint64(start)
             store_u32(out, at, np.uint64(layout.EMPTY_CONTAINER))
             store_u32(out, at + np.uint64(layout.VERSION_OFFSET), _VERSION_WORD)
-            store_u64(out, at + np.uint64(layout.TIMESTAMP_OFFSET), np.uint64(times[row]))
-            state[END] = start + _HEADER
-        begin = np.uint64(state[END])
-        if raw:
-            copy_bytes(out, begin, payloads, source, np.uint64(total))
+            store_u64(out, at + np.uint64(layout.TIMESTAMP_OFFSET), np.uint64(rows.times[row]))
+            state.end = start + _HEADER
+        begin = np.uint64(state.end)
+        if plan.raw:
+            copy_bytes(out, begin, rows.payloads, source, np.uint64(total))
         else:
-            _put(r, begin, total, start_of_payloads, ops[number], arena, payloads, scratch, out)
-            if layouts[number, SCHEMA_ID] >= 0:
-                store_u16(out, begin + np.uint64(layout.SCHEMA_ID_OFFSET), np.uint64(layouts[number, SCHEMA_ID]))
-                store_u32(out, begin + np.uint64(layouts[number, HASH_OFFSET]), hashes[row])
-        end = state[END] + total
+            _put(r, begin, total, start_of_payloads, rows.ops[number], rows.arena, rows.payloads, rows.scratch, out)
+            if plan.layouts[number, SCHEMA_ID] >= 0:
+                store_u16(out, begin + np.uint64(layout.SCHEMA_ID_OFFSET), np.uint64(plan.layouts[number, SCHEMA_ID]))
+                store_u32(out, begin + np.uint64(plan.layouts[number, HASH_OFFSET]), rows.hashes[row])
+        end = state.end + total
         aligned = (end + _ALIGN - 1) // _ALIGN * _ALIGN
         for i in range(end, aligned):
             out[i] = 0
-        state[END] = aligned
-    state[RECORD] = len(which)
+        state.end = aligned
+    state.row = len(rows.which)
     return DONE

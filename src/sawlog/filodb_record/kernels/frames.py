@@ -412,3 +412,47 @@ def frame_containers(sight: Any, state: Any, frames: Any) -> Any:
             return MORE
         _settle(sight, frames, state)
     return FULL if state.tail == NO_TAIL else DONE
+
+
+@kernel
+def frame_values(data: Any, bounds: Any, valid: Any, frames: Any) -> None:
+    """Take values as containers, by their headers, or as records.
+
+    Args:
+        data: uint8, the values back to back.
+        bounds: int64, where each value starts, and the last one ends.
+        valid: bool per value.
+        frames: `FRAME` records, one per value. Those of broken containers have a kind; their records are read as far as
+            the header lets.
+    """
+    for i in range(len(valid)):
+        start = bounds[i]
+        end = bounds[i + 1] if valid[i] else start
+        frames[i].start = frames[i].first = start
+        frames[i].end = frames[i].next = end
+        if end - start < layout.CONTAINER_HEADER_SIZE:
+            continue
+        at = np.uint64(start)
+        length = np.int64(load_u32(data, at))
+        word = np.int64(load_u32(data, at + _VERSION))
+        time = np.uint64(load_u64(data, at + _TIMESTAMP)).view(np.int64)
+        version = word >> layout.VERSION_SHIFT
+        bare = word == version << layout.VERSION_SHIFT and version != 0
+        # Whose word is bare is a container, whatever is wrong with its first record.
+        seen = not bare and end - start >= LOOK
+        record = np.int64(load_u32(data, at + _HEADER)) if seen else np.int64(judge.UNSEEN)
+        sound = _is_header(length, judge.PLAIN_WORD if bare else word, time, record, word)
+        if sound and version == layout.VERSION:
+            claimed = start + layout.LENGTH_SIZE + length
+            frames[i].first = start + layout.CONTAINER_HEADER_SIZE
+            frames[i].end = min(claimed, end)
+            frames[i].time = time
+            if claimed > end:
+                frames[i].kind = _BAD_LENGTH
+        elif bare and (sound or version == layout.VERSION):
+            frames[i].kind = _UNKNOWN_VERSION if sound else _BAD_HEADER
+            frames[i].first = end
+        else:
+            continue
+        frames[i].one = length
+        frames[i].two = end if frames[i].kind == _BAD_LENGTH else version if sound else word

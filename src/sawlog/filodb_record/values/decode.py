@@ -1,0 +1,320 @@
+"""Values to rows: containers, and single records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, OnDamage
+from sawlog.errors import DamageError, SchemaError
+from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
+from sawlog.filodb_record.fragments import ContainerRange
+from sawlog.filodb_record.layout import DETAIL, Kind
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.selection import Selection, select
+from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
+from sawlog.storage import File
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_VALUE_BYTES = 64 << 20
+"""Bytes of rows that one value may make, where they cannot be spread over several results."""
+MAX_KINDS = 16
+"""Kinds of damage that a result tells of one value; there are hardly more."""
+LAST_MILLISECOND = (1 << 63) // 1000 - 1
+"""The latest time that can be told in microseconds, as Spark does."""
+
+DAMAGE = pa.struct(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+"""Damage of a value: the first of each kind, with its offset in the value, and how many of the kind there are."""
+
+
+@dataclass
+class Told:
+    """The damage of one value so far: per kind the first one, and how many."""
+
+    first: dict[str, Damage] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, damage: Damage) -> None:
+        """Take in one."""
+        self.counts[damage.kind] += 1
+        if len(self.first) < MAX_KINDS:
+            self.first.setdefault(damage.kind, damage)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As rows of `DAMAGE`."""
+        return [
+            {"kind": kind, "offset": one.offset, "length": one.length, "detail": one.detail, "count": self.counts[kind]}
+            for kind, one in self.first.items()
+        ]
+
+
+@dataclass(frozen=True)
+class ValueDecoder:
+    """Decodes values: containers, trimmed or whole, or single records such as part keys. Picklable.
+
+    Attributes:
+        options: As for files; `schema` is needed, since values are not looked at beforehand.
+        on_damage: `fail` raises at the first damage, `skip` delivers what is intact.
+    """
+
+    options: ReadOptions
+    on_damage: OnDamage = "fail"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return pa.schema([one.arrow for one in row_fields(self._selection, self.options)])
+
+    @property
+    def result(self) -> pa.DataType:
+        """The type of results: rows, damage, and whether there is none."""
+        return pa.struct(
+            [
+                pa.field("rows", self._list, nullable=False),
+                pa.field("damage", pa.list_(DAMAGE), nullable=False),
+                pa.field("ok", pa.bool_(), nullable=False),
+            ]
+        )
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """The rows of each value, as a list of structs; null where the value is null.
+
+        Raises:
+            DamageError: At the first damage, if `on_damage` is `fail`; it names the value by its number in `values`,
+                and the offset in it.
+        """
+        rows, told = self._bounded(values)
+        if told and self.on_damage == "fail":
+            number = min(told)
+            raise DamageError(min(told[number].first.values(), key=lambda one: one.offset))
+        return rows
+
+    def results(self, values: pa.Array) -> pa.Array:
+        """A result of each value: its rows, its damage, and whether there is none; null where the value is null.
+
+        A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is told as damage.
+        """
+        rows, told = self._bounded(values)
+        return self._results(rows, told)
+
+    def parts(self, values: pa.Array) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
+        """Results in bounded portions: numbers of values, and a result for each of them.
+
+        A value of many rows is in several portions; every value that is not null is in one at least.
+        """
+        import numpy as np
+
+        seen = np.array(values.is_null())
+        for batch, owners, told in self._passes(values):
+            numbers = np.union1d(owners, np.array(sorted(told), np.int64)).astype(np.int64)
+            if not len(numbers):
+                continue
+            seen[numbers] = True
+            counts = np.bincount(np.searchsorted(numbers, owners), minlength=len(numbers))
+            places = {number: place for place, number in enumerate(numbers.tolist())}
+            rows = self._lists(batch, counts, None)
+            yield numbers, self._results(rows, {places[number]: one for number, one in told.items()})
+        rest = np.flatnonzero(~seen)
+        if len(rest):
+            rows = self._lists(self._no_rows(), np.zeros(len(rest), np.int64), None)
+            yield rest, self._results(rows, {})
+
+    def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, Told]]:
+        """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be told of them."""
+        import numpy as np
+
+        made = np.zeros(len(values), np.float64)
+        counts = np.zeros(len(values), np.int64)
+        told: dict[int, Told] = {}
+        kept: list[pa.RecordBatch] = []
+        for batch, owners, found in self._passes(values):
+            for number, one in found.items():
+                mine = told.setdefault(number, Told())
+                for damage in one.first.values():
+                    mine.first.setdefault(damage.kind, damage)
+                mine.counts += one.counts
+            if not batch.num_rows:
+                continue
+            full = made[owners] >= MAX_VALUE_BYTES
+            for number in np.unique(owners[full]).tolist():
+                detail = f"the value makes more than {MAX_VALUE_BYTES} bytes of rows: the rest is left out"
+                damage = Damage(name_of(number), 0, 0, "too_large", detail)
+                told.setdefault(number, Told()).add(damage)
+            if full.any():
+                batch, owners = batch.filter(pa.array(~full)), owners[~full]  # noqa: PLW2901
+            kept.append(batch)
+            counts += np.bincount(owners, minlength=len(values))
+            if batch.num_rows:
+                made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
+        table = pa.Table.from_batches(kept, self.schema).combine_chunks()
+        whole = table.to_batches()[0] if table.num_rows else self._no_rows()
+        return self._lists(whole, counts, values), told
+
+    def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, Told]]]:
+        """Rows some at a time, the number of the value that each is of, and the damage met with them."""
+        import numpy as np
+
+        from sawlog.filodb_record.kernels import frames as f
+        from sawlog.filodb_record.walk import RowsWalk
+
+        values = values.cast(pa.binary())
+        starts, data = _bounds(values)
+        frames = np.zeros(len(values), f.FRAME).view(np.recarray)
+        f.frame_values(data, starts, np.array(values.is_valid()), frames)
+        findings = Findings("skip", drained=True)
+        ends = starts[1:]
+
+        class ValueWalk(RowsWalk):
+            def place(self, offset: int) -> int:
+                return offset - int(starts[np.searchsorted(ends, offset, "left")])
+
+        walk = ValueWalk(self._fragment(len(data)), _Memory(data), pa.schema([*self.schema, PROVENANCE[1]]), findings)
+        headers = list(_headers(frames))
+        for batch in walk.contents(frames[frames.first < frames.end]):
+            owners = np.searchsorted(ends, np.asarray(batch.column(OFFSET_COLUMN)), "right")
+            rows = batch.select(self.schema.names)
+            told = _by_value([*headers, *findings.drain()], starts)
+            headers = []
+            bad = _beyond(rows)
+            for row in np.flatnonzero(bad).tolist():
+                number = int(owners[row])
+                offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
+                detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be told"
+                damage = Damage(name_of(number), offset, 0, Kind.BAD_TIMESTAMP.name.lower(), detail)
+                told.setdefault(number, Told()).add(damage)
+            if bad.any():
+                rows, owners = rows.filter(pa.array(~bad)), owners[~bad]
+            yield rows, owners, told
+        yield self._no_rows(), np.zeros(0, np.int64), _by_value([*headers, *findings.drain()], starts)
+
+    def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
+        """Rows as lists of so many each; null where `values` are."""
+        import numpy as np
+
+        ends = np.zeros(len(counts) + 1, np.int32)
+        ends[1:] = np.cumsum(counts)
+        structs = pa.StructArray.from_arrays(rows.columns, fields=list(self.schema))
+        validity = (
+            None
+            if values is None or not values.null_count
+            else pa.py_buffer(np.packbits(np.asarray(values.is_valid()), bitorder="little"))
+        )
+        return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
+
+    def _results(self, rows: pa.Array, told: dict[int, Told]) -> pa.Array:
+        import numpy as np
+
+        ok = np.ones(len(rows), np.bool_)
+        ok[list(told)] = False
+        damage = [told[number].rows() if number in told else [] for number in range(len(rows))]
+        validity = rows.is_null() if rows.null_count else None
+        filled = rows.fill_null([]) if rows.null_count else rows
+        arrays = [filled.cast(self._list), pa.array(damage, pa.list_(DAMAGE)), pa.array(ok)]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.result), mask=validity)
+
+    @property
+    def _list(self) -> pa.DataType:
+        return pa.list_(pa.field("element", pa.struct(list(self.schema))))
+
+    def _no_rows(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in self.schema], schema=self.schema)
+
+    @cached_property
+    def _selection(self) -> Selection:
+        if not self.options.schema:
+            raise SchemaError('name the schemas of the records, or "all" for all known ones')
+        return select(self.options)
+
+    def _fragment(self, size: int) -> ContainerRange:
+        fields: tuple[ViewField, ...] = row_fields(self._selection, self.options)
+        named = {one.name for one in fields}
+        every = (*fields, *(one for one in extra_fields(self._selection) if one.name not in named))
+        scan = Scan(options=self.options, on_damage="skip")
+        projection = Projection.of(self.schema, scan)
+        file = File("value", size)
+        return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, every)
+
+
+class _Memory:
+    """Bytes as a source."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        return self._data[offset : offset + length]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def name_of(number: int) -> str:
+    """What stands for the file in messages."""
+    return f"value {number} of the batch"
+
+
+def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where each value starts and the last one ends, and the bytes."""
+    import numpy as np
+
+    from sawlog.filodb_record.arrays import binary_parts
+
+    ends, data = binary_parts(values)
+    first = int(ends[0])
+    data = data[first : int(ends[-1])]
+    return ends.astype(np.int64) - first, data
+
+
+def _headers(frames: Any) -> Iterator[Damage]:
+    """The damage of containers' headers."""
+    for one in frames[frames.kind != 0]:
+        kind = Kind(one.kind)
+        detail = DETAIL[kind].format(one.one, one.two)
+        if kind == Kind.BAD_CONTAINER_LENGTH:
+            detail = f"the container's length is {one.one}; the value ends at byte {one.next - one.start}"
+        stop = one.first if one.end > one.first else one.next
+        yield Damage("", int(one.start), int(stop - one.start), kind.name.lower(), detail)
+
+
+def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Told]:
+    """Damages by the number of their value, with offsets in it."""
+    import numpy as np
+
+    found: dict[int, Told] = {}
+    for one in damages:
+        number = int(np.searchsorted(starts[1:], one.offset, "right"))
+        detail = one.detail
+        mine = Damage(name_of(number), one.offset - int(starts[number]), one.length, one.kind, detail, one.dropped)
+        found.setdefault(number, Told()).add(mine)
+    return found
+
+
+def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Rows with a timestamp that microseconds cannot tell."""
+    import numpy as np
+
+    bad = np.zeros(rows.num_rows, np.bool_)
+    for column in rows.columns:
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ms":
+            values = np.frombuffer(column.buffers()[1] or b"", np.int64)[column.offset : column.offset + len(column)]
+            wrong = (values > LAST_MILLISECOND) | (values < -LAST_MILLISECOND)
+            if wrong.any():
+                bad |= wrong & np.asarray(column.is_valid())
+    return bad

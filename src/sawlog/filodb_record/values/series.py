@@ -1,0 +1,125 @@
+"""Hashes and shards of series, by the column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.filodb_record import hashing, layout
+from sawlog.filodb_record.options import WriteOptions
+from sawlog.filodb_record.schemas import PartitionSchema, Schema
+from sawlog.filodb_record.selection import Layout
+from sawlog.filodb_record.target import Target
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
+    """The hashes that FiloDB stores in the records of series, as int32; null where a column is null.
+
+    Args:
+        columns: The partition columns of the schema, by name.
+        schema: Any schema with these partition columns.
+    """
+    import numpy as np
+
+    from sawlog.filodb_record.layer import Layer
+
+    options = WriteOptions(schema=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
+    batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
+    target = Target((_part_key(schema),), by_name=False, raw=False)
+    found = Layer(target, options, 0, lambda data: None).hashes(batch)
+    return _spread(found.astype(np.uint32).view(np.int32), valid)
+
+
+def shards(metric: pa.Array, labels: pa.Array, num_shards: int, spread: int, partition: PartitionSchema) -> pa.Array:
+    """The shard that each series is ingested to, as int32; null where metric or labels are null.
+
+    Args:
+        metric: Metric names.
+        labels: Maps of labels.
+        num_shards: A power of two.
+        spread: How many bits of the shard come from the labels outside the shard key.
+        partition: Which labels are the shard key, and what is trimmed and ignored.
+
+    Raises:
+        OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
+    """
+    import numpy as np
+
+    hashing.ingestion_shard(0, 0, num_shards, spread)
+    batch, valid = _complete(pa.RecordBatch.from_arrays([metric, labels], ["metric", "labels"]))
+    shard, part = _label_hashes(batch.column("metric"), batch.column("labels"), partition)
+    mask = np.uint32((num_shards >> spread) - 1)
+    found = (shard & mask) | (part & np.uint32(num_shards - 1) & ~mask)
+    return _spread(found.astype(np.int32), valid)
+
+
+def _label_hashes(
+    metric: pa.Array, labels: pa.Array, partition: PartitionSchema
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    import numpy as np
+
+    from sawlog.filodb_record.arrays import binary_parts, map_parts
+    from sawlog.filodb_record.kernels.shards import label_hashes
+
+    options = partition.options
+    metric_ends, metrics = binary_parts(metric.cast(pa.binary()))
+    map_ends, key_ends, keys, value_ends, values = map_parts(labels, "labels", 0)
+    suffixes = dict(options.ignore_shard_key_column_suffixes).get(options.metric_column, ())
+    rows = len(metric)
+    shard, part, doubtful = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
+    most = int((map_ends[1:] - map_ends[:-1]).max(initial=0)) + 1
+    texts = [
+        _texts(one) for one in (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
+    ]
+    label_hashes(
+        metrics, metric_ends, map_ends, keys, key_ends, values, value_ends,
+        *texts[0], *texts[1], *texts[2], np.zeros(most, np.int32), shard, part, doubtful,
+    )  # fmt: skip
+    for row in np.flatnonzero(doubtful).tolist():
+        hashed = hashing.sort_and_compute_hashes(labels[row].as_py())
+        total = hashing.combine_hash_excluding(hashed, options.ignore_tags_on_partition_key_hash)
+        part[row] = total & 0xFFFFFFFF
+    return shard, part
+
+
+def _texts(names: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Strings back to back, and their ends."""
+    import numpy as np
+
+    encoded = [name.encode() for name in names]
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    ends[1:] = np.cumsum([len(one) for one in encoded])
+    return np.frombuffer(b"".join(encoded) + b"\0", np.uint8), ends
+
+
+def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+    """The rows without nulls, and which they are."""
+    import numpy as np
+
+    valid = np.ones(batch.num_rows, np.bool_)
+    for column in batch.columns:
+        if column.null_count:
+            valid &= np.asarray(column.is_valid())
+    return (batch if valid.all() else batch.filter(pa.array(valid))), valid
+
+
+def _spread(found: Any, valid: NDArray[np.bool_]) -> pa.Array:
+    """Values back to the rows they are of; the others are null."""
+    import numpy as np
+
+    values = np.zeros(len(valid), np.int32)
+    values[valid] = found
+    bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.int32(), len(valid), [bits, pa.py_buffer(values)])
+
+
+def _part_key(schema: Schema) -> Layout:
+    return Layout(schema.name, schema.schema_id, schema.part_key)
