@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning, Findings
-from sawlog.errors import DamageError, FormatError
+from sawlog.errors import DamageError, FormatError, SchemaError
 from sawlog.leveldb_log.datastore.plain import PlainEntities
 from sawlog.leveldb_log.datastore.values import EntityDecoder, json_encoder, key_path
 
@@ -404,6 +404,13 @@ DAMAGED = [
     (entity({"a": "b"})[:-1], "EntityProto"),
     (entity(DEEP), "more than 100 deep"),
     (entity({"x": Reference("s~p", [])}), "reference with a path"),
+    # Text that is no UTF-8: in the project, a kind, a name, a namespace, a property's name, a user's address.
+    (entity({"x": 1}, app="s~dem?").replace(b"?", b"\xf0"), "EntityProto"),
+    (entity({"x": 1}, [("k?", 1)]).replace(b"?", b"\xf0"), "EntityProto"),
+    (entity({"x": 1}, [("k", "n?")]).replace(b"?", b"\xf0"), "EntityProto"),
+    (entity({"x": 1}, namespace="n?").replace(b"?", b"\xf0"), "EntityProto"),
+    (entity({"x?": 1}).replace(b"?", b"\xf0"), "EntityProto"),
+    (entity({"x": User("a?", "b")}).replace(b"?", b"\xf0"), "EntityProto"),
 ]
 
 
@@ -443,3 +450,22 @@ def test_splits(tmp_path: Path, task_bytes: int | None) -> None:
     assert [json.loads(row["properties"])["i"] for row in rows] == list(range(400))
     assert [row["_offset"] for row in rows] == offsets(*records)
     assert {row["_file"] for row in rows} == {str(path)}
+
+
+def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entity takes room in every column: properties are few, and a batch has a bounded number of values."""
+    monkeypatch.setattr("sawlog.leveldb_log.datastore.typed.MAX_FIELDS", 50)
+    monkeypatch.setattr("sawlog.leveldb_log.datastore.entities.CELLS", 1000)
+    path = save(tmp_path, *(entity({f"p{i % 49}": i, "r": ALICE if i % 9 == 0 else None}) for i in range(300)))
+    batches = list(sawlog.open(path, view="entities", schema="infer").to_batches())
+    assert sum(batch.num_rows for batch in batches) == 300
+    assert max(batch.num_rows * batch.num_columns for batch in batches) <= 1000
+    for unlike in (
+        [entity({f"p{i}": i}) for i in range(51)],
+        [entity({"m": {f"p{i}": i}}) for i in range(51)],
+        [entity({"m": [{f"p{i}": i} for i in range(51)]})],
+        [entity({f"p{i}": i, f"m{i}": {"x": 1, "y": 2}}) for i in range(25)],
+    ):
+        with pytest.raises(SchemaError, match="at most 50 can be columns"):
+            read(save(tmp_path, *unlike), schema="infer")
+        assert len(read(path)) == len(unlike)

@@ -26,7 +26,9 @@ from sawlog.leveldb_log.datastore.typed import (
     KEY_TYPE,
     NULL,
     Shape,
+    check_fields,
     converter,
+    count_fields,
     read_typed,
     shape_field,
     shape_of,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 CHUNK = 2048
 """Entities that the library parses at a time."""
+CELLS = 4 << 20
+"""Values per batch of typed columns, null or not: an entity takes room in each column."""
 
 ENTITIES_SCHEMA = pa.schema(
     [
@@ -80,7 +84,9 @@ class EntityRange(LogRange):
         typed = self.scan.options.schema == "infer"
         columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()
-        for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
+        most = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
+        every = LogRange.decode(self, RECORDS_SCHEMA, findings)
+        for records in (batch.slice(row, most) for batch in every for row in range(0, max(1, batch.num_rows), most)):
             findings.rows -= records.num_rows
             plain = PlainColumns.of(records, schema, typed=typed)
             if plain is not None:
@@ -251,6 +257,13 @@ def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
     return array
 
 
+def _columns_of(kind: pa.DataType) -> int:
+    """How many columns of values a type takes."""
+    if pa.types.is_list(kind):
+        return _columns_of(kind.value_type)
+    return sum(_columns_of(field.type) for field in kind) if pa.types.is_struct(kind) else 1
+
+
 def _texts(values: list[bytes]) -> pa.Array:
     """UTF-8 texts as an array, without a look at each."""
     ends = np.zeros(len(values) + 1, np.int32)
@@ -287,7 +300,9 @@ class EntitiesDataset(LevelDBLogDataset):
             for entity in fragment.samples(Findings("skip"), seen):
                 for name, value in entity.properties.items():
                     shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
+                check_fields(len(shapes))
         shapes.pop(KEY_PROPERTY, None)
+        check_fields(count_fields(("map", shapes)))
         return pa.schema([KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
 
     def entity_ranges(self) -> Iterator[EntityRange]:

@@ -31,7 +31,13 @@ def _pool() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     field_type = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="sawlog/datastore.proto", package=_PACKAGE, syntax="proto2")
+    # As in proto2, but text that is no UTF-8 is an error of the record that has it, and not bytes where text is expected.
+    file = descriptor_pb2.FileDescriptorProto(
+        name="sawlog/datastore.proto",
+        package=_PACKAGE,
+        syntax="editions",
+        edition=descriptor_pb2.EDITION_2023,
+    )
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
         if any(one.oneof for one in fields.values()):
@@ -40,9 +46,11 @@ def _pool() -> Any:
             field = message.field.add(
                 name=field_name,
                 number=one.number,
-                type=getattr(field_type, f"TYPE_{one.kind.upper()}"),
+                type=getattr(field_type, f"TYPE_{'MESSAGE' if one.kind == 'group' else one.kind.upper()}"),
                 label=field_type.LABEL_REPEATED if one.repeated else field_type.LABEL_OPTIONAL,
             )
+            if one.kind == "group":
+                field.options.features.message_encoding = descriptor_pb2.FeatureSet.DELIMITED
             if one.message:
                 field.type_name = f".{_PACKAGE}.{one.message}"
             if one.oneof:

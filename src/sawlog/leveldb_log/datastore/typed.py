@@ -9,8 +9,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.errors import SchemaError
 from sawlog.leveldb_log.datastore.layout import EXACT_INTEGER
 from sawlog.leveldb_log.datastore.values import GeoPoint, Key, json_encoder
+
+MAX_FIELDS = 2000
+"""Properties, nested ones included, that typed columns can be made of: each entity takes room in each of them."""
 
 Shape: TypeAlias = "str | tuple[str, Any]"
 """What is known of the values of a property: a scalar type's name, `("list", shape)` or `("map", {name: shape})`."""
@@ -86,7 +90,28 @@ def unite_fields(one: Mapping[str, Shape], other: Mapping[str, Shape]) -> dict[s
     united = dict(one)
     for name, shape in other.items():
         united[name] = unite(united.get(name, NULL), shape)
+    check_fields(len(united))
     return united
+
+
+def count_fields(shape: Shape) -> int:
+    """How many columns a shape takes."""
+    if not isinstance(shape, tuple):
+        return 1
+    return count_fields(shape[1]) if shape[0] == "list" else sum(map(count_fields, shape[1].values()))
+
+
+def check_fields(count: int) -> None:
+    """Refuse more columns than entities can be spread over.
+
+    Raises:
+        SchemaError: For more than `MAX_FIELDS`.
+    """
+    if count > MAX_FIELDS:
+        raise SchemaError(
+            f"schema='infer': the entities have {count} or more properties; at most {MAX_FIELDS} can be columns."
+            " Read one kind (kind=...), or leave properties as JSON (schema='json')"
+        )
 
 
 def shape_field(name: str, shape: Shape) -> pa.Field:
