@@ -132,6 +132,7 @@ class Mark(NamedTuple):
     rows: int
     account: Account
     listed: int
+    columns: int
     kinds: Counter[str]
     notes: Counter[str]
     tail: Tail | None
@@ -150,6 +151,7 @@ class Findings:
         tail: The end of the file, once the scan reached it.
         drained: Whether somebody takes the damages away as they come; then all are kept until taken.
         notes: Counts of what is no damage and yet worth telling, e.g. rows of transactions that were aborted.
+        columns: Damages in bulk, as batches of `DAMAGE_SCHEMA`, where somebody takes them away so; else `None`.
     """
 
     on_damage: OnDamage = "fail"
@@ -160,6 +162,7 @@ class Findings:
     tail: Tail | None = None
     drained: bool = False
     notes: Counter[str] = field(default_factory=Counter)
+    columns: list[pa.RecordBatch] | None = None
 
     def damage(self, damage: Damage) -> None:
         """Take in one damage.
@@ -185,9 +188,9 @@ class Findings:
 
     def mark(self) -> Mark:
         """What was found so far, to return to."""
-        return Mark(
-            self.rows, replace(self.account), len(self.damages), Counter(self.kinds), Counter(self.notes), self.tail
-        )
+        listed, columns = len(self.damages), len(self.columns or ())
+        kinds, notes = Counter(self.kinds), Counter(self.notes)
+        return Mark(self.rows, replace(self.account), listed, columns, kinds, notes, self.tail)
 
     def return_to(self, mark: Mark, rows: int) -> None:
         """Forget what was found since a mark.
@@ -199,11 +202,22 @@ class Findings:
         self.rows, self.account, self.tail = max(mark.rows, rows), mark.account, mark.tail
         self.kinds, self.notes = mark.kinds, mark.notes
         del self.damages[mark.listed :]
+        if self.columns is not None:
+            del self.columns[mark.columns :]
 
     def drain(self) -> list[Damage]:
         """Take the damages listed so far away."""
         taken, self.damages = self.damages, []
         return taken
+
+    def drain_batch(self) -> pa.RecordBatch | None:
+        """Take all damages listed so far away, as one batch of `DAMAGE_SCHEMA`, in reading order; `None` for none."""
+        batches = [damage_batch(self.drain())] if self.damages else []
+        if self.columns:
+            batches, self.columns = [*self.columns, *batches], []
+        if len(batches) < 2:
+            return batches[0] if batches else None
+        return pa.concat_batches(batches).sort_by("offset")
 
     def remarks(self, path: str) -> list[str]:
         """What a read left out, one sentence each: damaged ranges, and an unfinished tail."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, DamageWarning, FileReport, Findings, damage_batch
+from sawlog.damage import DAMAGE_SCHEMA, DamageWarning, FileReport, Findings
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedDataset, FollowedFormat
 from sawlog.guard import decoded, guarded
@@ -131,15 +131,14 @@ class Fragment(ABC):
         return findings
 
     def _damages(self) -> Iterator[pa.RecordBatch]:
-        findings = Findings("skip", drained=True)
+        findings = Findings("skip", drained=True, columns=[])
         for _ in decoded(self, pa.schema([]), findings):
-            if findings.damages:
-                yield self._deliver_damages(findings)
-        if findings.damages:
-            yield self._deliver_damages(findings)
+            if (batch := findings.drain_batch()) is not None:
+                yield self._deliver_damages(batch)
+        if (batch := findings.drain_batch()) is not None:
+            yield self._deliver_damages(batch)
 
-    def _deliver_damages(self, findings: Findings) -> pa.RecordBatch:
-        batch = damage_batch(findings.drain())
+    def _deliver_damages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
             batch = batch.append_column(provenance, batch.column(source))
         if BYTES_COLUMN in self.projection.decoded.names:

@@ -231,3 +231,25 @@ def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:
     found = scan(data)
     assert len(found.damages) == 1000
     assert found.account.damage == len(data) - found.account.padding - found.account.tail
+
+
+def test_what_many_damages_say_is_put_into_words_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sawlog.leveldb_log.walk import Walk
+
+    path = tmp_path / "000001.log"
+    kinds = [(fragment(LAST, b""), 1300), (fragment(77, b""), 1300), (fragment(MIDDLE, b"x"), 1300)]
+    path.write_bytes(b"".join(piece * count for piece, count in kinds))
+    dataset = sawlog.open(path, on_damage="skip")
+    (listed,) = dataset.verify(every=True)
+    words = []
+    describe = Walk.describe
+    monkeypatch.setattr(Walk, "describe", lambda self, event: words.append(event) or describe(self, event))
+    table = sawlog.open(path, view="damage").to_table()
+    assert table.to_pylist() == [
+        {"file": one.path, **{name: getattr(one, name) for name in ("offset", "length", "kind", "detail", "dropped")}}
+        for one in listed.damages
+    ]
+    assert table.num_rows == 3900
+    assert len(words) < 20
+    (fragment_,) = dataset.fragments(None)
+    assert fragment_.find_end() == 0

@@ -9,13 +9,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from sawlog.arrow import constant_string, fixed_array
 from sawlog.chain import kernels as k
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.damage import DAMAGE_SCHEMA, Damage, Findings, Tail, TailStatus
 from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from sawlog.storage import File, Source
@@ -122,7 +123,7 @@ class ChainWalk(ABC):
         del event
 
     def describe(self, event: Event) -> str:
-        """What the damage of an event says."""
+        """What the damage of an event says; that depends on its kind and its two numbers only."""
         return self.details[self.kinds(event.kind)].format(event.one, event.two)
 
     def window_length(self, position: int) -> int:
@@ -218,6 +219,10 @@ class ChainWalk(ABC):
     def _report(self, events: Any, complaints: list[Damage]) -> None:
         """Tell of the damage that the kernel met and of the rows that could not be delivered, in reading order."""
         self._complained_bytes += sum(one.length for one in complaints)
+        if self.findings.columns is not None and len(events) and not complaints:
+            self.findings.columns.append(self._damage_columns(events))
+            self._tally(events)
+            return
         waiting = sorted(complaints, key=lambda one: one.offset)
         for index, event in enumerate(map(Event._make, events.tolist())):
             while waiting and waiting[0].offset < event.offset:
@@ -228,6 +233,28 @@ class ChainWalk(ABC):
             self.findings.damage(self._damage_of(event))
         for one in waiting:
             self.findings.damage(one)
+
+    def _damage_columns(self, events: Any) -> pa.RecordBatch:
+        """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
+        codes = np.zeros(len(events), np.int64)
+        for name in ("kind", "one", "two"):
+            encoded = pa.array(events[name]).dictionary_encode()
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        places = pa.array(codes).dictionary_encode().indices
+        _, first = np.unique(places.to_numpy(), return_index=True)
+        said = list(map(Event._make, events[first].tolist()))
+        kinds = pa.array([self.kinds(one.kind).name.lower() for one in said], pa.string())
+        details = pa.array([self.describe(one) for one in said], pa.string())
+        dropped = events["dropped"]
+        arrays = [
+            constant_string(self.path, len(events)),
+            fixed_array(pa.int64(), np.ascontiguousarray(events["offset"])),
+            fixed_array(pa.int64(), np.ascontiguousarray(events["length"])),
+            kinds.take(places),
+            details.take(places),
+            pa.array(dropped, pa.int64(), mask=dropped < 0),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
     def _damage_of(self, event: Event) -> Damage:
         dropped = event.dropped if event.dropped >= 0 else None

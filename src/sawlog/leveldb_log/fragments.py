@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -63,23 +64,26 @@ class LogRange(Fragment):
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
-        return self._walked().tail
+        findings = Findings("skip")
+        for _ in LogRange.decode(self, pa.schema([]), findings):
+            pass
+        return findings.tail
 
     def find_end(self) -> int:
         """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
-        found = self._walked()
-        end = self.file.size if found.tail is None or found.tail.status is TailStatus.CLEAN else found.tail.offset
-        for damage in reversed(found.damages):
-            if damage.offset + damage.length < end:
-                break
-            end = damage.offset
-        return end
-
-    def _walked(self) -> Findings:
-        findings = Findings("skip", drained=True)
-        for _ in LogRange.decode(self, pa.schema([]), findings):
-            pass
-        return findings
+        findings = Findings("skip", drained=True, columns=[])
+        start = stop = -1
+        for _ in itertools.chain(LogRange.decode(self, pa.schema([]), findings), (None,)):
+            if (batch := findings.drain_batch()) is not None:
+                starts = batch.column("offset").to_numpy()
+                stops = starts + batch.column("length").to_numpy()
+                gaps = (starts[1:] > stops[:-1]).nonzero()[0]
+                if len(gaps) or starts[0] > stop:
+                    start = int(starts[gaps[-1] + 1 if len(gaps) else 0])
+                stop = int(stops[-1])
+        tail = findings.tail
+        end = self.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+        return start if stop >= end else end
 
 
 def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:

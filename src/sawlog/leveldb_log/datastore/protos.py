@@ -31,7 +31,7 @@ def _pool() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     field_type = descriptor_pb2.FieldDescriptorProto
-    # As in proto2, but text that is no UTF-8 is an error of the record that has it, and not bytes where text is expected.
+    # As in proto2, but text that is no UTF-8 is an error of the record, and not bytes where text is expected.
     file = descriptor_pb2.FileDescriptorProto(
         name="sawlog/datastore.proto",
         package=_PACKAGE,
