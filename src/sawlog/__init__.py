@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from sawlog.api import formats, open, read, repair, verify, write
+from sawlog.api import Written, formats, open, read, repair, verify, write
 from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
 from sawlog.errors import ChangedError, DamageError, FormatError, OptionError, SawlogError, SchemaError
 from sawlog.skipped import Skipped
@@ -27,6 +27,7 @@ __all__ = [
     "Skipped",
     "Tail",
     "TailStatus",
+    "Written",
     "formats",
     "open",
     "read",

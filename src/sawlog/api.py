@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -15,7 +17,23 @@ from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.inputs import Input
 from sawlog.options import parse_options
-from sawlog.storage import File, PathLike, Staged, Storage, normalize
+from sawlog.storage import File, PathLike, Storage, normalize
+
+WriteMode = Literal["overwrite", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file, or a directory, that was written.
+
+    Attributes:
+        path: Where it is.
+        size: Bytes in it.
+    """
+
+    path: str
+    size: int
+
 
 Filters = Sequence[tuple[str, str, Any]]
 
@@ -116,15 +134,19 @@ def write(
     path: PathLike,
     *,
     format: str,
+    mode: WriteMode = "overwrite",
     storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
-) -> list[Staged]:
+) -> list[Written]:
     """Write a table, a record batch reader, or anything with `__arrow_c_stream__`. It appears whole, or not at all.
 
     Args:
         data: What to write.
-        path: Local path or fsspec URL of the file to make; one that exists is replaced.
+        path: Local path or fsspec URL of the file to make. A symbolic link stays, and what it points to is replaced; a
+            pipe or a terminal is written to as rows come (`-` is standard output).
         format: Name of the format.
+        mode: What becomes of a file that is there: `overwrite` replaces it and keeps its mode and owner, `error` leaves
+            it alone.
         storage_options: What fsspec needs to reach the path.
         **options: The format's own options.
 
@@ -132,17 +154,20 @@ def write(
         The files that were made.
 
     Raises:
+        FileExistsError: With `mode="error"`, when there is something at the path.
         SchemaError: For anything the format cannot represent; names column and row.
         OptionError: For an unknown format or option.
     """
     chosen = get_format(format)
     schema, batches = _tabular(data)
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}")
-    writer = chosen.writer(os.fspath(path), schema, parsed, _storage(storage_options))
+    storage = _storage(storage_options)
+    check_free(path, mode, storage)
+    writer = chosen.writer(os.fspath(path), schema, parsed, storage)
     try:
         for batch in batches:
             writer.write(batch)
-        return writer.publish()
+        return [Written(one.final, one.size) for one in writer.publish()]
     except BaseException:
         writer.abort()
         raise
@@ -165,6 +190,7 @@ def repair(
     dst: PathLike,
     *,
     format: str | None = None,
+    mode: WriteMode = "overwrite",
     storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> Report:
@@ -184,6 +210,7 @@ def repair(
     report = Report(chosen.name, skipped=chosen.left_out(beside, "rows"))
     for file in files:
         place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
+        check_free(place, mode, storage)
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
         with guarded(f"{file.path}: repair as {chosen.name} failed"):
@@ -205,6 +232,19 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, reader
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
+
+
+def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
+    """See to it that nothing is replaced that is to stay.
+
+    Raises:
+        OptionError: For an unknown mode.
+        FileExistsError: When there is something at the path, and it is to stay.
+    """
+    if mode not in get_args(WriteMode):
+        raise OptionError(f"mode={mode!r}: expected one of {', '.join(get_args(WriteMode))}")
+    if mode == "error" and storage.exists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
 def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:

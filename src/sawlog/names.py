@@ -1,8 +1,15 @@
-"""Names of files: which of them are left out, and their order."""
+"""Names of files: one spelling per place, which of them are left out, and their order."""
 
 from __future__ import annotations
 
+import os
 import re
+from typing import TypeAlias
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 _HIDDEN = (".", "_")
 
@@ -16,3 +23,20 @@ def natural_order(path: str) -> list[tuple[int, int, str]]:
     """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same."""
     parts = [part for part in re.split(r"(\d+)", path) if part]
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def normalize(path: PathLike) -> str:
+    """One spelling per place: `file:` URLs become local paths, Hadoop's schemes their fsspec counterparts."""
+    text = os.fspath(path)
+    match = _URL.match(text)
+    if match is None:
+        return text
+    scheme = match[1].lower()
+    if scheme == "file":
+        return re.sub(r"^file:(//[^/]*)?", "", text)
+    return _HADOOP_SCHEMES.get(scheme, match[1]) + text[match.end() - 1 :]
+
+
+def is_remote(path: str) -> bool:
+    """Whether a normalized path is a URL for fsspec."""
+    return "://" in path or "::" in path

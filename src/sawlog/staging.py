@@ -1,13 +1,52 @@
-"""What is written and not yet visible: how it is named, and how it is made durable."""
+"""What is written and not yet visible: how it is named, made durable, and where it goes."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import shutil
+import stat
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from sawlog.errors import OptionError
+from sawlog.names import is_remote
+
+if TYPE_CHECKING:
+    from sawlog.storage import Storage
 
 STAGED_SUFFIX = ".sawlog-staged"
+
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+"""Names of standard output."""
+
+_SYNCERS = 8
+"""Files of a directory that are made safe at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A finished file or directory that is not visible yet, and the place it is to be published at.
+
+    Where both places are the same, a file was continued in place; it is never deleted.
+
+    Attributes:
+        temporary: Where it is.
+        final: Where it will be.
+        size: Bytes in it.
+        directory: Whether it is a directory.
+        exclusive: Whether it may only be published where there is nothing yet.
+    """
+
+    temporary: str
+    final: str
+    size: int
+    directory: bool = False
+    exclusive: bool = False
 
 
 def staged_name(final: str, marker: str) -> str:
@@ -42,3 +81,114 @@ def sync_directory(path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@dataclass
+class StagedFile:
+    """A file being written under a temporary name."""
+
+    stream: IO[bytes]
+    temporary: str
+    final: str
+    size: int = 0
+
+    def write(self, data: Any) -> None:
+        """Append bytes: anything with the buffer protocol."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        while len(view):
+            # Raw files may take fewer bytes than they are given; some remote ones answer None.
+            view = view[self.stream.write(view) or len(view) :]
+
+    def finish(self) -> Staged:
+        """Close the file, its bytes safe on disk."""
+        if not is_remote(self.temporary):
+            with contextlib.nullcontext() if self.temporary != self.final else contextlib.suppress(OSError):
+                os.fsync(self.stream.fileno())  # pipes and terminals have nothing to be made safe
+        self.stream.close()
+        return Staged(self.temporary, self.final, self.size)
+
+    def discard(self, storage: Storage) -> None:
+        """Close the file and delete it; what was there before is not."""
+        self.stream.close()
+        if self.temporary != self.final:
+            storage.remove(self.temporary)
+
+
+@dataclass
+class StagedDirectory:
+    """A directory being filled under a temporary name.
+
+    Attributes:
+        work: Local directory to put files into; where the final place is remote, it is uploaded at the end.
+        temporary: Where it is before it is published.
+        final: Where it will be.
+    """
+
+    work: str
+    temporary: str
+    final: str
+
+    def finish(self, storage: Storage, *, exclusive: bool = False) -> Staged:
+        """Have all files safe at the temporary place.
+
+        Args:
+            storage: Where that is.
+            exclusive: Whether nothing may be at the final place when the directory is published.
+        """
+        names = sorted(os.listdir(self.work))
+        size = sum(os.path.getsize(os.path.join(self.work, name)) for name in names)
+        if self.work == self.temporary:
+            # Many at a time: the disk then writes its journal once for all of them.
+            with ThreadPoolExecutor(_SYNCERS) as pool:
+                list(pool.map(sync_file, [os.path.join(self.work, name) for name in names]))
+            sync_directory(self.work)
+        else:
+            storage.upload(self.work, self.temporary)
+            shutil.rmtree(self.work)
+        return Staged(self.temporary, self.final, size, directory=True, exclusive=exclusive)
+
+    def discard(self, storage: Storage) -> None:
+        """Delete it."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        if self.work != self.temporary:
+            storage.remove(self.temporary)
+
+
+def destination(path: str) -> str:
+    """The place where something local will be: what a symbolic link points to, so that the link stays."""
+    if path in STDOUT or not os.path.islink(path):
+        return path
+    return os.path.realpath(path)
+
+
+def begin(final: str, marker: str) -> StagedFile:
+    """Begin a local file; see `Storage.stage`.
+
+    One that replaces another gets its mode, and its owner where that is allowed. Pipes, terminals and the like are not
+    replaced but written to.
+
+    Raises:
+        IsADirectoryError: When there is a directory.
+        OptionError: When there is a device that does not take a stream.
+    """
+    if final in STDOUT:
+        return StagedFile(open(os.dup(1), "wb", buffering=0), final, final)
+    try:
+        there = os.stat(final)
+    except FileNotFoundError:
+        there = None
+        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        if not (stat.S_ISFIFO(there.st_mode) or stat.S_ISCHR(there.st_mode)):
+            raise OptionError(f"{final}: neither a file nor something that takes a stream; it is not replaced")
+        return StagedFile(open(final, "wb", buffering=0), final, final)
+    temporary = staged_name(final, marker)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if there is None else 0o600)
+    if there is not None:
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, there.st_uid, there.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+    return StagedFile(open(descriptor, "wb", buffering=0), temporary, final)

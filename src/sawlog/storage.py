@@ -6,20 +6,28 @@ import contextlib
 import glob
 import os
 import posixpath
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from sawlog.errors import ChangedError, SawlogError
+from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.inputs import Inputs
-from sawlog.names import hidden, natural_order
+from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize
 from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
-from sawlog.staging import STAGED_SUFFIX, staged_end, staged_name, sync_directory, sync_file
+from sawlog.staging import (
+    STAGED_SUFFIX,
+    Staged,
+    StagedDirectory,
+    StagedFile,
+    begin,
+    destination,
+    staged_end,
+    staged_name,
+    sync_directory,
+)
 
 if TYPE_CHECKING:
     from sawlog.sources import Bytes
@@ -36,14 +44,6 @@ __all__ = [
     "is_remote",
     "normalize",
 ]
-
-PathLike: TypeAlias = str | os.PathLike[str]
-
-_SYNCERS = 8
-"""Files of a directory that are made safe at a time."""
-
-_URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
-_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +64,6 @@ class File:
     def name(self) -> str:
         """The last part of the path."""
         return posixpath.basename(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A finished file or directory that is not visible yet, and the place it is to be published at.
-
-    Where both places are the same, a file was continued in place; it is never deleted.
-
-    Attributes:
-        temporary: Where it is.
-        final: Where it will be.
-        size: Bytes in it.
-        directory: Whether it is a directory.
-        exclusive: Whether it may only be published where there is nothing yet.
-    """
-
-    temporary: str
-    final: str
-    size: int
-    directory: bool = False
-    exclusive: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,20 +188,23 @@ class Storage:
             return file.read(-1 if length is None else length)
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
-        """Begin a file that appears at `path`, whole, when it is published.
+        """Begin a file that appears at `path`, whole, when it is published; pipes are written to at once.
 
         Args:
             path: Where it will be.
             marker: What its temporary name contains, for `staged` to find it by.
+
+        Raises:
+            IsADirectoryError: When there is a directory.
+            OptionError: When there is a device that does not take a stream.
         """
         final = normalize(path)
-        temporary = staged_name(final, marker)
         if is_remote(final):
+            temporary = staged_name(final, marker)
             fs, inner = self._remote(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)
             return StagedFile(fs.open(inner, "wb"), temporary, final)
-        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
-        return StagedFile(open(temporary, "wb", buffering=0), temporary, final)
+        return begin(destination(final), marker)
 
     def stage_directory(self, path: PathLike, marker: str = "") -> StagedDirectory:
         """Begin a directory that appears at `path`, with all of its files, when it is published.
@@ -232,6 +214,10 @@ class Storage:
             marker: What its temporary name contains, for `staged` to find it by.
         """
         final = normalize(path).rstrip("/")
+        if not is_remote(final):
+            final = os.path.realpath(final) if os.path.islink(final) else final
+            if os.path.exists(final) and not os.path.isdir(final) and not os.path.isfile(final):
+                raise OptionError(f"{final}: neither a directory nor a file; it is not replaced")
         temporary = staged_name(final, marker)
         if is_remote(final):
             return StagedDirectory(tempfile.mkdtemp(prefix="sawlog-"), temporary, final)
@@ -326,6 +312,8 @@ class Storage:
 
     def _publish(self, one: Staged) -> None:
         """Rename one. A directory that is replaced steps aside first, and comes back if its place is not taken."""
+        if one.temporary == one.final:
+            return
         if one.exclusive and self.exists(one.final):
             raise FileExistsError(f"{one.final} exists already")
         if one.exclusive or not one.directory or not self.is_directory(one.final):
@@ -430,93 +418,6 @@ class Storage:
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
         return sorted(files, key=_natural)
-
-
-@dataclass
-class StagedFile:
-    """A file being written under a temporary name."""
-
-    stream: IO[bytes]
-    temporary: str
-    final: str
-    size: int = 0
-
-    def write(self, data: Any) -> None:
-        """Append bytes: anything with the buffer protocol."""
-        view = memoryview(data).cast("B")
-        self.size += len(view)
-        while len(view):
-            # Raw files may take fewer bytes than they are given; some remote ones answer None.
-            view = view[self.stream.write(view) or len(view) :]
-
-    def finish(self) -> Staged:
-        """Close the file, its bytes safe on disk."""
-        if not is_remote(self.temporary):
-            os.fsync(self.stream.fileno())
-        self.stream.close()
-        return Staged(self.temporary, self.final, self.size)
-
-    def discard(self, storage: Storage) -> None:
-        """Close the file and delete it."""
-        self.stream.close()
-        storage.remove(self.temporary)
-
-
-@dataclass
-class StagedDirectory:
-    """A directory being filled under a temporary name.
-
-    Attributes:
-        work: Local directory to put files into; where the final place is remote, it is uploaded at the end.
-        temporary: Where it is before it is published.
-        final: Where it will be.
-    """
-
-    work: str
-    temporary: str
-    final: str
-
-    def finish(self, storage: Storage, *, exclusive: bool = False) -> Staged:
-        """Have all files safe at the temporary place.
-
-        Args:
-            storage: Where that is.
-            exclusive: Whether nothing may be at the final place when the directory is published.
-        """
-        names = sorted(os.listdir(self.work))
-        size = sum(os.path.getsize(os.path.join(self.work, name)) for name in names)
-        if self.work == self.temporary:
-            # Many at a time: the disk then writes its journal once for all of them.
-            with ThreadPoolExecutor(_SYNCERS) as pool:
-                list(pool.map(sync_file, [os.path.join(self.work, name) for name in names]))
-            sync_directory(self.work)
-        else:
-            storage.upload(self.work, self.temporary)
-            shutil.rmtree(self.work)
-        return Staged(self.temporary, self.final, size, directory=True, exclusive=exclusive)
-
-    def discard(self, storage: Storage) -> None:
-        """Delete it."""
-        shutil.rmtree(self.work, ignore_errors=True)
-        if self.work != self.temporary:
-            storage.remove(self.temporary)
-
-
-def normalize(path: PathLike) -> str:
-    """One spelling per place: `file:` URLs become local paths, Hadoop's schemes their fsspec counterparts."""
-    text = os.fspath(path)
-    match = _URL.match(text)
-    if match is None:
-        return text
-    scheme = match[1].lower()
-    if scheme == "file":
-        return re.sub(r"^file:(//[^/]*)?", "", text)
-    return _HADOOP_SCHEMES.get(scheme, match[1]) + text[match.end() - 1 :]
-
-
-def is_remote(path: str) -> bool:
-    """Whether a normalized path is a URL for fsspec."""
-    return "://" in path or "::" in path
 
 
 def _natural(file: File) -> list[tuple[int, int, str]]:

@@ -69,6 +69,7 @@ StorageOptions = Annotated[
         show_default=False,
     ),
 ]
+NoClobber = Annotated[bool, typer.Option("--no-clobber", help="Leave a file alone that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
 

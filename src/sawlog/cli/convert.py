@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 import sawlog
+from sawlog.api import check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, parse_where
 from sawlog.cli.errors import Exit
@@ -21,6 +22,7 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Projection, Scan, recognize
 from sawlog.options import parse_options
 from sawlog.skipped import Skipped
+from sawlog.staging import STDOUT
 from sawlog.storage import File, Staged, Storage
 
 
@@ -94,6 +96,7 @@ def convert(
         list[str] | None,
         typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.", show_default=False),
     ] = None,
+    no_clobber: arguments.NoClobber = False,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -104,6 +107,7 @@ def convert(
     check_apart(src, dst)
     target = target_format(dst, to_format)
     where_to = Storage(arguments.storage_options(storage))
+    check_free(dst, "error" if no_clobber else "overwrite", where_to)
     options: Any = parse_options(
         target.write_options, arguments.format_options(write_option, "-O"), where=f"writing {target.name}"
     )
@@ -137,7 +141,8 @@ def convert(
     except BaseException:
         writer.abort()
         raise
-    Output.of(json).converted(conversion)
+    if dst not in STDOUT:
+        Output.of(json).converted(conversion)
     conversion.losses.tell()
     return Exit.LOST if conversion.losses.damaged else Exit.OK
 

@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 import typer
 
-from sawlog.cli import INTERRUPTED
+from sawlog.cli import INTERRUPTED, TERMINATED, Terminated
 from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, SawlogError
 
@@ -35,6 +35,7 @@ class Exit(IntEnum):
     LOST = 3
     """A new file was written, and something of the source is not in it."""
     INTERRUPTED = INTERRUPTED
+    TERMINATED = TERMINATED
     BROKEN_PIPE = 141
     """The reader of stdout went away; what any Unix filter ends with."""
 
@@ -50,6 +51,8 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
             try:
                 code = verb(*args, **kwargs)
                 sys.stdout.flush()
+            except Terminated:
+                return Exit.TERMINATED
             except KeyboardInterrupt:
                 return Exit.INTERRUPTED
             except BrokenPipeError:

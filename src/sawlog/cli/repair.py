@@ -52,6 +52,7 @@ def repair(
     dst: Annotated[str, typer.Argument(metavar="DST", help="New file, or directory for the files of a directory.")],
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
+    no_clobber: arguments.NoClobber = False,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -64,6 +65,7 @@ def repair(
         src,
         dst,
         format=format,
+        mode="error" if no_clobber else "overwrite",
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )
