@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sawlog.testing import Laws, Sample, Span
 
+from .mutators import MUTATORS
 from .reference import committed
 from .test_sets import HEADER, make
 
@@ -27,6 +28,7 @@ def sizes(data: bytes) -> list[Span]:
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/deephaven-log.md"
+    mutators = MUTATORS
     # To be emptied: what each test says when it fails is what is to be mended.
     not_yet: ClassVar[Mapping[str, str]] = {
         "every_header_bit": "`fail` passes over a header whose digest is wrong; a type changed there loses all rows",

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from sawlog.testing import Laws, Sample, Span
 
+from .mutators import MUTATORS
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
 
 HEADER = 64
@@ -28,6 +29,7 @@ def splayed() -> dict[str, bytes]:
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/deephaven-table.md"
+    mutators = MUTATORS
     # To be emptied: what each test says when it fails is what is to be mended.
     not_yet: ClassVar[Mapping[str, str]] = {
         "every_header_bit": "reading does not meet `bad_metadata`, which `verify` names",

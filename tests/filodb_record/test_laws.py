@@ -9,12 +9,14 @@ from typing import ClassVar
 from sawlog.testing import Laws, Sample, Span
 
 from . import golden
+from .mutators import MUTATORS
 
 CONTAINER_HEADER = 16
 
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/filodb-record.md"
+    mutators = MUTATORS
     # To be emptied: what each test says when it fails is what is to be mended.
     not_yet: ClassVar[Mapping[str, str]] = {
         "same_columns": "with some columns, damage in the others is not seen: more rows come out than with all",

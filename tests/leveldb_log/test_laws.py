@@ -11,12 +11,14 @@ import pyarrow as pa
 from sawlog.testing import Laws, Sample, Span
 
 from .fragments import HEADER, offsets, write
+from .mutators import MUTATORS
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
 
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/leveldb-log.md"
+    mutators = MUTATORS
     not_yet: ClassVar[Mapping[str, str]] = {}
 
     @classmethod

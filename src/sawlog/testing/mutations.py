@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import TypeAlias
 
 from sawlog.testing.sample import Mutation, Sample, Span
+
+Mutator: TypeAlias = Callable[[Sample, Random], Mutation]
+"""Changes a sample in some way, chosen by the random numbers that it is given; one that knows the format makes lengths
+and checksums good again, and so reaches what lies below them."""
 
 EFFORT = float(os.environ.get("SAWLOG_LAWS_EFFORT", "1"))
 """How many times more changes are tried than by default, where they are chosen; every bit of headers always is."""
@@ -15,14 +20,22 @@ _WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0x8000000
 """Numbers that break lengths and counts."""
 
 
+def seeded(*what: object) -> Random:
+    """Random numbers that are the same on every run."""
+    return Random(" ".join(map(str, what)))  # noqa: S311 - nothing is kept secret by it
+
+
 def effort(count: int) -> int:
     """How many changes are chosen where `count` are by default."""
     return max(1, round(count * EFFORT))
 
 
-def seeded(sample: Sample, what: str) -> random.Random:
-    """Random numbers that are the same on every run."""
-    return random.Random(f"{sample.format} {sample.name} {what}")  # noqa: S311 - nothing is kept secret by it
+def some(sample: Sample, count: int, *kinds: Mutator) -> Iterator[Mutation]:
+    """About `count` mutations of some kinds, the same on every run."""
+    for kind in kinds:
+        dice = seeded(sample.format, sample.name, kind.__name__)
+        for _ in range(effort(-(-count // len(kinds)))):
+            yield kind(sample, dice)
 
 
 def changed(sample: Sample, name: str, data: bytes, label: str, *spans: Span) -> Mutation:
@@ -37,6 +50,13 @@ def flip(sample: Sample, name: str, bit: int) -> Mutation:
     return changed(sample, name, bytes(data), f"bit {bit & 7} of byte {bit >> 3}", Span(bit >> 3, 1, name))
 
 
+def cut(sample: Sample, name: str, length: int) -> Mutation:
+    """One file cut off."""
+    data = sample.content[name]
+    label = f"the first {length} bytes"
+    return changed(sample, name, data[:length], label, Span(length, len(data) - length, name))
+
+
 def header_bits(sample: Sample) -> Iterator[Mutation]:
     """Every bit of every header and length."""
     for span in sample.headers:
@@ -44,90 +64,108 @@ def header_bits(sample: Sample) -> Iterator[Mutation]:
             yield flip(sample, sample.place(span), bit)
 
 
-def bits(sample: Sample, count: int) -> Iterator[Mutation]:
-    """Some bits, anywhere."""
-    dice = seeded(sample, "bits")
-    names = [name for name, data in sample.content.items() if data]
-    sizes = [len(sample.content[name]) for name in names]
-    for _ in range(effort(count)):
-        (name,) = dice.choices(names, sizes)
-        yield flip(sample, name, dice.randrange(len(sample.content[name]) * 8))
-
-
 def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
     """Each file cut off: at every length if they are no more than `count` in all, else at that many."""
     every = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
     if len(every) > effort(count):
-        every = sorted(seeded(sample, "cuts").sample(every, effort(count)))
+        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, effort(count)))
     for name, length in every:
-        data = sample.content[name]
-        yield changed(sample, name, data[:length], f"the first {length} bytes", Span(length, len(data) - length, name))
+        yield cut(sample, name, length)
 
 
-def words(sample: Sample, count: int) -> Iterator[Mutation]:
-    """Numbers that lie, in headers and elsewhere, in either byte order."""
-    dice = seeded(sample, "words")
-    places = [
-        (sample.place(span), at) for span in sample.headers for at in range(span.offset, span.offset + span.length)
-    ]
-    places += [(name, at) for name, data in sample.content.items() for at in range(0, len(data), 4)]
-    for _ in range(effort(count) if places else 0):
-        name, at = dice.choice(places)
-        size, value, order = dice.choice((1, 2, 4, 4, 8)), dice.choice(_WORDS), dice.choice(("little", "big"))
-        data = bytearray(sample.content[name])
-        word = (value & ((1 << 8 * size) - 1)).to_bytes(size, order)  # type: ignore[arg-type]
-        data[at : at + size] = word[: len(data) - at]
-        yield changed(sample, name, bytes(data), f"{word.hex()} at byte {at}", Span(at, size, name))
+def any_bit(sample: Sample, dice: Random) -> Mutation:
+    """One bit, anywhere."""
+    name = _file(sample, dice)
+    return flip(sample, name, dice.randrange(len(sample.content[name]) * 8))
 
 
-def splices(sample: Sample, count: int) -> Iterator[Mutation]:
-    """Ranges taken out, doubled, moved, zeroed, or replaced by anything."""
-    dice = seeded(sample, "splices")
+def any_cut(sample: Sample, dice: Random) -> Mutation:
+    """One file cut off, anywhere."""
+    name = _file(sample, dice)
+    return cut(sample, name, dice.randrange(len(sample.content[name])))
+
+
+def any_word(sample: Sample, dice: Random) -> Mutation:
+    """A number that lies, in a header or elsewhere, in either byte order."""
+    name = _file(sample, dice)
+    at = dice.randrange(0, len(sample.content[name]), 4)
+    if sample.headers and dice.random() < 0.5:
+        span = dice.choice(sample.headers)
+        name, at = sample.place(span), span.offset + dice.randrange(span.length)
+    size, value = dice.choice((1, 2, 4, 4, 8)), dice.choice(_WORDS)
+    word = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little" if dice.random() < 0.5 else "big")
+    data = bytearray(sample.content[name])
+    data[at : at + size] = word[: max(0, len(data) - at)]
+    return changed(sample, name, bytes(data), f"{word.hex()} at byte {at}", Span(at, size, name))
+
+
+def any_splice(sample: Sample, dice: Random) -> Mutation:
+    """A range taken out, doubled, moved, zeroed, or replaced by anything."""
+    name = _file(sample, dice)
+    data = bytearray(sample.content[name])
+    at = dice.randrange(len(data))
+    length = min(dice.choice((1, 4, 7, 16, 64, 300, 5000)), len(data) - at)
+    piece = bytes(data[at : at + length])
+    to = dice.randrange(len(data) + 1)
+    match dice.randrange(6):
+        case 0:
+            del data[at : at + length]
+            label = f"without {length} bytes from byte {at}"
+        case 1:
+            data[to:to] = piece
+            label = f"{length} bytes from byte {at} once more at byte {to}"
+        case 2:
+            data[to : to + length] = piece
+            label = f"{length} bytes from byte {at} over those at byte {to}"
+        case 3:
+            data[at : at + length] = bytes(length)
+            label = f"{length} zeros at byte {at}"
+        case 4:
+            data[at : at + length] = dice.randbytes(length)
+            label = f"{length} random bytes at byte {at}"
+        case _:
+            data[at:at] = dice.randbytes(length)
+            label = f"{length} random bytes put in at byte {at}"
+    return changed(sample, name, bytes(data), label, Span(min(at, to), len(data), name))
+
+
+def any_bytes(sample: Sample, dice: Random) -> Mutation:
+    """A file of random bytes, behind nothing or behind the beginning of the sample."""
+    name = _file(sample, dice)
+    kept = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
+    data = kept + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
+    return changed(sample, name, data, f"{len(data)} bytes, random behind the first {len(kept)},")
+
+
+def bent(data: bytes, dice: Random) -> bytes:
+    """Bytes with something changed: a bit, a number, a range lost, doubled or put in. For mutators of formats."""
+    out = bytearray(data or b"\0")
+    at = dice.randrange(len(out))
+    length = dice.choice((1, 1, 2, 4, 8, 30))
+    match dice.randrange(5):
+        case 0:
+            out[at] ^= 1 << dice.randrange(8)
+        case 1:
+            size, value = dice.choice((1, 2, 4, 8)), dice.choice(_WORDS)
+            word = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little" if dice.random() < 0.5 else "big")
+            out[at : at + size] = word[: len(out) - at]
+        case 2:
+            del out[at : at + length]
+        case 3:
+            out[at:at] = out[at : at + length] * dice.choice((1, 1, 2, 50))
+        case _:
+            out[at:at] = dice.randbytes(length)
+    return bytes(out)
+
+
+ANY: tuple[Mutator, ...] = (any_bit, any_word, any_splice, any_cut)
+"""What can be done to any file."""
+
+
+def _file(sample: Sample, dice: Random) -> str:
+    """A file that is not empty; larger ones more often."""
     names = [name for name, data in sample.content.items() if data]
-    for _ in range(effort(count) if names else 0):
-        name = dice.choice(names)
-        data = bytearray(sample.content[name])
-        at = dice.randrange(len(data))
-        length = min(dice.choice((1, 4, 7, 16, 64, 300, 5000)), len(data) - at)
-        piece = bytes(data[at : at + length])
-        to = dice.randrange(len(data) + 1)
-        match dice.choice(("out", "twice", "moved", "zeroed", "junk", "inserted")):
-            case "out":
-                del data[at : at + length]
-                label = f"without {length} bytes from byte {at}"
-            case "twice":
-                data[to:to] = piece
-                label = f"{length} bytes from byte {at} once more at byte {to}"
-            case "moved":
-                data[to : to + length] = piece
-                label = f"{length} bytes from byte {at} over those at byte {to}"
-            case "zeroed":
-                data[at : at + length] = bytes(length)
-                label = f"{length} zeros at byte {at}"
-            case "junk":
-                data[at : at + length] = dice.randbytes(length)
-                label = f"{length} random bytes at byte {at}"
-            case _:
-                data[at:at] = dice.randbytes(length)
-                label = f"{length} random bytes put in at byte {at}"
-        yield changed(sample, name, bytes(data), label, Span(min(at, to), len(data), name))
-
-
-def junk(sample: Sample, count: int) -> Iterator[Mutation]:
-    """Files of random bytes, behind nothing or behind the beginning of the sample."""
-    dice = seeded(sample, "junk")
-    for number in range(effort(count)):
-        name = dice.choice(list(sample.content))
-        kept = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
-        data = kept + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
-        yield changed(sample, name, data, f"{len(data)} bytes, random behind the first {len(kept)}, number {number},")
-
-
-def chosen(sample: Sample, count: int) -> Iterator[Mutation]:
-    """A few changes of every kind: `count` in all, about."""
-    part = -(-count // 4)
-    for kind in (bits, words, splices, cuts):
-        yield from kind(sample, part)
+    return dice.choices(names, [len(sample.content[name]) for name in names])[0]
 
 
 def beyond(spans: Iterable[Span], others: Iterable[Span], sample: Sample) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import Damage, FileReport, Findings
+from sawlog.damage import UNREADABLE, Damage, FileReport, Findings
 from sawlog.errors import DamageError, SawlogError
 from sawlog.format import Dataset
 from sawlog.guard import raised_by_system
@@ -21,6 +21,23 @@ from sawlog.testing.sample import Subject
 
 Rows = list[str]
 """Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
+
+
+_FAULTS = (
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "KeyError",
+    "LoweringError",
+    "MemoryError",
+    "NameError",
+    "RecursionError",
+    "TypeError",
+    "TypingError",
+    "UnboundLocalError",
+    "ZeroDivisionError",
+)
+"""What only code that is at fault raises."""
 
 
 class Place(NamedTuple):
@@ -148,6 +165,7 @@ def examine(subject: Subject) -> Outcome:
         outcome.rows = texts(table)
         with attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
+        outcome.complaints += _unforeseen(outcome.reports)
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
         concerned = [one for one in outcome.damages if not _beside(subject, one.file)]
@@ -172,6 +190,14 @@ def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
         ledgers.append(Findings(dataset.scan.on_damage, drained=True))
         batches += fragment.to_batches(ledgers[-1])
     return pa.Table.from_batches(batches, dataset.schema), ledgers
+
+
+def _unforeseen(reports: Iterable[FileReport]) -> Iterator[str]:
+    """Damage behind which a fault of the reader hides: libraries may give up on bad bytes, our own code may not."""
+    for report in reports:
+        for one in report.damages:
+            if one.kind == UNREADABLE and one.detail.startswith(_FAULTS):
+                yield f"only the guard knew what to do: {one.detail}"
 
 
 def _some(found: list[Any]) -> str:

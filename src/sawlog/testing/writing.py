@@ -91,7 +91,7 @@ def followed(subject: Subject) -> Iterator[str]:
     sample = subject.sample
     ((name, data),) = sample.content.items()
     whole = texts(delivered(opened(subject, on_damage="skip"))[0])
-    dice = seeded(sample, "follow")
+    dice = seeded(sample.format, sample.name, "follow")
     histories = [[len(data)], list(range(len(data) + 1)) if len(data) < 400 else []]
     histories += [sorted(dice.choices(range(len(data)), k=dice.randrange(1, 12))) for _ in range(effort(12))]
     for ends in histories:

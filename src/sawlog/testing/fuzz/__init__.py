@@ -1,0 +1,1 @@
+"""The laws on changed files, for as long as one wants: `python -m sawlog.testing.fuzz MODULE:CLASS`."""

@@ -1,0 +1,158 @@
+"""Watches the processes that try inputs: for what they say, for their death, and for their silence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sawlog.testing.fuzz.findings import Log
+from sawlog.testing.fuzz.inputs import Inputs, complaints
+from sawlog.testing.sample import placed
+
+STARTING = 600.0
+"""Seconds that a process may take to compile everything."""
+
+
+@dataclass
+class Watch:
+    """One process after the other, each going on behind the input that ended the last.
+
+    Attributes:
+        name: The class of laws.
+        seed: The seed.
+        inputs: The inputs.
+        log: Where findings go.
+        step: How many processes share the inputs.
+        silence: Seconds that one input may take.
+        until: When to end, on the monotonic clock.
+    """
+
+    name: str
+    seed: str
+    inputs: Inputs
+    log: Log
+    step: int
+    silence: float
+    until: float
+    tried: int = field(default=0, init=False)
+
+    def run(self, first: int) -> None:
+        """Watch until it is time to end."""
+        number = first
+        while time.monotonic() < self.until:
+            number = self._watch(number)
+
+    def _watch(self, first: int) -> int:
+        """Watch one process to its end; the input to go on with."""
+        command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", self.name, self.seed, str(first), str(self.step)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+        said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=_listen, args=(process, said), daemon=True).start()
+        errors: list[str] = []
+        threading.Thread(target=_last_lines, args=(process, errors), daemon=True).start()
+        number, patience = first - self.step, STARTING
+        try:
+            while time.monotonic() < self.until:
+                try:
+                    message = said.get(timeout=max(0.1, min(patience, self.until - time.monotonic())))
+                except queue.Empty:
+                    if time.monotonic() < self.until:
+                        self._found(number, "hang", f"nothing for {patience:.0f} s")
+                    break
+                if message is None:
+                    cause = _death(process.wait(), errors)
+                    if number < first:
+                        raise RuntimeError(f"{' '.join(command)}: {cause}")
+                    self._found(number, "crash", cause)
+                    break
+                number, patience = message["number"], self.silence
+                if "found" in message:
+                    self.tried += 1
+                    for law, text in message["found"]:
+                        self._found(number, law, text)
+        finally:
+            process.kill()
+            process.wait()
+        return number + self.step
+
+    def _found(self, number: int, law: str, text: str) -> None:
+        if self.log.add(self.inputs, number, law, text):
+            print(f"{self.name} input {number}: {law}: {text[:300]}", flush=True)  # noqa: T201
+
+
+def _listen(process: subprocess.Popen[str], said: queue.Queue[dict[str, Any] | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{"):
+            said.put(json.loads(line))
+    said.put(None)
+
+
+def _last_lines(process: subprocess.Popen[str], kept: list[str]) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        kept.append(line.strip())
+        del kept[:-3]
+
+
+def _death(code: int, errors: Sequence[str]) -> str:
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"the process died: {how}: {' | '.join(errors)}"
+
+
+def repeat(name: str, seed: str, number: int) -> int:
+    """Try one input here, and say what it breaks."""
+    inputs = Inputs.of(name, seed)
+    sample, mutation, law = inputs.make(number)
+    print(f"sample {sample.name}: {mutation.label}; {law[0]}")  # noqa: T201
+    with placed(sample, mutation) as subject:
+        found = complaints(subject, law)
+    for one, text in found:
+        print(f"{one}: {text}")  # noqa: T201
+    return 1 if found else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the fuzzer: 0 when no law was broken, 1 when some was."""
+    parser = argparse.ArgumentParser("python -m sawlog.testing.fuzz", description=__doc__)
+    parser.add_argument("laws", nargs="+", metavar="MODULE:CLASS", help="classes of laws, which have samples")
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long, for each of them")
+    parser.add_argument("--seed", default="1", help="any text: the same inputs for the same text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--silence", type=float, default=60.0, help="seconds that one input may take")
+    parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where inputs are kept that break laws")
+    parser.add_argument("--number", type=int, help="try only this input, here")
+    given = parser.parse_args(arguments)
+    if given.number is not None:
+        return max(repeat(name, given.seed, given.number) for name in given.laws)
+    broken = 0
+    for name in given.laws:
+        inputs = Inputs.of(name, given.seed)
+        log = Log(given.out / inputs.samples[0].format, name, given.seed)
+        until = time.monotonic() + given.minutes * 60
+        watches = [Watch(name, given.seed, inputs, log, given.jobs, given.silence, until) for _ in range(given.jobs)]
+        threads = [threading.Thread(target=watch.run, args=(n,)) for n, watch in enumerate(watches)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        broken += len(log.causes)
+        tried = sum(watch.tried for watch in watches)
+        print(f"{name}: {tried} inputs, {sum(log.causes.values())} complaints of {len(log.causes)} kinds")  # noqa: T201
+        for cause, count in log.causes.most_common():
+            print(f"  {count:6} {cause}")  # noqa: T201
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

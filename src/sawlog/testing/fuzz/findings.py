@@ -1,0 +1,63 @@
+"""What the fuzzer found: by cause, with the smallest input that shows it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+
+from sawlog.testing.fuzz.inputs import Inputs
+from sawlog.testing.sample import put
+
+
+class Log:
+    """Causes, as directories: `README` says what and how to repeat it, the files beside it are the input.
+
+    Args:
+        directory: Where the causes are kept.
+        name: The class of laws, for the line that repeats an input.
+        seed: The seed, for the same.
+    """
+
+    def __init__(self, directory: Path, name: str, seed: str) -> None:
+        self.causes: Counter[str] = Counter()
+        self._directory = directory
+        self._name = name
+        self._seed = seed
+        self._sizes: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, inputs: Inputs, number: int, law: str, text: str) -> bool:
+        """Note that an input breaks a law; whether that is news."""
+        cause = f"{law}: {_general(text)}"
+        sample, mutation, _ = inputs.make(number)
+        size = sum(map(len, mutation.files.values()))
+        with self._lock:
+            self.causes[cause] += 1
+            news = cause not in self._sizes
+            if news or size < self._sizes[cause]:
+                self._sizes[cause] = size
+                self._keep(
+                    cause,
+                    mutation.files,
+                    f"""\
+{law}: {text}
+sample {sample.name}, view {sample.view}, options {dict(sample.options)}: {mutation.label}
+python -m sawlog.testing.fuzz {self._name} --seed {self._seed} --number {number}
+""",
+                )
+            return news
+
+    def _keep(self, cause: str, files: object, readme: str) -> None:
+        slug = re.sub(r"[^a-z]+", "-", cause.lower())[:60].strip("-")
+        place = self._directory / f"{slug}-{hashlib.sha256(cause.encode()).hexdigest()[:6]}"
+        put(str(place), files)  # type: ignore[arg-type]
+        (place / "README").write_text(readme, "utf-8")
+
+
+def _general(text: str) -> str:
+    """A complaint without what differs from input to input: numbers, names, what stands in quotes."""
+    text = re.sub(r"'[^']*/[^']*'|\"[^\"]*\"|/[^ ,;:')]+|0x[0-9a-f]+|-?\d+(\.\d+)?", "#", text)
+    return re.sub(r"#([ ,.:#]*#)+", "#", text)[:160]

@@ -1,0 +1,79 @@
+"""What the fuzzer tries: input `n` of a seed is the same on every machine."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sawlog.testing import changes, mutations, reading, writing
+from sawlog.testing.laws import Laws
+from sawlog.testing.sample import Mutation, Sample, Span, Subject
+
+Check = Callable[[Subject], Iterable[str]]
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("any_fragments", reading.any_fragments),
+    ("repair", writing.repaired),
+    ("same_counts", reading.same_counts),
+    ("same_columns", reading.same_columns),
+    ("same_filters", reading.same_filters),
+    ("two_threads", reading.two_threads),
+)
+"""Of these, each input goes through one; that the verbs agree is seen with every input."""
+
+
+def load(name: str) -> type[Laws]:
+    """The class of laws at `module:class`; modules are found from the current directory, too."""
+    sys.path.insert(0, os.getcwd())
+    module, _, attribute = name.partition(":")
+    found: type[Laws] = getattr(importlib.import_module(module), attribute or "TestLaws")
+    return found
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of one seed.
+
+    Attributes:
+        laws: The class of laws, which has samples and mutators.
+        samples: Its samples.
+        seed: Any text.
+    """
+
+    laws: type[Laws]
+    samples: Sequence[Sample]
+    seed: str
+
+    @classmethod
+    def of(cls, name: str, seed: str) -> Inputs:
+        """The inputs for a class of laws at `module:class`."""
+        laws = load(name)
+        return cls(laws, laws.samples(), f"{name} {seed}")
+
+    def make(self, number: int) -> tuple[Sample, Mutation, tuple[str, Check]]:
+        """One input, and the law that it is tried on."""
+        dice = mutations.seeded(self.seed, number)
+        sample = dice.choice(self.samples)
+        kinds = [*mutations.ANY, *[kind for kind in self.laws.mutators for _ in range(3)]]
+        changing, labels, spans = sample, [], list[Span]()
+        for _ in range(dice.choice((1, 1, 1, 2, 3))):
+            if not any(changing.content.values()):
+                break
+            mutation = dice.choice(kinds)(changing, dice)
+            labels.append(mutation.label)
+            spans += mutation.spans
+            files = mutation.files
+            changing = replace(changing, files=files[sample.file_name] if isinstance(sample.files, bytes) else files)
+        law = dice.choice([one for one in CHECKS if one[0] != "repair" or sample.repaired != "no"])
+        return sample, Mutation("; ".join(labels), changing.content, tuple(spans)), law
+
+
+def complaints(subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
+    """The laws that a subject breaks, and how."""
+    found = [("agreed", text) for text in changes.watched(changes.agreed, subject)]
+    if changes.readable(subject):
+        found += [(law[0], text) for text in changes.watched(law[1], subject)]
+    return [(name, text.replace(subject.directory, "")) for name, text in found]

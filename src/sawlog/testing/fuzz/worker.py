@@ -1,0 +1,74 @@
+"""One process of the fuzzer: it says what it is about to try, tries it, and says what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from typing import IO, Any
+
+from sawlog.testing.counting import SPARE_MEMORY
+from sawlog.testing.fuzz.inputs import Inputs, complaints
+from sawlog.testing.sample import Mutation, placed
+
+_LIMIT = 4 << 30
+"""Address space beyond what a process has when it begins: a machine must survive what is looked for."""
+
+
+def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
+    """Try every `step`th input from the `first`, until somebody ends the process."""
+    for sample in inputs.samples:  # compile, and load what is loaded once
+        _try(inputs, sample, Mutation("nothing", sample.content), ("agreed", lambda _: ()))
+    _confine()
+    number = first
+    while True:
+        sample, mutation, law = inputs.make(number)
+        _tell(out, number=number)
+        began = time.perf_counter()
+        before = _resident(reset=True)
+        found = _try(inputs, sample, mutation, law)
+        grown = _resident() - before
+        size = sum(map(len, mutation.files.values()))
+        if grown > 2 * size + SPARE_MEMORY:
+            found.append(("memory", f"{grown >> 20} MiB of memory"))
+        _tell(out, number=number, found=found, seconds=time.perf_counter() - began)
+        number += step
+
+
+def _try(inputs: Inputs, sample: Any, mutation: Mutation, law: Any) -> list[tuple[str, str]]:
+    del inputs
+    with placed(sample, mutation) as subject:
+        return complaints(subject, law)
+
+
+def _tell(out: IO[str], **said: Any) -> None:
+    out.write(json.dumps(said) + "\n")
+    out.flush()
+
+
+def _confine() -> None:
+    """Let the process not grow without bounds."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + _LIMIT, size + _LIMIT))
+
+
+def _resident(*, reset: bool = False) -> int:
+    """The most memory that was resident since the last reset; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        if reset:
+            with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+                file.write("5")
+        with open("/proc/self/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) << 10
+    return 0
+
+
+if __name__ == "__main__":
+    run(Inputs.of(sys.argv[1], sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.stdout)
