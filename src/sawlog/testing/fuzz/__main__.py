@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import subprocess
@@ -34,7 +35,7 @@ class Watch:
         log: Where findings go.
         step: How many processes share the inputs.
         silence: Seconds that one input may take.
-        until: When to end, on the monotonic clock.
+        seconds: How long to try, from when the first process is ready.
     """
 
     name: str
@@ -43,7 +44,8 @@ class Watch:
     log: Log
     step: int
     silence: float
-    until: float
+    seconds: float
+    until: float = field(default=math.inf, init=False)
     tried: int = field(default=0, init=False)
 
     def run(self, first: int) -> None:
@@ -75,7 +77,11 @@ class Watch:
                         raise RuntimeError(f"{' '.join(command)}: {cause}")
                     self._found(number, "crash", cause)
                     break
-                number, patience = message["number"], self.silence
+                patience = self.silence
+                if "ready" in message:
+                    self.until = min(self.until, time.monotonic() + self.seconds)
+                    continue
+                number = message["number"]
                 if "found" in message:
                     self.tried += 1
                     for law, text in message["found"]:
@@ -139,8 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.laws:
         inputs = Inputs.of(name, given.seed)
         log = Log(given.out / inputs.samples[0].format, name, given.seed)
-        until = time.monotonic() + given.minutes * 60
-        watches = [Watch(name, given.seed, inputs, log, given.jobs, given.silence, until) for _ in range(given.jobs)]
+        watches = [
+            Watch(name, given.seed, inputs, log, given.jobs, given.silence, given.minutes * 60)
+            for _ in range(given.jobs)
+        ]
         threads = [threading.Thread(target=watch.run, args=(n,)) for n, watch in enumerate(watches)]
         for thread in threads:
             thread.start()

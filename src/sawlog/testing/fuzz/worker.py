@@ -9,8 +9,8 @@ import time
 from typing import IO, Any
 
 from sawlog.testing.counting import SPARE_MEMORY
-from sawlog.testing.fuzz.inputs import Inputs, complaints
-from sawlog.testing.sample import Mutation, placed
+from sawlog.testing.fuzz.inputs import CHECKS, Check, Inputs, complaints
+from sawlog.testing.sample import Mutation, Sample, placed
 
 _LIMIT = 4 << 30
 """Address space beyond what a process has when it begins: a machine must survive what is looked for."""
@@ -19,15 +19,17 @@ _LIMIT = 4 << 30
 def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
     """Try every `step`th input from the `first`, until somebody ends the process."""
     for sample in inputs.samples:  # compile, and load what is loaded once
-        _try(inputs, sample, Mutation("nothing", sample.content), ("agreed", lambda _: ()))
+        for law in CHECKS:
+            _try(sample, Mutation("nothing", sample.content), law)
     _confine()
+    _tell(out, ready=True)
     number = first
     while True:
         sample, mutation, law = inputs.make(number)
         _tell(out, number=number)
         began = time.perf_counter()
         before = _resident(reset=True)
-        found = _try(inputs, sample, mutation, law)
+        found = _try(sample, mutation, law)
         grown = _resident() - before
         size = sum(map(len, mutation.files.values()))
         if grown > 2 * size + SPARE_MEMORY:
@@ -36,8 +38,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         number += step
 
 
-def _try(inputs: Inputs, sample: Any, mutation: Mutation, law: Any) -> list[tuple[str, str]]:
-    del inputs
+def _try(sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
     with placed(sample, mutation) as subject:
         return complaints(subject, law)
 
