@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage
-from sawlog.errors import DamageError, FormatError
+from sawlog.errors import DamageError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, contents_of
@@ -119,16 +120,15 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         where: The file, for messages.
 
     Raises:
-        FormatError: When the file is no table, or one of a version that is not known.
-        DamageError: When the footer is damaged.
+        DamageError: When it is damaged, or none of a known kind and version.
     """
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
     if magic in layout.PLAIN_MAGICS:
-        raise FormatError(f"{where}: a plain table of RocksDB, which has no blocks and is not supported")
+        raise _bad_footer(where, size, size, "a plain table of RocksDB, which has no blocks and is not supported")
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
-        raise FormatError(f"{where}: no sorted table: its last 8 bytes are {shown}, no magic number of a table")
+        raise _bad_footer(where, size, size, f"its last 8 bytes are {shown}, no magic number of a sorted table")
     if dialect == "leveldb":
         footer = tail[-layout.LEVELDB_FOOTER :]
         metaindex, index = _handles(footer[: layout.HANDLES_SIZE], size, len(footer), where)
@@ -139,8 +139,8 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
     checksum = Checksum(footer[0])
     if version > layout.LAST_VERSION[dialect]:
-        last = layout.LAST_VERSION[dialect]
-        raise FormatError(f"{where}: format version {version} of {dialect}'s tables; known up to {last}")
+        known = f"known up to {layout.LAST_VERSION[dialect]}"
+        raise _bad_footer(where, size, size, f"format version {version} of {dialect}'s tables; {known}")
     if version < layout.SELF_CHECKED_VERSION:
         handles = footer[layout.CHECKSUM_TYPE_SIZE : layout.CHECKSUM_TYPE_SIZE + layout.HANDLES_SIZE]
         metaindex, index = _handles(handles, size, len(footer), where)
@@ -211,7 +211,7 @@ class MapReader:
         tail = bytes(source.window(file.size - length, length))
         try:
             footer = read_footer(tail, file.size, file.path)
-        except (DamageError, FormatError) as error:
+        except DamageError as error:
             footer = self._torn(error)
         self.map = TableMap(footer, self._rules(footer))
 
@@ -228,7 +228,7 @@ class MapReader:
             options.max_block_bytes,
         )
 
-    def _torn(self, error: DamageError | FormatError) -> Footer:
+    def _torn(self, error: DamageError) -> Footer:
         """What is assumed of a table that has lost its end, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._block_end(0, self._file.size, self._rules(footer)) is None:
@@ -293,16 +293,22 @@ class MapReader:
         return start + stop if stop < len(window) else None
 
     def _holds_rows(self, handle: Handle, found: list[Handle]) -> bool:
-        """Whether a block is one of rows: its first key ends in a known operation, its value is no place of a block."""
+        """Whether a block is one of rows: its keys end in known operations, and its values are no chain of blocks."""
         quiet = len(self.map.damages)
         content = self.block(handle)
         del self.map.damages[quiet:]
-        first = next(entries(content), None) if content is not None else None
-        if first is None:
-            return False
-        key, value = first
-        known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
-        return (known or self._options.keys == "raw") and tuple(_varints(value))[:2] not in set(map(tuple, found[:1]))
+        places = []
+        for number, (key, value) in enumerate(entries(content) if content is not None else ()):
+            known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
+            if not number and not known and self._options.keys == "internal":
+                return False
+            numbers = list(_varints(value))
+            if len(numbers) != 2 or sum(numbers) > handle.offset:
+                return True
+            places.append(Handle(*numbers))
+        chained = all(one.offset + one.size + layout.TRAILER_SIZE == two.offset for one, two in pairwise(places))
+        alone = len(places) == 1 and not (places[0] in found or places[0].offset == 0)
+        return bool(places) and (alone or not chained)
 
     def _read_index(self, index: Handle) -> None:
         table = self.map

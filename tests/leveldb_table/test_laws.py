@@ -1,0 +1,79 @@
+"""Sorted tables keep the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import rocksdict
+
+import sawlog
+from sawlog.testing import Exemption, Laws, Sample, Span
+
+from .support import leveldb_tables, rocksdb_tables
+
+DATA = {b"apple": b"1", b"apricot": b"22" * 9, b"banana": b"", b"cherry": b"red", b"date": b"x" * 40}
+TRAILER = 5
+FOOTER = 53
+
+
+@cache
+def tables() -> dict[str, bytes]:
+    """Small tables of each kind that the original systems write."""
+    parts = {
+        "set_index_type": rocksdict.BlockBasedIndexType.two_level_index_search(),
+        "set_metadata_block_size": 1,
+        "set_block_size": 1,
+    }
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        return {
+            "leveldb": leveldb_tables(root / "l", DATA, block_size=1, compression=None)[0].read_bytes(),
+            "snappy": leveldb_tables(root / "s", {**DATA, b"zz": b"ab" * 90}, compression="snappy")[0].read_bytes(),
+            "rocksdb": rocksdb_tables(root / "5", DATA, deletes=[b"egg"], ranges=[(b"f", b"g")])[0].read_bytes(),
+            "version 6": rocksdb_tables(root / "6", DATA, version=6, checksum="xxh3", table=parts)[0].read_bytes(),
+        }
+
+
+def headers(data: bytes) -> list[Span]:
+    """The footer, and the trailer of each block."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "a.ldb")
+        path.write_bytes(data)
+        rows = sawlog.read(path, format="leveldb_table", view="blocks").to_pylist()
+    trailers = [Span(row["offset"] + row["length"] - TRAILER, TRAILER) for row in rows]
+    return [*trailers, Span(len(data) - FOOTER, FOOTER)]
+
+
+class TestLaws(Laws):
+    page = Path(__file__).parents[2] / "docs/formats/leveldb-table.md"
+    exemptions = (
+        Exemption(
+            "cuts",
+            "A table without its end is damaged even where every row of it can be read: nothing else says how many it"
+            " had.",
+            samples=("leveldb", "snappy", "rocksdb"),
+        ),
+    )
+
+    @classmethod
+    def samples(cls) -> Sequence[Sample]:
+        found = []
+        for name, data in tables().items():
+            found.append(
+                Sample(
+                    name,
+                    "leveldb_table",
+                    data,
+                    "000005.ldb" if name in ("leveldb", "snappy") else "000005.sst",
+                    headers=headers(data),
+                    checked=True,
+                    repaired="rows",
+                )
+            )
+        for view in ("blocks", "properties"):
+            data = tables()["rocksdb"]
+            found.append(Sample(view, "leveldb_table", data, "000005.sst", view=view, ordered=False, repaired="no"))
+        return found
