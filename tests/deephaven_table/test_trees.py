@@ -279,6 +279,46 @@ def test_links_inside_of_the_tree_are_other_names(historical: Path) -> None:
     assert sawlog.read(historical, types=TYPES).num_rows == 12
 
 
+def test_links_inside_of_the_tree_are_followed(historical: Path) -> None:
+    """A partition on another disk, below the same root; links to links, and round in circles."""
+    root = historical / "Systems" / "Ns" / "Partitions"
+    (historical / "disks").mkdir()
+    (root / "2").rename(historical / "disks" / "a")
+    (root / "2").symlink_to(historical / "disks" / "a")
+    (root / "10").rename(historical / "disks" / "b")
+    (historical / "disks" / "c").symlink_to(historical / "disks" / "b")
+    (root / "10").symlink_to(historical / "disks" / "c")
+    (historical / "disks" / "a" / "round").symlink_to(historical)
+    (root / "0" / "back").symlink_to(root)
+    table = sawlog.read(historical, types=TYPES, columns=["n", "Date", "__InternalPartition"])
+    assert table.column("__InternalPartition").to_pylist() == ["0", "0", "2", "2", "10", "10"] * 2
+    assert table.column("n").to_pylist() == [0, 0, 2, 0, 10, 0, 0, 1, 2, 1, 10, 1]
+    assert sawlog.verify(historical, types=TYPES).rows == 12
+    with pytest.raises(DamageError, match=r"Partitions/10: unsafe_path .* disks/b, outside of what was named"):
+        sawlog.open(root, types=TYPES)
+
+
+def test_types_that_changed(tmp_path: Path) -> None:
+    """Every location is read as it says itself, and converted to the widest type."""
+    for number, (date, kind) in enumerate((("2024-05-06", pa.int32()), ("2024-05-07", pa.int64()))):
+        numbers = pa.array([number, None], kind)
+        table = pa.table({"n": numbers, "s": ["é", "x"], "f": pa.array([1.5, 2.5], pa.float32())})
+        charset = ("ISO-8859-1", "UTF-8")[number]
+        leaf = tmp_path / "Ns" / "Partitions" / "0" / date / "T"
+        sawlog.write(table, leaf, format="deephaven_table", charset=charset, column_version=number + 1)
+    found = sawlog.read(tmp_path)
+    assert found.schema.field("n").type == pa.int64()
+    assert found.column("n").to_pylist() == [0, None, 1, None]
+    assert found.column("s").to_pylist() == ["é", "x"] * 2
+    assert sawlog.read(tmp_path, filters=[("n", "=", 1)]).column("s").to_pylist() == ["é"]
+    schema = tmp_path / "T.schema"
+    schema.write_text('<Table><Column name="n" dataType="short"/><Column name="s" dataType="String"/></Table>')
+    assert sawlog.read(tmp_path, schema=str(schema), columns=["n"]).schema.field("n").type == pa.int16()
+    sawlog.write(pa.table({"n": [1 << 40]}), tmp_path / "Ns/Partitions/1/2024-05-07/T", format="deephaven_table")
+    with pytest.raises(SchemaError, match=r"Partitions/1/.*: column 'n' is int64 here and int16 in the table"):
+        sawlog.read(tmp_path, schema=str(schema), columns=["n"])
+
+
 @pytest.mark.parametrize("part", ["..", ".", "a\nb", "\0"])
 def test_names_that_lead_elsewhere(part: str) -> None:
     with pytest.raises(FormatError, match="cannot be the name of a partition"):

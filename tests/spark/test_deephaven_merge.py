@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_import.history import Journal
+from sawlog.deephaven_import.history import HistoricalTable
+from sawlog.deephaven_import.journal import Journal
 from sawlog.deephaven_import.spark import import_logs, merge
 from sawlog.deephaven_import.tree import IntradayTable
-from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.spark.digest import digest
-from tests.deephaven_import.support import DATE, Logs
+from tests.deephaven_import.support import DATE, Logs, batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,11 +143,8 @@ def test_intraday_rows_are_deleted_on_request(spark: SparkSession, imported: Pat
         merge(spark, imported, "Ns", "T", DATE)
     logs.write(2000, 2100)
     assert import_logs(spark, logs.directory, imported).rows == 100
-    with pytest.raises(SawlogError, match=r"history has 2000 rows .* intraday are 100 rows .* append"):
-        merge(spark, imported, "Ns", "T", DATE)
-    with pytest.raises(OptionError, match="append without delete_intraday"):
-        merge(spark, imported, "Ns", "T", DATE, append=True)
-    merge(spark, imported, "Ns", "T", DATE, append=True, delete_intraday=True)
+    late = merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
+    assert (late.rows, late.added, late.written) == (2100, 100, True)
     assert sorted(history(imported).column("N").to_pylist()) == list(range(2100))
     assert intraday(imported) == list(range(10))
 
@@ -154,12 +152,10 @@ def test_intraday_rows_are_deleted_on_request(spark: SparkSession, imported: Pat
 def test_a_failed_proof_takes_everything_back(
     spark: SparkSession, imported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forged(rows: Any) -> Any:
-        found = digest(rows)
-        forged.calls += 1
-        return found if forged.calls == 1 else type(found)(found.rows, found.checksum ^ 1)
+    def forged(*arguments: Any) -> Any:
+        found = digest(*arguments)
+        return type(found)(found.rows, found.checksum ^ 1)
 
-    forged.calls = 0
     monkeypatch.setattr(job, "digest", forged)
     with pytest.raises(SawlogError, match="what was written was taken back"):
         merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
@@ -185,12 +181,13 @@ def kill(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: int) ->
         for cleanup in ("take_back", "delete_merged"):
             monkeypatch.setattr(job, cleanup, lambda *_: None)
         monkeypatch.setattr(Journal, "delete", staticmethod(lambda _: None))
+        monkeypatch.setattr(HistoricalTable, "tidy", lambda *_: None)
         raise Killed
 
     monkeypatch.setattr(module, name, dies)
 
 
-@pytest.mark.parametrize(("name", "calls"), [("digest", 2), ("delete_merged", 1)])
+@pytest.mark.parametrize(("name", "calls"), [("digest", 1), ("delete_merged", 1)])
 @pytest.mark.parametrize("then", ["merge", "import"])
 def test_killed_merges(
     spark: SparkSession, imported: Path, logs: Logs, monkeypatch: pytest.MonkeyPatch, name: str, calls: int, then: str
@@ -249,3 +246,118 @@ def test_digests_tell_rows_apart(spark: SparkSession) -> None:
     for other in ([(2, 1)], [(1, 2), (1, 2)], [(1, None)], []):
         assert of([(1, 2)]) != of(other)
     assert of([(None, 1)]) != of([(1, None)])
+
+
+def test_rows_that_come_late_are_added_once(spark: SparkSession, imported: Path, logs: Logs) -> None:
+    merge(spark, imported, "Ns", "T", DATE, group=["Sym"])
+    logs.write(2000, 2100)
+    logs.write(2100, 2110, internal="vm3")
+    import_logs(spark, logs.directory, imported)
+    done = merge(spark, imported, "Ns", "T", DATE, group=["Sym"])
+    assert (done.rows, done.added, done.removed, done.written) == (2110, 110, 0, True)
+    again = merge(spark, imported, "Ns", "T", DATE, append=True, delete_intraday=True)
+    assert (again.rows, again.checksum, again.added, again.written) == (2110, done.checksum, 0, False)
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(2110))
+    assert intraday(imported) == list(range(10))
+    logs.write(2110, 2120, internal="vm3")
+    import_logs(spark, logs.directory, imported)
+    done = merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"], internal_partitions=2)
+    assert (done.rows, done.added) == (2120, 10)
+    found = history(imported)
+    assert sorted(found.column("N").to_pylist()) == list(range(2120))
+    assert len(internals(imported)) <= 2
+    assert sum(history(imported, view="groups").column("rows").to_pylist()) == 2120
+    assert not list(imported.glob("Systems/**/.*"))
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_deletions_carry_over(spark: SparkSession, imported: Path, logs: Logs, deleted: bool) -> None:
+    """vm1 is deleted after it was merged; vm2, whose rows are in the same locations, stays."""
+    merge(spark, imported, "Ns", "T", DATE, group=["Sym"], internal_partitions=2, delete_intraday=deleted)
+    with logs.begin() as logger:
+        logger.delete_partition()
+        logger.write(batch(3000, 3010))
+    import_logs(spark, logs.directory, imported)
+    done = merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
+    assert (done.rows, done.removed, done.added) == (1010, 1000, 10)
+    assert "1000 rows went" in done.remarks[0]
+    assert sorted(history(imported).column("N").to_pylist()) == [*range(1000, 2000), *range(3000, 3010)]
+    assert intraday(imported) == list(range(10))
+    with logs.begin() as logger:
+        logger.delete_partition()
+    import_logs(spark, logs.directory, imported)
+    done = merge(spark, imported, "Ns", "T", DATE)
+    assert (done.rows, done.removed, done.added) == (1000, 10, 0)
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(1000, 2000))
+
+
+def test_what_a_replacing_merge_moved_aside_comes_back(
+    spark: SparkSession, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge(spark, imported, "Ns", "T", DATE)
+    with monkeypatch.context() as patch:
+        kill(patch, job, "digest", 1)
+        with pytest.raises(Killed):
+            merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"])
+    assert merge(spark, imported, "Ns", "T", DATE).written is False
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
+    assert len(intraday(imported)) == 2010
+
+
+def test_history_that_says_nothing_of_itself(spark: SparkSession, imported: Path) -> None:
+    old = imported / "Systems/Ns/Partitions/7" / DATE / "T"
+    sawlog.write(pa.table({"N": [-1], "Sym": ["x"], "Px": [0.5]}), old, format="deephaven_table")
+    with pytest.raises(SawlogError, match=r"history has 1 rows .* intraday are 2000 rows .* replace .* append"):
+        merge(spark, imported, "Ns", "T", DATE)
+    assert merge(spark, imported, "Ns", "T", DATE, append=True).rows == 2001
+    assert merge(spark, imported, "Ns", "T", DATE, append=True).written is False
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(-1, 2000))
+    assert merge(spark, imported, "Ns", "T", DATE, replace=True).rows == 2000
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
+
+
+def test_links(spark: SparkSession, imported: Path, tmp_path: Path) -> None:
+    partitions = imported / "Systems/Ns/Partitions"
+    outside, inside = tmp_path / "disk", partitions / "spare"
+    for directory in (outside, inside, partitions):
+        directory.mkdir(parents=True, exist_ok=True)
+    (partitions / "0").symlink_to(outside)
+    with pytest.raises(SawlogError, match=r"Partitions/0: a link leads to .*disk, outside of .*db"):
+        merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
+    assert not list(outside.iterdir())
+    assert len(intraday(imported)) == 2010
+    (partitions / "0").unlink()
+    (partitions / "0").symlink_to(inside)
+    merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
+
+
+@pytest.mark.parametrize("date", ["../../../victim", "", ".hidden", "a/b", ".."])
+def test_names_are_checked_before_any_path_is_made(spark: SparkSession, imported: Path, date: str) -> None:
+    victim = imported.parent / "victim"
+    staged = victim / ".T.0123456789ab.sawlog-staged"
+    staged.mkdir(parents=True)
+    with pytest.raises(OptionError, match="cannot be a directory"):
+        merge(spark, imported, "Ns", "T", date)
+    assert staged.exists()
+
+
+def test_columns_that_differ_in_case_and_both_zeros(spark: SparkSession, db: Path) -> None:
+    table = pa.table({"px": [0.0, -0.0, 1.0, 0.0, -0.0], "Px": [1, 2, 3, 4, 5], "PX": ["a", "b", None, "d", "e"]})
+    sawlog.write(table, db / "Intraday/Ns/T/vm1" / DATE / "T", format="deephaven_table")
+    done = merge(spark, db, "Ns", "T", DATE, group=["px"], sort=["Px"], delete_intraday=True)
+    assert done.grouped == ["px"]
+    found = history(db).select(["px", "Px", "PX"])
+    assert str(found.to_pylist()) == str([table.to_pylist()[row] for row in (1, 4, 0, 3, 2)])
+    assert history(db, filters=[("px", "in", [0.0])]).num_rows == 4
+
+
+def test_guessed_types_are_not_merged(spark: SparkSession, db: Path) -> None:
+    leaf = db / "Intraday/Ns/T/vm1" / DATE / "T"
+    sawlog.write(pa.table({"d": [1.5]}), leaf, format="deephaven_table")
+    (leaf / "table.schema").unlink()
+    with pytest.warns(UserWarning, match="inferred"), pytest.raises(SchemaError, match="'d': nothing tells its type"):
+        merge(spark, db, "Ns", "T", DATE, delete_intraday=True)
+    assert leaf.exists()
+    merge(spark, db, "Ns", "T", DATE, types={"d": "double"}, delete_intraday=True)
+    assert history(db).column("d").to_pylist() == [1.5]

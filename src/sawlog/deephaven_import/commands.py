@@ -87,8 +87,9 @@ def merge(
     namespace_set: Annotated[
         NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
     ] = NamespaceSet.SYSTEM,
-    append: Annotated[
-        bool, typer.Option("--append", help="Add rows that came late to a date that was merged and deleted.")
+    append: Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Make the date anew, sorted and spread as a whole.")
     ] = False,
     delete_intraday: Annotated[
         bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
@@ -120,6 +121,7 @@ def merge(
             internal_partitions=internal_partitions,
             namespace_set="User" if namespace_set is NamespaceSet.USER else "System",
             append=append,
+            replace=replace,
             delete_intraday=delete_intraday,
             write_options=arguments.format_options(write_option, "-O"),
             **arguments.format_options(option),

@@ -1,63 +1,108 @@
-"""The historical tree, and the journal by which an interrupted merge is taken back or brought to its end."""
+"""The historical tree, and what its merged locations say of themselves: what they were made of."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from sawlog.deephaven_import.records import RECORD_NAME, Partition, PositionRecord, Progress
-from sawlog.deephaven_import.tree import (
-    IntradayTable,
-    Location,
-    check_part,
-    directories,
-    read_small,
-    remove_location,
-    sweep,
-)
-from sawlog.deephaven_table.options import ReadOptions, WriteOptions
-from sawlog.deephaven_table.writer import LocationWriter
-from sawlog.errors import FormatError, SawlogError
-from sawlog.format import Scan, get_format
-from sawlog.storage import Storage
+from sawlog.deephaven_import.records import RECORD_NAME, Partition, Progress
+from sawlog.deephaven_import.tree import Location, check_inside, check_part, directories, read_small, sweep
+from sawlog.errors import FormatError, OptionError
 
 NamespaceSet = Literal["System", "User"]
 
-_TREES = {"System": "Systems", "User": "Users"}
+PARTS_NAME = "_sawlog.parts.arrow"
+"""Beside the record: which rows of a merged location came from which of its parts, an Arrow stream of run ends."""
+TREES: dict[str, str] = {"System": "Systems", "User": "Users"}
 _PARTITIONS = "Partitions"
-_JOURNAL_NAME = ".sawlog-merge.json"
 _VERSION = 1
 
 
 class HistoricalTable:
-    """One table of a historical tree: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`."""
+    """One table of a historical tree: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`.
+
+    Raises:
+        OptionError: For names that cannot be directories.
+    """
 
     def __init__(self, root: str, namespace_set: NamespaceSet, namespace: str, table: str) -> None:
+        if namespace_set not in TREES:
+            raise OptionError(f"namespace_set={namespace_set!r}: expected one of {', '.join(TREES)}")
+        self.root = root
         self.namespace_set = namespace_set
         self.namespace = check_part(namespace, "namespace")
         self.table = check_part(table, "table")
-        self.directory = os.path.join(root, _TREES[namespace_set], namespace, _PARTITIONS)
+        self.directory = os.path.join(root, TREES[namespace_set], namespace, _PARTITIONS)
 
     def path(self, internal: str, column: str) -> str:
-        """Where a location goes."""
+        """Where a location goes.
+
+        Raises:
+            OptionError: For names that cannot be directories.
+            SawlogError: When a link leads out of the root.
+        """
         parts = check_part(internal, "internal partition"), check_part(column, "column partition")
-        return os.path.join(self.directory, *parts, self.table)
+        path = os.path.join(self.directory, *parts, self.table)
+        check_inside(path, self.root)
+        return path
 
     def locations(self, column: str) -> list[Location]:
         """Locations of one column partition."""
-        found = [Partition(self.namespace, self.table, internal, column) for internal in directories(self.directory)]
-        paths = [(self.path(one.internal_partition, column), one) for one in found]
-        return [Location(path, partition) for path, partition in paths if os.path.isdir(path)]
+        paths = {internal: self.path(internal, column) for internal in self._internals()}
+        return [
+            Location(path, Partition(self.namespace, self.table, internal, column))
+            for internal, path in paths.items()
+            if os.path.isdir(path)
+        ]
 
     def tidy(self, column: str) -> None:
         """Delete what a killed merge of a column partition has staged."""
-        for internal in directories(self.directory):
-            parent = os.path.join(self.directory, internal, column)
+        for internal in self._internals():
+            parent = os.path.dirname(self.path(internal, column))
             if os.path.isdir(parent):
                 sweep(parent, f".{self.table}.")
+
+    def _internals(self) -> list[str]:
+        return directories(self.directory, self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An intraday location whose rows were merged.
+
+    Attributes:
+        internal: Its internal partition, as the directory is called.
+        partition: The internal partition that was imported; None when it was no import that made the location.
+        origin: What its position record says of the logs, as a digest; empty likewise.
+        deletions: How often its partition had been deleted before.
+        rows: Its rows.
+        checksum: Sum of the hashes of its rows.
+    """
+
+    internal: str
+    partition: str | None
+    origin: str
+    deletions: int
+    rows: int
+    checksum: int
+
+    @classmethod
+    def of(cls, location: Location, rows: int, checksum: int) -> Part:
+        """The part that an intraday location is."""
+        internal, record = location.partition.internal_partition, location.record
+        if record is None:
+            return cls(internal, None, "", 0, rows, checksum)
+        return cls(internal, record.partition.internal_partition, record.origin, record.deletions, rows, checksum)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What no other location has, even one that took its name later."""
+        if self.partition is None:
+            return self.internal, self.rows, self.checksum
+        return self.partition, self.origin, self.deletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,81 +112,70 @@ class MergeRecord:
     Attributes:
         job: The merge that made it.
         rows: Its rows.
+        parts: What the merge took, all of its locations together; None: a merge that did not record it.
     """
 
     job: str
     rows: int
+    parts: tuple[Part, ...] | None = field(default=None)
 
     def to_json(self) -> bytes:
         """The record as it is stored."""
-        return (json.dumps({"version": _VERSION, **asdict(self)}, indent=1, sort_keys=True) + "\n").encode()
-
-
-def merged_by(path: str) -> str | None:
-    """The merge that made a location; None when none did."""
-    where = os.path.join(path, RECORD_NAME)
-    document = _document(where)
-    return None if document is None else str(document.get("job"))
-
-
-@dataclass(frozen=True, slots=True)
-class Journal:
-    """What a merge is about to do. It is written before that is begun, and deleted when all of it is done.
-
-    Attributes:
-        job: Name of the merge.
-        state: `publishing`: what it published is to be taken back, for it was not proven. `deleting`: it was proven,
-            and the intraday locations are to be deleted.
-        namespace_set: Which historical tree.
-        column: The column partition.
-        published: Internal partitions of the historical tree.
-        merged: Internal partitions of the intraday tree, as their directories are called.
-    """
-
-    job: str
-    state: Literal["publishing", "deleting"]
-    namespace_set: NamespaceSet
-    column: str
-    published: tuple[str, ...]
-    merged: tuple[str, ...]
-
-    def write(self, tree: IntradayTable) -> None:
-        """Have it safe on disk."""
-        storage = Storage()
-        file = storage.stage(os.path.join(tree.directory, _JOURNAL_NAME))
-        file.write((json.dumps({"version": _VERSION, **asdict(self)}, indent=1, sort_keys=True) + "\n").encode())
-        storage.publish([file.finish()])
-
-    @staticmethod
-    def delete(tree: IntradayTable) -> None:
-        """All is done."""
-        Storage().remove(os.path.join(tree.directory, _JOURNAL_NAME))
+        return write_document(asdict(self))
 
     @classmethod
-    def read(cls, tree: IntradayTable) -> Journal | None:
-        """The journal that a killed merge has left.
+    def read(cls, path: str) -> MergeRecord | None:
+        """The record of a location; None when no merge of sawlog made it.
 
         Raises:
             FormatError: When it is none.
         """
-        where = os.path.join(tree.directory, _JOURNAL_NAME)
-        document = _document(where)
+        where = os.path.join(path, RECORD_NAME)
+        document = read_document(where)
         if document is None:
             return None
         try:
-            published, merged = (tuple(map(str, document.pop(name))) for name in ("published", "merged"))
-            journal = cls(published=published, merged=merged, **document)
-        except (TypeError, KeyError) as error:
-            raise FormatError(f"{where}: not the journal of a merge: {error}") from error
-        texts = (journal.job, journal.column)
-        if journal.namespace_set not in _TREES or journal.state not in ("publishing", "deleting"):
-            raise FormatError(f"{where}: not the journal of a merge")
-        if any(type(text) is not str for text in texts):
-            raise FormatError(f"{where}: not the journal of a merge")
-        return journal
+            parts = document.pop("parts", None)
+            taken = None if parts is None else tuple(Part(**part) for part in parts)
+            record = cls(str(document["job"]), int(document["rows"]), taken)
+        except (TypeError, KeyError, ValueError) as error:
+            raise FormatError(f"{where}: not the record of a merge: {error}") from error
+        for part in record.parts or ():
+            numbers = (part.deletions, part.rows, part.checksum)
+            if any(type(number) is not int for number in numbers) or type(part.internal) is not str:
+                raise FormatError(f"{where}: not the record of a merge: texts and numbers are mixed up")
+        return record
 
 
-def _document(where: str) -> dict[str, Any] | None:
+def recorded_parts(found: Iterable[Location]) -> tuple[list[Part], list[Location]]:
+    """What historical locations were made of, and those of them that do not say so."""
+    jobs: dict[str, tuple[Part, ...]] = {}
+    unknown = []
+    for location in found:
+        record = MergeRecord.read(location.path)
+        if record is None or record.parts is None:
+            unknown.append(location)
+        else:
+            jobs[record.job] = record.parts
+    return [part for parts in jobs.values() for part in parts], unknown
+
+
+def void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
+    """Parts whose partition was deleted since, by the intraday locations that there are."""
+    records = [one.record for one in locations if one.record is not None]
+    deletions: Mapping[str, int] = {
+        partition: Progress.of(one for one in records if one.partition.internal_partition == partition).deletions
+        for partition in {record.partition.internal_partition for record in records}
+    }
+    return [part for part in parts if part.partition is not None and part.deletions < deletions.get(part.partition, 0)]
+
+
+def read_document(where: str) -> dict[str, Any] | None:
+    """A small JSON record of ours, its version taken off; None when there is none.
+
+    Raises:
+        FormatError: When it is none, or of another version.
+    """
     data = read_small(where)
     if data is None:
         return None
@@ -155,60 +189,6 @@ def _document(where: str) -> dict[str, Any] | None:
     return document
 
 
-def recover(tree: IntradayTable) -> list[Location]:
-    """Bring the table to where it was before, or after, whatever was killed in it.
-
-    Returns:
-        The intraday locations that count.
-    """
-    journal = Journal.read(tree)
-    if journal is None:
-        return tree.tidy()
-    if journal.state == "publishing":
-        take_back(HistoricalTable(tree.root, journal.namespace_set, tree.namespace, tree.table), journal)
-    else:
-        delete_merged(tree, journal)
-    Journal.delete(tree)
-    return tree.tidy()
-
-
-def take_back(history: HistoricalTable, journal: Journal) -> None:
-    """Delete what a merge has published."""
-    for internal in journal.published:
-        path = history.path(internal, journal.column)
-        if os.path.isdir(path) and merged_by(path) == journal.job:
-            remove_location(path)
-
-
-def delete_merged(tree: IntradayTable, journal: Journal) -> None:
-    """Delete intraday locations that were merged. What their logs were taken to stays known.
-
-    Partitions that were imported get an empty location that knows all positions and makes the others void; what no
-    import made is deleted as it is.
-    """
-    locations = [one for one in tree.tidy() if one.partition.column_partition == journal.column]
-    chosen = [one for one in locations if one.partition.internal_partition in journal.merged]
-    imported = {one.record.partition: None for one in chosen if one.record is not None}
-    for partition in imported:
-        of_partition = tree.of(partition, locations)
-        left = [one.path for one in of_partition if one not in chosen and one.record is not None and one.record.rows]
-        if left:
-            raise SawlogError(f"{left[0]}: was imported while its partition was merged; nothing of it is deleted")
-        _empty(tree, partition, of_partition)
-    for one in chosen:
-        if one.record is None:
-            remove_location(one.path)
-    tree.tidy()
-
-
-def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
-    """Publish an empty location that stands for all that a partition has had."""
-    records = [one.record for one in locations if one.record is not None]
-    progress = Progress.of(records)
-    path = tree.path(partition, progress.sequence)
-    record = PositionRecord(partition, progress.sequence, 0, True, progress.truncated_in, progress.logs)
-    format = get_format("deephaven_table")
-    storage = Storage()
-    columns = format.open(format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())).schema
-    with LocationWriter(path, columns, WriteOptions(), storage) as writer:
-        writer.add_file(RECORD_NAME, record.to_json())
+def write_document(document: Mapping[str, Any]) -> bytes:
+    """A record as `read_document` takes it."""
+    return (json.dumps({"version": _VERSION, **document}, indent=1, sort_keys=True) + "\n").encode()

@@ -158,11 +158,12 @@ class Planner:
         """Fill one location after the other."""
         storage = self._scan.storage
         deleting = max((index for index, one in enumerate(news) if one.live_from >= 0), default=0)
-        record = PositionRecord(partition, progress.sequence, 0)
+        record = PositionRecord(partition, progress.sequence, 0, deletions=progress.deletions)
         ranges: dict[str, Taken] = {}
         if news and news[deleting].live_from >= 0:
             # A location that makes the ones before it void has to know what they knew.
-            record = replace(record, truncates=True, truncated_in=news[deleting].log.file.name)
+            deletions, deleted_in = progress.deletions + 1, news[deleting].log.file.name
+            record = replace(record, truncates=True, truncated_in=deleted_in, deletions=deletions)
             void = {one.log.file.name: Taken.of(one.log.file, one.start, one.end, storage) for one in news[:deleting]}
             ranges = {**progress.logs, **void}
         fragments: list[RowRange] = []
@@ -170,7 +171,7 @@ class Planner:
         for fragment in itertools.chain.from_iterable(map(self._ranges, news[deleting:])):
             if fragments and size + fragment.size > self._location_bytes:
                 yield Share(replace(record, logs=ranges), tuple(fragments))
-                record = PositionRecord(partition, record.sequence + 1, 0)
+                record = PositionRecord(partition, record.sequence + 1, 0, deletions=record.deletions)
                 fragments, ranges, size = [], {}, 0
             name, start = fragment.file.name, fragment.start
             if name in ranges and ranges[name].end == start:

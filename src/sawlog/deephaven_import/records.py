@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +17,7 @@ RECORD_NAME = "_sawlog.json"
 """The record's file in a location; readers of column files pass over names that begin like this."""
 RECORD_VERSION = 1
 MAX_RECORD_BYTES = 16 << 20
+_ORIGIN_DIGITS = 32
 CHECK_BYTES = 4
 """A taken range is known again by so many bytes before its end: the digest of its last entry, or of the header."""
 
@@ -93,6 +95,7 @@ class PositionRecord:
         truncates: Whether the partition begins with it: locations before it are void. Its ranges include theirs.
         truncated_in: Name of the log that holds the DELETE_PARTITION which did that.
         logs: Ranges by name of the log.
+        deletions: How often the partition was deleted before its rows.
     """
 
     partition: Partition
@@ -101,6 +104,13 @@ class PositionRecord:
     truncates: bool = False
     truncated_in: str | None = None
     logs: Mapping[str, Taken] = field(default_factory=dict)
+    deletions: int = 0
+
+    @property
+    def origin(self) -> str:
+        """What tells the location from every other one of its partition: a digest of the ranges."""
+        ranges = json.dumps({name: asdict(taken) for name, taken in self.logs.items()}, sort_keys=True)
+        return hashlib.sha256(ranges.encode()).hexdigest()[:_ORIGIN_DIGITS]
 
     def to_json(self) -> bytes:
         """The record as it is stored: the same for the same record."""
@@ -123,7 +133,8 @@ class PositionRecord:
             record = cls(partition=Partition(**document.pop("partition")), logs=logs, **document)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FormatError(f"{where}: not a position record: {error}") from error
-        numbers = [record.sequence, record.rows, *(n for taken in logs.values() for n in (taken.start, taken.end))]
+        numbers = [record.sequence, record.rows, record.deletions]
+        numbers += [number for taken in logs.values() for number in (taken.start, taken.end)]
         texts = [*asdict(record.partition).values(), *(taken.check for taken in logs.values())]
         texts += [] if record.truncated_in is None else [record.truncated_in]
         whole = all(type(n) is int and n >= 0 for n in numbers) and type(record.truncates) is bool
@@ -140,21 +151,24 @@ class Progress:
         sequence: That of the next location.
         logs: Per log, the last range that was taken.
         truncated_in: The log of the last DELETE_PARTITION; what logs before it say is void.
+        deletions: How many of them there were.
     """
 
     sequence: int = 0
     logs: Mapping[str, Taken] = field(default_factory=dict)
     truncated_in: str | None = None
+    deletions: int = 0
 
     @classmethod
     def of(cls, records: Iterable[PositionRecord]) -> Progress:
         """The progress that the records of a partition's locations tell."""
         logs: dict[str, Taken] = {}
-        sequence, truncated_in = 0, None
+        sequence, truncated_in, deletions = 0, None, 0
         for record in sorted(records, key=lambda record: record.sequence):
             sequence = record.sequence + 1
             truncated_in = record.truncated_in or truncated_in
+            deletions = max(deletions, record.deletions)
             for name, taken in record.logs.items():
                 if name not in logs or taken.end >= logs[name].end:
                     logs[name] = taken
-        return cls(sequence, logs, truncated_in)
+        return cls(sequence, logs, truncated_in, deletions)

@@ -83,7 +83,9 @@ class IntradayTable:
             )
         name = f"{internal}~{sequence:06d}" if sequence else internal
         column = check_part(partition.column_partition, "column partition")
-        return os.path.join(self.directory, name, column, self.table)
+        path = os.path.join(self.directory, name, column, self.table)
+        check_inside(path, self.root)
+        return path
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -110,8 +112,8 @@ class IntradayTable:
             FormatError: When a position record is not readable.
         """
         found = []
-        for internal in directories(self.directory):
-            for column in directories(os.path.join(self.directory, internal)):
+        for internal in directories(self.directory, self.root):
+            for column in directories(os.path.join(self.directory, internal), self.root):
                 path = os.path.join(self.directory, internal, column, self.table)
                 if column_partition in (None, column) and os.path.isdir(path):
                     partition = Partition(self.namespace, self.table, internal, column)
@@ -154,8 +156,8 @@ class IntradayTable:
         for location in self.void(self.locations()):
             remove_location(location.path)
         sweep(self.directory)
-        for internal in directories(self.directory):
-            for column in directories(os.path.join(self.directory, internal)):
+        for internal in directories(self.directory, self.root):
+            for column in directories(os.path.join(self.directory, internal), self.root):
                 remove_empty(os.path.join(self.directory, internal, column))
         return self.locations()
 
@@ -218,9 +220,31 @@ def _order(location: Location) -> tuple[str, str, int]:
     return partition.column_partition, record.partition.internal_partition, record.sequence
 
 
-def directories(path: str) -> list[str]:
-    """Names of the directories in a directory, hidden ones and links that lead elsewhere left out."""
+def directories(path: str, root: str) -> list[str]:
+    """Names of the directories in a directory, hidden ones left out.
+
+    Args:
+        path: The directory; it may not exist.
+        root: The root of the trees.
+
+    Raises:
+        SawlogError: When one of them is a link that leads out of the root, where no reader would follow it.
+    """
     if not os.path.isdir(path):
         return []
     with os.scandir(path) as entries:
-        return sorted(e.name for e in entries if e.name[0] not in "._" and e.is_dir(follow_symlinks=False))
+        found = sorted(entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir())
+    for name in found:
+        check_inside(os.path.join(path, name), root)
+    return found
+
+
+def check_inside(path: str, root: str) -> None:
+    """See to it that what is read or written at a path lies below the root, wherever links lead.
+
+    Raises:
+        SawlogError: When it does not.
+    """
+    real, top = os.path.realpath(path), os.path.realpath(root)
+    if os.path.commonpath([real, top]) != top:
+        raise SawlogError(f"{path}: a link leads to {real}, outside of {root}, where no reader follows it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,27 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning, Findings
-from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
-from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import Rows, committed_rows, plain_count, read_checkpoint, row_width
+from sawlog.deephaven_table.checkpoint import Rows, committed_rows
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
-from sawlog.deephaven_table.infer import (
-    MAX_DEFINITION,
-    Evidence,
-    adjust,
-    definition_specs,
-    infer,
-    known_rows,
-    schema_spec,
-)
 from sawlog.deephaven_table.layout import ColumnType, Kind
-from sawlog.deephaven_table.location import Headers, Location
-from sawlog.deephaven_table.tree import check_links, find_locations
-from sawlog.deephaven_table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec, parse_type
+from sawlog.deephaven_table.location import Location
+from sawlog.deephaven_table.specs import TableSpecs
+from sawlog.deephaven_table.tree import distinct, escaping_files, find_links, find_locations
+from sawlog.deephaven_table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
 from sawlog.deephaven_table.views import (
     COLUMNS_SCHEMA,
     GROUPS_SCHEMA,
@@ -39,7 +29,7 @@ from sawlog.deephaven_table.views import (
     LocationGroups,
     column_grouping,
 )
-from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
+from sawlog.errors import DamageError, FormatError, OptionError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
 from sawlog.storage import File
 
@@ -60,13 +50,15 @@ class DeephavenTableDataset(Dataset):
         self._options: ReadOptions = scan.options
         self._storage = scan.storage
         self._counted: dict[str, Rows] = {}
-        self._headers: dict[str, Headers] = {}
-        found = self._choose(find_locations(files, self._options.layout, scan.storage))
+        links = find_links(scan.roots)
+        found = self._choose(distinct(find_locations([*files, *links.inner], self._options.layout, scan.storage)))
         every = [file for location in found for file in location.files]
-        self._links = dict(check_links([one.directory for one in found], every, scan.roots))
-        self.locations = [
+        self._links = {**escaping_files(found, scan.roots), **links.escaping}
+        safe = [
             location.with_files(file for file in location.files if file.path not in self._links) for location in found
         ]
+        self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
+        self.locations = self._types.locations
         if self._links and scan.on_damage == "fail":
             raise DamageError(_link_damage(*next(iter(self._links.items()))))
         for path, target in self._links.items():
@@ -94,7 +86,7 @@ class DeephavenTableDataset(Dataset):
         names = list(self.specs)
         name = self.partition_column
         if name and name not in names and any(location.column_partition for location in self.locations):
-            order = self._table.order
+            order = self._types.table.order
             at = order.index(name) if name in order else len(fields)
             fields.insert(min(at, len(fields)), pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"}))
         return pa.schema(fields)
@@ -102,74 +94,14 @@ class DeephavenTableDataset(Dataset):
     @property
     def partition_column(self) -> str:
         """Name of the partitioning column; empty when it is left out."""
-        given = self._options.partition_column
-        return given if given is not None else self._table.partition_column or layout.DEFAULT_PARTITION_COLUMN
-
-    @cached_property
-    def _stored(self) -> dict[str, None]:
-        """Names of the columns that have files."""
-        return {name: None for location in self.locations for name in location.columns}
-
-    @cached_property
-    def _defined(self) -> dict[str, ColumnSpec]:
-        """The columns of the schema file."""
-        return {
-            column.name: schema_spec(column, self._options.schema or layout.TABLE_SCHEMA)
-            for column in self._table.columns
-            if column.name != self.partition_column
-            and (self._options.schema is not None or column.name in self._stored)
-        }
-
-    @cached_property
-    def _named(self) -> dict[str, ColumnSpec]:
-        """Columns whose types the option or the schema file names."""
-        given = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
-        defined = self._defined
-        for name in given:
-            if name not in self._stored and name not in defined:
-                known = ", ".join({**defined, **self._stored})
-                raise OptionError(f"types: there is no column {name!r}; columns: {known}")
-        known_groupings = {
-            name: replace(spec, grouping=defined[name].grouping) if name in defined else spec
-            for name, spec in given.items()
-        }
-        return {**defined, **known_groupings}
+        return self._types.partition_column
 
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
         """What is known of every column, in the order of the schema file, then of the option, then by name."""
-        found = dict(self._named)
-        names = {**self._defined, **found, **self._stored}
-        missing = [name for name in names if name not in found]
-        found |= self._inferred(missing, found)
-        guessed = {name: found[name].guessed for name in missing if name in found and found[name].guessed}
-        if guessed:
-            told = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
-            warnings.warn(
-                f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=",
-                stacklevel=8,
-            )
-        self._tell_generation()
-        return {name: self._of_files(name, found[name], name in self._defined) for name in names if name in found}
-
-    def _tell_generation(self) -> None:
-        """Say so where nothing proves the generation, or the byte order. The first location speaks for all."""
-        first = self.locations[0]
-        if not first.columns:
-            return
-        headers = self._headers_of(first)
-        if headers.assumes_version:
-            warnings.warn(
-                f"{first.directory}: nothing proves that these files have headers, which they are taken to have;"
-                " column_version= says otherwise",
-                stacklevel=9,
-            )
-        if headers.assumes_order:
-            warnings.warn(
-                f"{first.directory}: nothing tells the byte order of these headerless files, taken for little endian;"
-                " byteorder= says otherwise",
-                stacklevel=9,
-            )
+        specs = self._types.specs
+        self._types.tell_generation()
+        return specs
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Dataset.plan`. Ranges of rows, fewer where a filter names groups."""
@@ -186,7 +118,7 @@ class DeephavenTableDataset(Dataset):
                     location.directory,
                     size,
                     self._judged(location),
-                    self.specs,
+                    self._types.of(location),
                     self._rows(location),
                 )
             elif self._possible(location):
@@ -217,23 +149,6 @@ class DeephavenTableDataset(Dataset):
             facts["grouping columns"] = ", ".join(grouping)
         return facts
 
-    @cached_property
-    def _table(self) -> TableSchema:
-        if self._options.schema is not None:
-            return parse_schema(self._options.schema, self._storage.read(self._options.schema))
-        return next((left for one in self.locations if (left := self._left_schema(one)) is not None), TableSchema())
-
-    def _left_schema(self, location: Location) -> TableSchema | None:
-        """What the `.schema` file says that sawlog's writer has left in a location."""
-        file = location.other(layout.TABLE_SCHEMA)
-        if file is None or file.size > MAX_SCHEMA:
-            return None
-        try:
-            return parse_schema(file.path, self._storage.read(file.path))
-        except SawlogError as error:
-            warnings.warn(f"{error}; it is not used", DamageWarning, stacklevel=6)
-            return None
-
     def _choose(self, locations: Sequence[Location]) -> list[Location]:
         if not locations:
             raise FormatError("there is no location of column files")
@@ -251,64 +166,14 @@ class DeephavenTableDataset(Dataset):
             raise OptionError(f"locations of several tables: {found}; choose one with namespace= and table=")
         return chosen
 
-    def _inferred(self, names: Sequence[str], known: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
-        """Types of columns that nobody names, from the first location that tells."""
-        found: dict[str, ColumnSpec] = {}
-        for location in self.locations if names else ():
-            wanted = [name for name in names if name not in found and name in location.columns]
-            if not wanted:
-                continue
-            left = self._left_schema(location) if self._options.schema is None else None
-            for column in left.columns if left is not None else ():
-                if column.name in wanted:
-                    found[column.name] = schema_spec(column, location.directory)
-                    wanted.remove(column.name)
-            definition = location.other(layout.TABLE_DEFINITION)
-            if definition is not None and definition.size <= MAX_DEFINITION:
-                told = definition_specs(self._storage.read(definition.path), wanted)
-                found |= told
-                wanted = [name for name in wanted if name not in told]
-            headers = self._headers_of(location)
-            rows = self._options.num_rows
-            if rows is None:
-                rows = plain_count(read_checkpoint(location, self._storage))
-            if rows is None:
-                rows = known_rows(location, headers, {**known, **found})
-            evidence = Evidence(location, headers, rows)
-            for name in wanted:
-                try:
-                    spec = infer(location.columns[name], evidence, self._storage)
-                except SchemaError:
-                    if self.scan.view == "rows":
-                        raise
-                    continue
-                if spec is not None:
-                    found[name] = spec
-        return found
-
-    def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
-        """The spec of a String with or without symbols, as the first location has it."""
-        columns = [location.columns[name] for location in self.locations if name in location.columns]
-        return adjust(spec, columns[0]) if columns and not (defined and spec.symbols) else spec
-
-    def _headers_of(self, location: Location) -> Headers:
-        if location.directory not in self._headers:
-            widths = {
-                name: width
-                for name, spec in self._named.items()
-                if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
-            }
-            self._headers[location.directory] = Headers(location, self._storage, self._options.told, widths)
-        return self._headers[location.directory]
-
     def _judged(self, location: Location) -> Location:
         """The location with the judgement of its generation, so that no fragment makes another one."""
-        return replace(location, told=self._headers_of(location).told) if location.columns else location
+        return replace(location, told=self._types.headers_of(location).told) if location.columns else location
 
     def _rows(self, location: Location) -> Rows:
         if location.directory not in self._counted:
-            headers = self._headers_of(location)
-            rows = committed_rows(location, headers, self.specs, self._options.num_rows, self._storage)
+            headers = self._types.headers_of(location)
+            rows = committed_rows(location, headers, self._types.of(location), self._options.num_rows, self._storage)
             if rows.remark:
                 warnings.warn(rows.remark, DamageWarning, stacklevel=6)
             self._counted[location.directory] = rows
@@ -327,6 +192,7 @@ class DeephavenTableDataset(Dataset):
 
     def _ranges(self, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         rows = self._rows(location)
+        specs = self._types.of(location)
         size = self._size(location)
         step = max(rows.count, 1)
         if task_bytes is not None and size > task_bytes:
@@ -343,14 +209,14 @@ class DeephavenTableDataset(Dataset):
                     location.directory,
                     share,
                     location,
-                    self.specs,
+                    specs,
                     rows,
                     begin,
                     behind,
                     grouped,
                 )
         if not rows.count and rows.stated:
-            yield RowRange(self.scan, self.projection, location.directory, 0, location, self.specs, rows, 0, 0)
+            yield RowRange(self.scan, self.projection, location.directory, 0, location, specs, rows, 0, 0)
 
     def _size(self, location: Location) -> int:
         """Bytes of the columns that are wanted."""
@@ -381,13 +247,13 @@ class DeephavenTableDataset(Dataset):
         Raises:
             FormatError: When a group does not begin with a row of its value.
         """
-        headers, spec = self._headers_of(location), self.specs[column.name]
+        headers, spec = self._types.headers_of(location), self._types.of(location)[column.name]
         grouping = column_grouping(column, headers, rows.count, self._storage)
         if grouping is None or not comparable(grouping, spec.type):
             return None
         if spec.variable and len(grouping.groups) > SAMPLED_ONE_BY_ONE:
             return None
-        field = self.rows_schema.field(column.name)
+        field = spec.field(column.name, self._options.char, self._options.decimal)
         sentinels = self._options.sentinels_as_null
         reader = ColumnReader(
             column, spec, field, rows.count, headers, self._storage, Findings("skip"), sentinels=sentinels
@@ -432,7 +298,7 @@ class DeephavenTableDataset(Dataset):
                     file.path,
                     file.size,
                     judged,
-                    self.specs,
+                    self._types.of(location),
                     rows,
                     file,
                     counts,

@@ -17,6 +17,7 @@ from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.location import Headers, Location
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
+from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ class RowRange(Fragment):
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
                 arrays = [
-                    reader.read(row, count) if reader is not None else self._told(field, row, count)
+                    self._converted(reader.read(row, count), field)
+                    if reader is not None
+                    else self._told(field, row, count)
                     for field, reader in columns
                 ]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -112,10 +115,12 @@ class RowRange(Fragment):
                 and column.data is not None
                 and field.name in self.specs
             ):
+                options: ReadOptions = self.scan.options
+                spec = self.specs[field.name]
                 readers[field.name] = ColumnReader(
                     column,
-                    self.specs[field.name],
-                    field,
+                    spec,
+                    spec.field(field.name, options.char, options.decimal),
                     self.rows.count,
                     headers,
                     self.scan.storage,
@@ -123,6 +128,23 @@ class RowRange(Fragment):
                     sentinels=self.scan.options.sentinels_as_null,
                 )
         return readers
+
+    def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        """The values as the table's column has them, where the location's is of another type.
+
+        Raises:
+            SchemaError: When a value is not one of that type.
+        """
+        if array.type == field.type:
+            return array
+        try:
+            plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            return plain.dictionary_encode() if pa.types.is_dictionary(field.type) else plain.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"{self.path}: column {field.name!r} is {array.type} here and {field.type} in the table: {error};"
+                " types= names another type, columns= leaves it out"
+            ) from error
 
     def _told(self, field: pa.Field, row: int, count: int) -> pa.Array:
         """A column that is in no file."""

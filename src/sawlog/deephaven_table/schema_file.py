@@ -29,8 +29,6 @@ _ORDER = "byteOrder"
 _LITTLE, _BIG = "little", "big"
 _ROOT = re.compile(rb"<Table [^>]*>")
 _ATTRIBUTE = re.compile(rb'(\w+)="([^"]*)"')
-HEAD_BYTES = 2 << 10
-"""Of a schema file, enough for the beginning of its root."""
 
 
 def schema_file(
@@ -52,13 +50,9 @@ def schema_file(
     return "\n".join([*lines, "</Table>", ""]).encode()
 
 
-def told(head: bytes) -> Told:
-    """What the beginning of a schema file that sawlog has left says of the files beside it.
-
-    Args:
-        head: Its first `HEAD_BYTES`.
-    """
-    root = _ROOT.search(head)
+def told(data: bytes) -> Told:
+    """What a schema file that sawlog has left says of the files beside it."""
+    root = _ROOT.search(data)
     found = dict(_ATTRIBUTE.findall(root[0])) if root else {}
     version, order = found.get(_VERSION.encode()), found.get(_ORDER.encode())
     little = {_LITTLE.encode(): True, _BIG.encode(): False}.get(order or b"")

@@ -6,15 +6,16 @@ import os
 import posixpath
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import Location
-from sawlog.deephaven_table.schema_file import HEAD_BYTES, told
 from sawlog.errors import FormatError
+from sawlog.names import hidden
 from sawlog.storage import File, is_remote
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Layout = Literal["auto", "intraday", "historical", "splayed"]
 
+_MAX_NAMES = 8
+"""Links through which a directory is looked at; further ones are names of what was found."""
 _LISTERS = 16
 """Remote directories that are listed at a time."""
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
@@ -60,9 +63,6 @@ def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> l
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
         location = place(directory, wanted).with_files(chosen)
-        schema = location.other(layout.TABLE_SCHEMA)
-        if schema is not None:
-            location = replace(location, told=told(storage.read(schema.path, 0, HEAD_BYTES)))
         if location.columns or location.other(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return sorted(locations, key=_order)
@@ -102,33 +102,96 @@ def _complete(directory: str, kind: str, *parts: str) -> None:
         raise FormatError(f"{directory}: too few directories above it for the {kind} layout")
 
 
-def check_links(directories: Iterable[str], files: Iterable[File], roots: Sequence[str]) -> list[tuple[str, str]]:
-    """Links that lead out of what was named, and where to: files that are links, and linked directories.
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links in what was named, of local files and directories.
 
-    Linked directories are never walked into: one that stays inside is another name for what is found anyway.
+    Attributes:
+        escaping: Those that lead out of it, and where to.
+        inner: Files behind linked directories that stay inside.
+    """
+
+    escaping: dict[str, str]
+    inner: tuple[File, ...]
+
+
+def find_links(roots: Sequence[str]) -> Links:
+    """Linked directories below what the user named: followed where they stay inside of it.
 
     Args:
-        directories: Locations.
-        files: Their files.
-        roots: What the user named, local paths only.
+        roots: What the user named.
     """
-    real = [os.path.realpath(root) for root in roots if not is_remote(root)]
-    real += [os.path.realpath(directory) for directory in directories if not is_remote(directory)]
-    escaping = []
-    for file in files:
-        if not is_remote(file.path) and os.path.islink(file.path):
-            target = os.path.realpath(file.path)
-            if not _inside(target, real):
-                escaping.append((file.path, target))
+    walk = _LinkWalk([os.path.realpath(root) for root in roots if not is_remote(root)])
     for root in roots:
-        if is_remote(root) or not os.path.isdir(root):
+        if not is_remote(root) and os.path.isdir(root):
+            walk.down(root, linked=False)
+    return Links(walk.escaping, tuple(walk.inner.values()))
+
+
+class _LinkWalk:
+    """A walk down directories, through the links in them. No directory is walked through more than a few links.
+
+    Args:
+        roots: Real paths that links may lead into.
+    """
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = roots
+        self._visits: Counter[str] = Counter()
+        self.escaping: dict[str, str] = {}
+        self.inner: dict[str, File] = {}
+
+    def down(self, directory: str, *, linked: bool) -> None:
+        """Walk down a directory; behind links, note the files too."""
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            if not entry.is_dir():
+                if linked and not hidden(entry.name) and entry.is_file() and not entry.is_symlink():
+                    self.inner[entry.path] = File(entry.path, entry.stat().st_size, explicit=False)
+            elif entry.is_symlink():
+                self._follow(entry.path, entry.name)
+            elif not hidden(entry.name):
+                self.down(entry.path, linked=linked)
+
+    def _follow(self, link: str, name: str) -> None:
+        target = os.path.realpath(link)
+        if not _inside(target, self._roots):
+            self.escaping[link] = target
+        elif _inside(os.path.realpath(os.path.dirname(link)), [target]):
+            return  # it is what this walk goes through
+        elif not hidden(name) and self._visits[target] < _MAX_NAMES:
+            self._visits[target] += 1
+            self.down(link, linked=True)
+
+
+def distinct(locations: Iterable[Location]) -> list[Location]:
+    """Every location once, whatever links lead to it: by the name that tells most, then by its own."""
+    found: dict[str, Location] = {}
+    for location in locations:
+        real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)
+        other = found.get(real)
+        if other is None or _rank(location, real) < _rank(other, real):
+            found[real] = location
+    return [location for location in locations if location in found.values()]
+
+
+def _rank(location: Location, real: str) -> tuple[bool, bool]:
+    return location.layout == "splayed", os.path.abspath(location.directory) != real
+
+
+def escaping_files(locations: Iterable[Location], roots: Sequence[str]) -> dict[str, str]:
+    """Files that are links out of what was named, and where to."""
+    real = [os.path.realpath(root) for root in roots if not is_remote(root)]
+    found = {}
+    for location in locations:
+        if is_remote(location.directory):
             continue
-        for directory, names, _ in os.walk(root):
-            for name in names:
-                path = os.path.join(directory, name)
-                if os.path.islink(path) and not _inside(os.path.realpath(path), real):
-                    escaping.append((path, os.path.realpath(path)))
-    return escaping
+        allowed = [*real, os.path.realpath(location.directory)]
+        for file in location.files:
+            if os.path.islink(file.path) and not _inside(target := os.path.realpath(file.path), allowed):
+                found[file.path] = target
+    return found
 
 
 def _inside(path: str, roots: Iterable[str]) -> bool:

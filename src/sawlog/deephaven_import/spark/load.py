@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.damage import DamageWarning, check_on_damage
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
-from sawlog.deephaven_import.history import recover
+from sawlog.deephaven_import.journal import recover
 from sawlog.deephaven_import.plan import PartitionPlan, Planner
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.schema import left_out, location_schema

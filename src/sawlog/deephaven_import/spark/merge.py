@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from dataclasses import replace as altered
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.serializers import CPickleSerializer
 
+from sawlog import api
 from sawlog.deephaven_import.history import (
+    PARTS_NAME,
     HistoricalTable,
-    Journal,
     MergeRecord,
     NamespaceSet,
-    delete_merged,
-    recover,
-    take_back,
+    Part,
+    recorded_parts,
+    void_parts,
 )
+from sawlog.deephaven_import.journal import Journal, delete_merged, forget, recover, step_aside, take_back
+from sawlog.deephaven_import.parts import PartsWriter
 from sawlog.deephaven_import.records import RECORD_NAME
-from sawlog.deephaven_import.spark.rows import FRAGMENT, ROW, placed_rows, values
-from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
+from sawlog.deephaven_import.spark.rows import FRAGMENT, PART, ROW, Kept, Placed, named, pieces, united
+from sawlog.deephaven_import.tree import IntradayTable, Location, check_part, local_root
+from sawlog.deephaven_table.dataset import DeephavenTableDataset
+from sawlog.deephaven_table.encode import values_of
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
-from sawlog.deephaven_table.types import GROUPING, ROLE_KEY
+from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
 from sawlog.deephaven_table.writer import LocationWriter
-from sawlog.errors import FormatError, OptionError, SawlogError
-from sawlog.format import Dataset, Scan, get_format
+from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
+from sawlog.format import Scan, get_format
 from sawlog.options import parse_options
 from sawlog.spark.cast import cast_batch
-from sawlog.spark.digest import Digest, column, digest
+from sawlog.spark.digest import Digest, column, digest, digests
 from sawlog.spark.errors import explain
 from sawlog.storage import PathLike, Staged, Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 MERGED_BYTES = 1 << 30
 """Bytes of column files per historical location, about."""
+_OF_VALUES = ("char", "decimal", "sentinels_as_null")
+"""Options that say how values look; types come from what the merge itself has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,14 @@ class Merge:
     """What `merge` did.
 
     Attributes:
-        rows: Rows of the intraday date, and of the historical locations.
+        rows: Rows that history has of the date, proven.
         checksum: Sum of the hashes of all rows over all columns, modulo 2**64, the same on both sides.
-        merged: The intraday locations.
-        locations: The historical ones.
+        merged: The intraday locations that are in history.
+        locations: The historical ones that were written, or, when there was nothing to write, those that were proven.
         grouped: Columns that got grouping metadata.
-        written: Whether they were written now; otherwise they held the same rows already.
+        added: Rows that were taken out of intraday locations now.
+        removed: Rows that history had of partitions that were deleted since.
+        written: Whether anything was written; otherwise history held all rows already.
         deleted: Whether the intraday locations were deleted.
         remarks: What is worth telling, a sentence each.
     """
@@ -62,6 +72,8 @@ class Merge:
     merged: list[str]
     locations: list[str]
     grouped: list[str] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
     written: bool = False
     deleted: bool = False
     remarks: list[str] = field(default_factory=list)
@@ -80,6 +92,7 @@ def merge(
     internal_partitions: int | None = None,
     namespace_set: NamespaceSet = "System",
     append: bool = False,
+    replace: bool = False,
     delete_intraday: bool = False,
     write_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -88,9 +101,13 @@ def merge(
 
     Rows are sorted by the grouping columns, all rows of a value of the first of them in one internal partition; rows of
     the same values stay in the order in which they were logged, or are sorted further by `sort`. Without grouping
-    columns, internal partitions hold the rows one after the other. What was published is read back, and must have the
-    same count and hash of rows as the intraday date; otherwise it is taken back. A merge that is killed is taken back,
-    or brought to its end, by the next merge or import of the table. A date that was merged before is only proven again.
+    columns, internal partitions hold the rows one after the other.
+
+    Every merged location records what it was made of. A later merge of the date takes only what is not there yet, into
+    internal partitions of its own; when a partition was deleted since (DELETE_PARTITION), the date is made anew without
+    its rows. What is published is opened as any reader opens the tree, and must have the count and the hash of all rows
+    that were taken, then and now; otherwise it is taken back. A merge that is killed is taken back, or brought to its
+    end, by the next merge or import of the table.
 
     Args:
         spark: The session. Its executors have to see the tree.
@@ -103,18 +120,19 @@ def merge(
         sort: Columns that rows of the same group are sorted by.
         internal_partitions: How many there will be; by default one per GiB.
         namespace_set: `System` for `ROOT/Systems`, `User` for `ROOT/Users`.
-        append: Add internal partitions to a date that history has already, for rows that came late. Takes
-            `delete_intraday`, lest they are added twice.
+        append: Add to locations that no merge of sawlog made, which do not say what they hold.
+        replace: Make the date anew: sorted and spread as a whole. Locations that do not say what they hold are
+            replaced by the intraday rows.
         delete_intraday: Delete the intraday locations when the proof is there.
         write_options: Options for writing `deephaven_table`.
         **options: Options for reading `deephaven_table`, such as `types`.
 
     Raises:
         FormatError: When there is nothing to merge.
+        SchemaError: When the type of a column would be a guess.
         SawlogError: When history holds other rows of the date, or what was written is not what was read.
     """
-    if append and not delete_intraday:
-        raise OptionError("append without delete_intraday would add the same rows again with the next merge")
+    date = check_part(date, "date")
     place = local_root(root)
     tree = IntradayTable(place, namespace, table)
     history = HistoricalTable(place, namespace_set, namespace, table)
@@ -124,19 +142,16 @@ def merge(
     with tree.locked():
         locations = [one for one in recover(tree) if one.partition.column_partition == date]
         history.tidy(date)
-        if all(one.record is not None and not one.record.rows for one in locations):
-            raise FormatError(f"{tree.directory}: there are no rows of {date} to merge")
-        found = history.locations(date)
+        job = _MergeJob(spark, tree, history, date, locations, read)
         try:
-            job = _MergeJob(spark, history, date, locations, read)
-            done = job.prove(found) if found and not append else job.write(tree, found, arrangement, written)
+            done = job.run(job.plan(append=append, replacing=replace), arrangement, written)
         except PySparkException as error:
             raise SawlogError(f"{tree.directory}: {date}: {explain(error)}") from error
         if delete_intraday:
-            # In the journal's place: killed here, what is proven is never merged, or appended, a second time.
-            job.delete(tree, locations)
+            # In the journal's place: killed here, what is proven is deleted by who comes next.
+            job.delete(locations)
         Journal.delete(tree)
-        return replace(done, deleted=delete_intraday)
+        return altered(done, deleted=delete_intraday)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +173,44 @@ class Arrangement:
             raise OptionError(f"internal_partitions={self.internal_partitions}: expected 1 or more")
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be done.
+
+    Attributes:
+        taken: Intraday locations to take, and the parts that they are.
+        kept: Parts that are taken out of the locations that are replaced.
+        replaced: Historical locations that go.
+        removed: Rows that go with them.
+        expected: The digest that history must have in the end.
+        advice: What to do when it has not, and nothing was written.
+    """
+
+    taken: Mapping[str, Part]
+    kept: tuple[Part, ...]
+    replaced: tuple[Location, ...]
+    removed: int
+    expected: Digest
+    advice: str = ""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the written locations are made of."""
+        return (*self.kept, *self.taken.values())
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to do but the proof."""
+        return bool(self.taken or self.replaced)
+
+
 class _MergeJob:
     """The merge of one date, under the lock of its table."""
 
     def __init__(
         self,
         spark: SparkSession,
+        tree: IntradayTable,
         history: HistoricalTable,
         date: str,
         locations: Sequence[Location],
@@ -171,114 +218,259 @@ class _MergeJob:
     ) -> None:
         self.name = uuid.uuid4().hex[:12]
         self._spark = spark
+        self._tree = tree
         self._history = history
         self._date = date
-        self._merged = [one.path for one in locations if one.record is None or one.record.rows]
+        self._locations = locations
+        self._filled = {one.path: one for one in locations if one.record is None or one.record.rows}
         self._options = options
-        self._dataset = self._open(self._merged)
-        self._rows = placed_rows(spark, self._dataset)
+        self._found = history.locations(date)
+        self._intraday = self._open(self._filled) if self._filled else None
 
-    def prove(self, found: Sequence[Location]) -> Merge:
-        """See to it that history has the rows of the date.
-
-        Raises:
-            SawlogError: When it has not.
-        """
-        paths = [one.path for one in found]
-        wanted = digest(values(self._rows))
-        self._compare(paths, wanted, "move it away to merge anew, or append if rows came late")
-        return Merge(wanted.rows, wanted.checksum, self._merged, paths)
-
-    def write(
-        self, tree: IntradayTable, found: Sequence[Location], arrangement: Arrangement, options: WriteOptions
-    ) -> Merge:
-        """Write, publish and prove internal partitions beside those that were found. Leaves its journal.
+    def plan(self, *, append: bool, replacing: bool) -> _Plan:
+        """Find out what of the date history does not have.
 
         Raises:
-            SawlogError: When what is published is not what was read; it is taken back.
+            FormatError: When there is nothing to merge.
+            SawlogError: When it cannot be told what history has.
         """
-        asked = self._grouping() if arrangement.group is None else arrangement.group
-        self._check(*asked, *arrangement.sort)
-        wanted = digest(values(self._rows))
-        groups = self._contiguous(asked)
-        first = max((int(n) + 1 for one in found if (n := one.partition.internal_partition).isdecimal()), default=0)
-        schema = pa.schema([_without_dictionary(one) for one in self._dataset.schema])
-        writer = _Writer(self._history, self._date, first, schema, replace(options, group=groups), self.name)
-        staged = self._run(asked, arrangement, writer)
-        journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), ())
-        journal.write(tree)
-        paths = [self._history.path(internal, self._date) for internal in staged]
+        recorded, unknown = recorded_parts(self._found)
+        void = void_parts(recorded, self._locations)
+        if not self._filled and not void:
+            raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
+        here = self._measured()
+        known = {part.identity: part for part in recorded}
+        for path, part in here.items():
+            before = known.get(part.identity)
+            if before is not None and (before.rows, before.checksum) != (part.rows, part.checksum):
+                raise SawlogError(
+                    f"{path}: has {_digest(part)} now, and had {_digest(before)} when it was merged; what was merged is"
+                    " not deleted, and what is there now is not merged"
+                )
+        new = {path: part for path, part in here.items() if part.identity not in known}
+        kept = tuple(part for part in recorded if part not in void)
+        if replacing:
+            inside = {part.identity for part in here.values()}
+            only = tuple(part for part in kept if part.identity not in inside)
+            return _Plan(here, only, tuple(self._found), _rows(void), _sum((*only, *here.values())))
+        if void and unknown:
+            raise SawlogError(
+                f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
+                " since a merge; replace the date to make it anew from the intraday rows"
+            )
+        if void:
+            return _Plan(new, kept, tuple(self._found), _rows(void), _sum((*kept, *new.values())))
+        if not unknown:
+            return _Plan(new, (), (), 0, _sum((*kept, *new.values())))
+        if append:
+            return _Plan(new, (), (), 0, self._proof() + _sum(new.values()))
+        advice = "replace it to merge anew, or append to what no merge of sawlog made"
+        return _Plan({}, (), (), 0, _sum(here.values()), advice)
+
+    def run(self, plan: _Plan, arrangement: Arrangement, options: WriteOptions) -> Merge:
+        """Write what is to be written, publish it, and prove what is there then. Leaves its journal.
+
+        Raises:
+            SawlogError: When what is published is not what it should be; it is taken back.
+        """
+        merged = list(self._filled)
+        if not plan.writes:
+            self._compare(plan.expected, plan.advice or "nothing was written")
+            paths = [one.path for one in self._found]
+            return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
+        rows = self._rows(plan)
+        asked = self._grouping(rows.schema) if arrangement.group is None else arrangement.group
+        self._check(rows.schema, *asked, *arrangement.sort)
+        groups = _contiguous(rows, asked)
+        internals = [one.partition.internal_partition for one in self._found]
+        first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
+        schema = pa.schema([_without_dictionary(one) for one in rows.schema])
+        record = MergeRecord(self.name, 0, plan.parts)
+        writer = _Writer(self._history, self._date, first, schema, altered(options, group=groups), record)
+        staged = self._run(rows, asked, arrangement, writer)
+        replaced = tuple(one.partition.internal_partition for one in plan.replaced)
+        journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
+        journal.write(self._tree)
         try:
+            step_aside(self._history, journal)
             Storage().publish(one for pieces in staged.values() for one in pieces)
-            self._compare(paths, wanted, "what was written was taken back")
+            self._compare(plan.expected, "what was written was taken back")
         except BaseException:
             take_back(self._history, journal)
             self._history.tidy(self._date)
-            Journal.delete(tree)
+            Journal.delete(self._tree)
             raise
+        altered(journal, state="deleting").write(self._tree)
+        forget(self._history, journal)
+        paths = [self._history.path(internal, self._date) for internal in staged]
         remarks = [
             f"column {name!r} got no groups: values of it come under several of the columns before it"
             for name in asked
             if name not in groups
         ]
-        return Merge(wanted.rows, wanted.checksum, self._merged, paths, list(groups), written=True, remarks=remarks)
+        if plan.removed:
+            remarks.append(f"{plan.removed} rows went: their partitions were deleted after they had been merged")
+        added = sum(part.rows for part in plan.taken.values())
+        return Merge(
+            plan.expected.rows, plan.expected.checksum, merged, paths, list(groups), added, plan.removed, True,
+            remarks=remarks,
+        )  # fmt: skip
 
-    def delete(self, tree: IntradayTable, locations: Sequence[Location]) -> None:
+    def delete(self, locations: Sequence[Location]) -> None:
         """Delete the intraday locations, which were proven to be in history."""
         merged = tuple(one.partition.internal_partition for one in locations)
         journal = Journal(self.name, "deleting", self._history.namespace_set, self._date, (), merged)
-        journal.write(tree)
-        delete_merged(tree, journal)
+        journal.write(self._tree)
+        delete_merged(self._tree, journal)
 
-    def _grouping(self) -> tuple[str, ...]:
+    def _measured(self) -> dict[str, Part]:
+        """The parts that the intraday locations are, every row of them read."""
+        if self._intraday is None:
+            return {}
+        paths = list(self._filled)
+        rows = Placed(self._spark, pieces(self._intraday, {path: i for i, path in enumerate(paths)}), self._schema)
+        found = digests(rows.frame, PART, rows.names)
+        measured = [(path, found.get(i, Digest())) for i, path in enumerate(paths)]
+        return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
+
+    def _rows(self, plan: _Plan) -> Placed:
+        """The rows to write, each with the number of its part in the record."""
+        numbers = {part.identity: number for number, part in enumerate(plan.parts)}
+        tasks = []
+        schemas = [] if self._intraday is None else [self._schema]
+        if plan.kept:
+            old = self._open(one.path for one in plan.replaced)
+            schemas.append(old.schema)
+            taken = {one.path: _kept(one, numbers) for one in plan.replaced}
+            tasks += pieces(old, taken)
+        if plan.taken:
+            tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
+        return Placed(self._spark, tasks, united(schemas))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        """The columns of the intraday locations.
+
+        Raises:
+            SchemaError: When the type of one is a guess: it would be one for good.
+        """
+        assert self._intraday is not None
+        for one in self._intraday.schema:
+            if GUESS_KEY in (one.metadata or {}):
+                guess = one.metadata[GUESS_KEY].decode()
+                raise SchemaError(
+                    f"{self._tree.directory}: column {one.name!r}: nothing tells its type ({guess}): name it with"
+                    " schema= or types=, to merge it"
+                )
+        return self._intraday.schema
+
+    @staticmethod
+    def _grouping(schema: pa.Schema) -> tuple[str, ...]:
         """The grouping columns, as a schema file says: the given one, or those that lie in the locations."""
         role = (ROLE_KEY, GROUPING.encode())
-        return tuple(one.name for one in self._dataset.schema if role in (one.metadata or {}).items())
+        return tuple(one.name for one in schema if role in (one.metadata or {}).items())
 
-    def _check(self, *names: str) -> None:
-        known = self._dataset.schema.names
+    @staticmethod
+    def _check(schema: pa.Schema, *names: str) -> None:
         for name in names:
-            if name not in known:
-                raise OptionError(f"there is no column {name!r}; columns: {', '.join(known)}")
+            if name not in schema.names:
+                raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
 
-    def _contiguous(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
-        from pyspark.sql import functions as f
-
-        found = list(groups[:1])
-        for index, name in enumerate(groups[1:], 1):
-            before = [column(other) for other in groups[:index]]
-            pairs = self._rows.select(*before, column(name)).distinct()
-            if pairs.groupBy(column(name)).count().where(f.col("count") > 1).isEmpty():
-                found.append(name)
-        return tuple(found)
-
-    def _run(self, groups: Sequence[str], arrangement: Arrangement, writer: _Writer) -> dict[str, Sequence[Staged]]:
+    def _run(
+        self, rows: Placed, groups: Sequence[str], arrangement: Arrangement, writer: _Writer
+    ) -> dict[str, Sequence[Staged]]:
         """Have every task write one internal partition; what is staged, by internal partition."""
-        size = sum(file.size for file in self._dataset.files)
-        tasks = arrangement.internal_partitions or max(1, -(-size // MERGED_BYTES))
-        place = [column(FRAGMENT), column(ROW)]
-        order = [column(name) for name in (*groups, *arrangement.sort)] + place
+        tasks = arrangement.internal_partitions or max(1, -(-rows.size // MERGED_BYTES))
+        keys = [key for name in (*groups, *arrangement.sort) for key in _keys(rows, name)]
+        order = [*keys, FRAGMENT, ROW]
         if groups:
-            spread = self._rows.repartition(tasks, column(groups[0]))
+            spread = rows.frame.repartition(tasks, rows.column(groups[0]))
         else:
-            spread = self._rows.repartitionByRange(tasks, *order)
-        rows = spread.sortWithinPartitions(*order).mapInArrow(writer, "internal int, staged binary").collect()
+            spread = rows.frame.repartitionByRange(tasks, *_columns(order))
+        sorted_rows = spread.sortWithinPartitions(*_columns(order))
+        written = sorted_rows.mapInArrow(writer, "internal int, staged binary").collect()
         pickled = CPickleSerializer()
-        return {str(row["internal"]): pickled.loads(bytes(row["staged"])) for row in sorted(rows)}
+        return {str(row["internal"]): pickled.loads(bytes(row["staged"])) for row in sorted(written)}
 
-    def _compare(self, paths: list[str], wanted: Digest, advice: str) -> None:
-        """Read what is at paths, and compare it with the intraday rows."""
-        there = digest(values(placed_rows(self._spark, self._open(paths))))
-        if there != wanted:
+    def _compare(self, expected: Digest, advice: str) -> None:
+        """Read what history has of the date, and compare it with what it should have."""
+        there = self._proof()
+        if there != expected:
             raise SawlogError(
-                f"{self._history.directory}: history has {there} of {self._date}, intraday are {wanted}; {advice}"
+                f"{self._history.directory}: history has {there} of {self._date}, intraday are {expected}; {advice}"
             )
 
-    def _open(self, paths: list[str]) -> Dataset:
+    def _proof(self) -> Digest:
+        """The rows that whoever opens the historical tree gets of the date."""
+        if not self._history.locations(self._date):
+            return Digest()
+        given = {one.name: getattr(self._options, one.name) for one in fields(ReadOptions)}
+        options: dict[str, Any] = {name: given[name] for name in _OF_VALUES}
+        if any(MergeRecord.read(one.path) is None for one in self._history.locations(self._date)):
+            options |= {"schema": given["schema"], "types": given["types"]}
+        options |= {"namespace": self._history.namespace, "table": self._history.table}
+        whole = api.open(self._history.directory, format="deephaven_table", **options)
+        assert isinstance(whole, DeephavenTableDataset)
+        scan = altered(whole.scan, filters=((whole.partition_column, "=", self._date),))
+        dataset = whole.format.open(whole.files, scan)
+        assert isinstance(dataset, DeephavenTableDataset)
+        parts = dict.fromkeys((one.directory for one in dataset.locations), 0)
+        schemas = [dataset.schema] if self._intraday is None else [self._intraday.schema, dataset.schema]
+        rows = Placed(self._spark, pieces(dataset, parts), united(schemas))
+        return digest(rows.frame, rows.names)
+
+    def _open(self, paths: Iterable[str]) -> DeephavenTableDataset:
         format = get_format("deephaven_table")
         storage = Storage()
-        return format.open(format.select(storage.find(paths), "rows"), Scan(options=self._options, storage=storage))
+        scan = Scan(options=self._options, storage=storage, roots=(self._tree.root,))
+        return cast(DeephavenTableDataset, format.open(format.select(storage.find(list(paths)), "rows"), scan))
+
+
+def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:
+    """Which of the rows of a merged location are taken, and the numbers of their parts."""
+    record = MergeRecord.read(location.path)
+    parts = () if record is None or record.parts is None else record.parts
+    return Kept({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
+
+
+def _contiguous(rows: Placed, groups: Sequence[str]) -> tuple[str, ...]:
+    """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
+    from pyspark.sql import functions as f
+
+    found = list(groups[:1])
+    for index, name in enumerate(groups[1:], 1):
+        before = [key for other in groups[:index] for key in _keys(rows, other)]
+        keys = _keys(rows, name)
+        pairs = rows.frame.select(f.struct(*before).alias("before"), f.struct(*keys).alias("value")).distinct()
+        if pairs.groupBy("value").count().where(f.col("count") > 1).isEmpty():
+            found.append(name)
+    return tuple(found)
+
+
+def _keys(rows: Placed, name: str) -> list[Column]:
+    """What tells the values of a column apart as Java does: to Spark 0.0 and -0.0 are one."""
+    value = rows.column(name)
+    if not pa.types.is_floating(rows.schema.field(name).type):
+        return [value]
+    from pyspark.sql import functions as f
+
+    return [value, f.when(value == 0, value.cast("string"))]
+
+
+def _columns(keys: Sequence[Column | str]) -> list[Column]:
+    return [column(key) if isinstance(key, str) else key for key in keys]
+
+
+def _digest(part: Part) -> Digest:
+    return Digest(part.rows, part.checksum)
+
+
+def _sum(parts: Iterable[Part]) -> Digest:
+    return sum(map(_digest, parts), Digest())
+
+
+def _rows(parts: Iterable[Part]) -> int:
+    return sum(part.rows for part in parts)
 
 
 @dataclass(frozen=True)
@@ -290,21 +482,25 @@ class _Writer:
     first: int
     schema: pa.Schema
     options: WriteOptions
-    job: str
+    record: MergeRecord
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage a location, if there is a row."""
         internal = self.first + TaskContext.get().partitionId()
         writer: LocationWriter | None = None
+        parts = PartsWriter()
         rows = 0
         try:
             for batch in batches:
                 if batch.num_rows:
                     writer = writer or self._begin(str(internal))
-                    writer.write(cast_batch(batch, self.schema))
+                    writer.write(cast_batch(named(batch, self.schema), self.schema))
+                    parts.add(values_of(batch.column(PART), "<i8"))
                     rows += batch.num_rows
             if writer is not None:
-                writer.add_file(RECORD_NAME, MergeRecord(self.job, rows).to_json())
+                writer.add_file(RECORD_NAME, altered(self.record, rows=rows).to_json())
+                if len(self.record.parts or ()) > 1:
+                    writer.add_file(PARTS_NAME, parts.finish())
                 staged = CPickleSerializer().dumps(writer.finish())
                 yield pa.record_batch({"internal": pa.array([internal], pa.int32()), "staged": [staged]})
         except BaseException:
@@ -314,7 +510,7 @@ class _Writer:
 
     def _begin(self, internal: str) -> LocationWriter:
         return LocationWriter(
-            self.history.path(internal, self.date), self.schema, self.options, Storage(), marker=f"{self.job}."
+            self.history.path(internal, self.date), self.schema, self.options, Storage(), marker=f"{self.record.job}."
         )
 
 
