@@ -48,7 +48,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         def close(self) -> None:
             self._source.close()
 
-    monkeypatch.setattr(Storage, "open", lambda self, path: Counting(plain(self, path)))
+    monkeypatch.setattr(Storage, "open", lambda self, path, **how: Counting(plain(self, path, **how)))
     return sizes
 
 

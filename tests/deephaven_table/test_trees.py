@@ -88,7 +88,7 @@ def test_splayed(tmp_path: Path) -> None:
 def test_partitions_prune_locations(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     plain = Storage.open
-    monkeypatch.setattr(Storage, "open", lambda self, path: opened.append(str(path)) or plain(self, path))
+    monkeypatch.setattr(Storage, "open", lambda self, path, **how: opened.append(str(path)) or plain(self, path, **how))
     for filters, expected, count in (
         ([("Date", "=", DATES[1])], [0, 1, 2, 1, 10, 1], 3),
         ([("Date", "<", DATES[0])], [], 0),
