@@ -168,7 +168,7 @@ def examine(subject: Subject) -> Outcome:
         outcome.complaints += _unforeseen(outcome.reports)
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
-        concerned = [one for one in outcome.damages if not _beside(subject, one.file)]
+        concerned = [one for one in outcome.damages if not _beside(subject, one)]
         if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
             outcome.complaints.append(f"skip meets {_some(met)}, verify {_some(concerned)}")
         _account(outcome)
@@ -234,10 +234,12 @@ def _account(outcome: Outcome) -> None:
             outcome.complaints.append(f"{name}: the damages do not add up to {report.account.damage} bytes")
 
 
-def _beside(subject: Subject, path: str) -> bool:
-    """Whether only `verify` reads a file."""
-    name = os.path.relpath(path, subject.directory)
-    return any(name == one or name.startswith(f"{one}/") for one in subject.sample.beside)
+def _beside(subject: Subject, damage: Place) -> bool:
+    """Whether only `verify` reads what is damaged."""
+    name = os.path.relpath(damage.file, subject.directory)
+    return damage.kind in subject.sample.advisory or any(
+        name == one or name.startswith(f"{one}/") for one in subject.sample.beside
+    )
 
 
 def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:

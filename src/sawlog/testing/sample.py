@@ -51,6 +51,8 @@ class Sample:
         ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage to `verify` alone.
+        advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
+            reading does without what is damaged.
         rows: What reading delivers, as somebody else knows it.
         grows: Whether the view can be followed while the file grows.
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
@@ -70,6 +72,7 @@ class Sample:
     checked: bool = False
     ordered: bool = True
     beside: Sequence[str] = ()
+    advisory: Sequence[str] = ()
     rows: pa.Table | None = None
     grows: bool = False
     repaired: Literal["bytes", "rows", "no"] = "bytes"
