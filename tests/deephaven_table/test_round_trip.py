@@ -36,7 +36,7 @@ ASCII = st.text(st.characters(max_codepoint=127), max_size=6).filter(lambda text
 def _unsynced() -> Iterator[None]:
     """Hundreds of small tables need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sawlog.storage.sync_file", lambda path: None)
+        patch.setattr("sawlog.staging.sync_file", lambda path: None)
         patch.setattr("sawlog.storage.sync_directory", lambda path: None)
         yield
 
