@@ -278,7 +278,8 @@ def test_replacing_what_a_link_leads_to(tmp_path: Path) -> None:
     (tmp_path / "t").symlink_to(tmp_path / "real")
     sawlog.write(pa.table({"A": [2]}), tmp_path / "t", format="deephaven_table")
     assert sawlog.read(tmp_path / "t").to_pylist() == [{"A": 2}]
-    assert sawlog.read(tmp_path / "real").to_pylist() == [{"A": 1}]
+    assert sawlog.read(tmp_path / "real").to_pylist() == [{"A": 2}]
+    assert (tmp_path / "t").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["real", "t"]
 
 

@@ -294,7 +294,7 @@ def test_links_inside_of_the_tree_are_followed(historical: Path) -> None:
     assert table.column("__InternalPartition").to_pylist() == ["0", "0", "2", "2", "10", "10"] * 2
     assert table.column("n").to_pylist() == [0, 0, 2, 0, 10, 0, 0, 1, 2, 1, 10, 1]
     assert sawlog.verify(historical, types=TYPES).rows == 12
-    with pytest.raises(DamageError, match=r"Partitions/10: unsafe_path .* disks/b, outside of what was named"):
+    with pytest.raises(DamageError, match=r"Partitions/10: unsafe_path .*disks/b, outside of what was named"):
         sawlog.open(root, types=TYPES)
 
 
