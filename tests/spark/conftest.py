@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sawlog.spark
+from sawlog import format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,9 @@ WITH_JAR = os.environ.get("SAWLOG_TEST_JAR") == "1"
 """Whether Spark has the jar `sawlog-spark`: all tests pass with it and without; those of its own need it."""
 collect_ignore = [] if WITH_JAR else ["test_columnar.py"]
 
-PLUGIN = Path(__file__).parent.parent / "plugin"
+TESTS = Path(__file__).parent.parent
+PLUGINS = [TESTS / "plugin", TESTS / "tfrecord_example" / "installed", TESTS.parent / "examples" / "tfrecord"]
+"""What other packages add to sawlog."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,15 +35,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The formats of other packages, in this process too."""
+    for path in PLUGINS:
+        monkeypatch.syspath_prepend(str(path))
+    _forget_formats()
+    yield
+    _forget_formats()
+
+
+def _forget_formats() -> None:
+    for known in (format.formats, format.get_format):
+        known.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session. Its Python processes see the third-party format of tests/plugin."""
+    """A local session. Its Python processes see the formats of other packages."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, PLUGINS), os.environ.get("PYTHONPATH", "")]))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("sawlog tests")

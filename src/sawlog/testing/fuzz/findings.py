@@ -57,7 +57,16 @@ python -m sawlog.testing.fuzz {self._name} --seed {self._seed} --number {number}
         (place / "README").write_text(readme, "utf-8")
 
 
+_KINDS = re.compile(r"'([a-z_]+)'")
+"""Kinds of damage, in a list of damages."""
+
+
+def _kinds(damages: re.Match[str]) -> str:
+    return ",".join(sorted(set(_KINDS.findall(damages[0])))) or "none"
+
+
 def _general(text: str) -> str:
     """A complaint without what differs from input to input: numbers, names, what stands in quotes."""
+    text = re.sub(r"\[[^\]]*\]( and \d+ more)?|Place\(.*?\)", _kinds, text)
     text = re.sub(r"'[^']*/[^']*'|\"[^\"]*\"|/[^ ,;:')]+|0x[0-9a-f]+|-?\d+(\.\d+)?", "#", text)
     return re.sub(r"#([ ,.:#]*#)+", "#", text)[:160]

@@ -1,0 +1,116 @@
+"""What a record is, in one place: reading, counting, cutting, verifying, repairing and recognising all ask `judge`."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain import kernels as chain
+from sawlog.chain.layout import loader, storer
+from sawlog.kernels.crc32c import crc32c
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import copy_bytes
+from sawlog_tfrecord import layout
+from sawlog_tfrecord.layout import Kind
+
+STATE = chain.state_type("used")
+
+
+class Out(NamedTuple):
+    """Where records go: their bytes, their ends there, their beginnings in the file, and what is damaged."""
+
+    data: Any
+    ends: Any
+    starts: Any
+    events: Any
+
+
+class Rules(NamedTuple):
+    """Options: whether data are checked, whether they are wanted, and how long a record may be."""
+
+    verify: Any
+    gather: Any
+    longest: Any
+
+
+_load_length, _load_length_checksum = loader(layout.LENGTH), loader(layout.LENGTH_CHECKSUM)
+_store_length, _store_length_checksum = storer(layout.LENGTH), storer(layout.LENGTH_CHECKSUM)
+_load_checksum, _store_checksum = loader(layout.CHECKSUM), storer(layout.CHECKSUM)
+_LENGTH = np.uint64(layout.LENGTH.size)
+_HEADER, _FRAME = np.uint64(layout.HEADER_SIZE), np.uint64(layout.HEADER_SIZE + layout.CHECKSUM.size)
+_RIGHT, _LEFT, _DELTA = np.uint64(layout.MASK_SHIFT), np.uint64(32 - layout.MASK_SHIFT), np.uint64(layout.MASK_DELTA)
+_MASK, _ZERO = np.uint64(0xFFFFFFFF), np.uint64(0)
+_BAD_LENGTH, _BAD_CHECKSUM, _TOO_LARGE = int(Kind.BAD_LENGTH), int(Kind.BAD_CHECKSUM), int(Kind.RECORD_TOO_LARGE)
+
+
+@inlined
+def masked(data: Any, start: Any, length: Any) -> Any:
+    crc = crc32c(data, start, length)
+    return (crc >> _RIGHT | crc << _LEFT) + _DELTA & _MASK
+
+
+@inlined
+def sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    return masked(window.data, pos, _LENGTH) == _load_length_checksum(window.data, pos)
+
+
+@always_inlined
+def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    at, limit = window.base + pos, np.uint64(len(window.data))
+    sight, left = limit - min(pos, limit), window.size - min(window.base + pos, window.size)
+    if state.lost >= 0:
+        if left < _HEADER:
+            return chain.FOUND, left
+        return chain.search_chain(sound, window.size - _HEADER + np.uint64(1), _HEADER, window, pos, state, rules)
+    if at >= window.end:
+        return chain.ENDED, _ZERO
+    if left < _HEADER:
+        return chain.TORN, left
+    if sight < _HEADER:
+        return chain.SHORT, _HEADER
+    length = _load_length(window.data, pos)
+    if not sound(window, pos, state, rules):
+        expected, found = masked(window.data, pos, _LENGTH), _load_length_checksum(window.data, pos)
+        chain.blame(state, _BAD_LENGTH, expected, found)
+        return chain.LOST, np.uint64(1)
+    if left < _FRAME or length > left - _FRAME:
+        return chain.TORN, left
+    if length > rules.longest:
+        chain.blame(state, _TOO_LARGE, length, rules.longest)
+        return chain.DAMAGED, length + _FRAME
+    if not (rules.verify or rules.gather):
+        return chain.GOOD, length + _FRAME
+    if sight < length + _FRAME:
+        return chain.SHORT, length + _FRAME
+    expected, found = masked(window.data, pos + _HEADER, length), _load_checksum(window.data, pos + _HEADER + length)
+    if rules.verify and expected != found:
+        chain.blame(state, _BAD_CHECKSUM, expected, found)
+        return chain.DAMAGED, length + _FRAME
+    return chain.GOOD, length + _FRAME
+
+
+@always_inlined
+def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    if rules.gather:
+        if np.uint64(len(out.data) - state.used) < size - _FRAME:
+            return chain.NO_ROOM
+        copy_bytes(out.data, np.uint64(state.used), window.data, pos + _HEADER, size - _FRAME)
+        state.used += np.int64(size - _FRAME)
+        out.ends[state.rows + 1] = state.used
+    return chain.take_row(window, pos, size, state, out, rules)
+
+
+@kernel
+def read(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    return chain.walk_chain(chain.no_run, judge, gather, chain.note_damage, window, state, out, rules)
+
+
+@kernel
+def write(data: Any, offsets: Any, out: Any) -> None:
+    used = _ZERO
+    for row in range(len(offsets) - 1):
+        start, length = np.uint64(offsets[row]), np.uint64(offsets[row + 1] - offsets[row])
+        _store_length(out, used, length)
+        _store_length_checksum(out, used, masked(out, used, _LENGTH))
+        copy_bytes(out, used + _HEADER, data, start, length)
+        _store_checksum(out, used + _HEADER + length, masked(data, start, length))
+        used += length + _FRAME

@@ -1,0 +1,29 @@
+"""Every number of a TFRecord: length, its masked CRC-32C, that many bytes, their masked CRC-32C; all little endian."""
+
+from enum import IntEnum
+
+from sawlog.chain.layout import Number
+
+LENGTH = Number(0, 8)
+LENGTH_CHECKSUM = Number(8, 4)
+HEADER_SIZE = LENGTH_CHECKSUM.end
+CHECKSUM = Number(0, 4)
+"""Of the data, behind them."""
+MASK_SHIFT = 15
+MASK_DELTA = 0xA282EAD8
+
+
+class Kind(IntEnum):
+    """Kinds of damage."""
+
+    BAD_LENGTH = 1
+    BAD_CHECKSUM = 2
+    RECORD_TOO_LARGE = 3
+    READ_ERROR = 4
+
+
+DETAIL = {
+    Kind.BAD_LENGTH: "the checksum of the length should be {0:#x}, found {1:#x}; the next sound length was searched",
+    Kind.BAD_CHECKSUM: "the checksum of the data should be {0:#x}, found {1:#x}",
+    Kind.RECORD_TOO_LARGE: "{0} bytes; max_record_bytes is {1}",
+}

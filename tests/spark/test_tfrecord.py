@@ -1,0 +1,42 @@
+"""The format of examples/tfrecord on Spark: read in tasks, followed, written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sawlog.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+RECORDS = [b"record %d" % n * 10 for n in range(500)]
+
+
+@pytest.mark.usefixtures("plugins")
+def test_written_read_and_followed(spark: SparkSession, tmp_path: Path) -> None:
+    assert "tfrecord" in sawlog.spark.register(spark)
+    frame = spark.createDataFrame([(one,) for one in RECORDS], "record binary").repartition(3)
+    frame.write.format("tfrecord").mode("append").save(str(tmp_path / "table"))
+    reading = spark.read.format("tfrecord").option("task_bytes", 5000)
+    back = reading.load(str(tmp_path / "table"))
+    assert back.rdd.getNumPartitions() > 6
+    assert sorted(bytes(row.record) for row in back.collect()) == sorted(RECORDS)
+    recognised = spark.read.format("sawlog").load(str(tmp_path / "table"))
+    assert recognised.filter("record > X'7265636F72642034'").count() == sum(one > b"record 4" for one in RECORDS)
+    query = (
+        spark.readStream.format("sawlog")
+        .option("format", "tfrecord")
+        .load(str(tmp_path / "table"))
+        .writeStream.format("memory")
+        .queryName("followed_records")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    followed = spark.sql("SELECT record FROM followed_records").collect()
+    assert sorted(bytes(row.record) for row in followed) == sorted(RECORDS)
