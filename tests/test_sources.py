@@ -17,57 +17,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import sawlog
 from sawlog import sources
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, run
+from tests.samples import ALL, FORMATS, ROWS, samples
 
-__all__ = ["run"]
-
-ROWS = 150_000
-MANY = 1_500_000
-"""Rows of column files: of a few bytes each, and as many as make several batches."""
-ALL = {"deephaven_table": MANY, "filodb_record": 3 * ROWS}
-
-
-def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
-    """Per format a table of several batches, and options to write it with."""
-    numbers = pa.array(np.arange(ROWS))
-    texts = pc.utf8_lpad(numbers.cast(pa.string()), 90, "x")
-    labels = pa.array([[("_ws_", "demo"), ("_ns_", "app")]], pa.map_(pa.string(), pa.string()))
-    count = np.arange(3 * ROWS)  # of which more than a window has to be read
-    gauges = pa.table(
-        {
-            "timestamp": pa.array(count).cast(pa.timestamp("ms", "UTC")),
-            "value": count * 0.5,
-            "_metric_": pa.repeat(pa.scalar("heap"), len(count)),
-            "tags": labels.take(pa.array(np.zeros(len(count), np.int64))),
-        }
-    )
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(ROWS * 16, np.float32)), 16)
-    return {
-        "leveldb_log": (pa.table({"record": texts.cast(pa.binary())}), {}),
-        "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
-        "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
-        "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
-        "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40, "segment_bytes": 1 << 40}),
-    }
-
-
-FORMATS = ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")
-
-
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("samples")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, (table, options) in big_tables().items():
-            sawlog.write(table, root / name, format=name, **options)
-    return {name: root / name for name in FORMATS}
+__all__ = ["run", "samples"]
 
 
 def data_files(path: Path) -> list[Path]:
@@ -81,7 +39,9 @@ from pathlib import Path
 path, name, mapping, policy = sys.argv[1:]
 root = Path(path)
 files = [one for one in root.rglob("*") if one.is_file()] if root.is_dir() else [root]
-dataset = sawlog.open(path, format=name, on_damage=policy, memory_map=None if mapping == "None" else False)
+mapped = mapping == "None" and name in ("deephaven_table", "milvus_binlog")  # checked between batches, by one thread
+memory_map = None if mapping == "None" else False
+dataset = sawlog.open(path, format=name, on_damage=policy, memory_map=memory_map, use_threads=not mapped)
 batches = dataset.to_batches()
 kept = [next(batches)]
 for file in files:

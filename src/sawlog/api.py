@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
-from sawlog.damage import OnDamage, Report, check_on_damage
+from sawlog.damage import FileReport, OnDamage, Report, check_on_damage
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, get_format, recognize
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.inputs import Input
 from sawlog.options import parse_options
+from sawlog.reading import cores, in_order
 from sawlog.storage import File, PathLike, Storage, normalize
 
 WriteMode = Literal["overwrite", "error"]
@@ -54,6 +55,7 @@ def open(
     provenance: bool = False,
     storage_options: Mapping[str, Any] | Storage | None = None,
     memory_map: bool | None = None,
+    use_threads: bool | int = True,
     **options: Any,
 ) -> Dataset:
     """Open a file, a directory, a glob or a list of them as a dataset. No more than headers are read.
@@ -70,6 +72,8 @@ def open(
         storage_options: What fsspec needs to reach the path.
         memory_map: Whether local files are memory-mapped. By default only those that are written once and never
             changed are; a process that looks at a mapped file which another one truncates is killed.
+        use_threads: Whether all cores decode, or how many threads. Order is kept, and no more batches are in flight
+            than twice the threads.
         **options: The format's own options.
 
     Raises:
@@ -97,6 +101,7 @@ def open(
     with guarded(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         dataset = chosen.open(found.files, scan)
     dataset.beside = found.beside
+    dataset.threads = _threads(use_threads)
     return dataset
 
 
@@ -111,6 +116,7 @@ def read(
     provenance: bool = False,
     storage_options: Mapping[str, Any] | Storage | None = None,
     memory_map: bool | None = None,
+    use_threads: bool | int = True,
     **options: Any,
 ) -> pa.Table:
     """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`."""
@@ -124,6 +130,7 @@ def read(
         provenance=provenance,
         storage_options=storage_options,
         memory_map=memory_map,
+        use_threads=use_threads,
         **options,
     )
     return dataset.to_table()
@@ -192,6 +199,7 @@ def repair(
     format: str | None = None,
     mode: WriteMode = "overwrite",
     storage_options: Mapping[str, Any] | Storage | None = None,
+    use_threads: bool | int = True,
     **options: Any,
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
@@ -208,13 +216,19 @@ def repair(
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     report = Report(chosen.name, skipped=chosen.left_out(beside, "rows"))
+    places: dict[str, str] = {}
     for file in files:
         place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
         check_free(place, mode, storage)
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
+        places[file.path] = place
+
+    def repaired(file: File) -> Iterator[FileReport]:
         with guarded(f"{file.path}: repair as {chosen.name} failed"):
-            report.files.append(chosen.repair(file, place, parsed, storage))
+            yield chosen.repair(file, places[file.path], parsed, storage)
+
+    report.files.extend(done for _, done in in_order(files, repaired, _threads(use_threads) if len(files) > 1 else 1))
     return report
 
 
@@ -250,6 +264,19 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+
+
+def _threads(wanted: bool | int) -> int:
+    """How many threads are to be used.
+
+    Raises:
+        OptionError: For a number that is none of threads.
+    """
+    if isinstance(wanted, bool):
+        return cores() if wanted else 1
+    if wanted < 1:
+        raise OptionError(f"use_threads={wanted}: expected True, False or a number of threads")
+    return wanted
 
 
 class _Found(NamedTuple):

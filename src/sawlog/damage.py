@@ -205,6 +205,14 @@ class Findings:
         if self.columns is not None:
             del self.columns[mark.columns :]
 
+    def add(self, other: Findings) -> None:
+        """Take in the findings of a later part of the same file; damages stay where they are listed."""
+        self.rows += other.rows
+        self.account.add(other.account)
+        self.kinds += other.kinds
+        self.notes += other.notes
+        self.tail = other.tail or self.tail
+
     def drain(self) -> list[Damage]:
         """Take the damages listed so far away."""
         taken, self.damages = self.damages, []

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, DamageWarning, FileReport, Findings
+from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedDataset, FollowedFormat
 from sawlog.guard import decoded, guarded
+from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, read_fragments
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -123,6 +124,17 @@ class Fragment(ABC):
         if findings is None:
             ledger.warn(self.path)
 
+    def scanned(self) -> Findings:
+        """Scan without gathering any column, under the policy of the scan.
+
+        Raises:
+            DamageError: At the first damage, if `on_damage` is `fail`.
+        """
+        findings = Findings(self.scan.on_damage)
+        for _ in decoded(self, pa.schema([]), findings):
+            pass
+        return findings
+
     def inspect(self, *, every: bool = False) -> Findings:
         """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
         findings = Findings("skip", drained=every)
@@ -166,9 +178,11 @@ class Dataset(FollowedDataset, ABC):
 
     Attributes:
         beside: Files of the path that `Format.select` did not choose.
+        threads: How many threads decode.
     """
 
     beside: Sequence[File] = ()
+    threads: int = 1
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -232,10 +246,31 @@ class Dataset(FollowedDataset, ABC):
         return pack(self._fragments(task_bytes), task_bytes)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order."""
+        """The rows, as record batches, in order. What was left out becomes a warning, once per file."""
         self.warn_of_skipped()
-        for fragment in self._fragments(None):
-            yield from fragment.to_batches()
+        ledger = Remarks()
+        yield from self.read(ledger.add)
+        ledger.tell()
+
+    def read(
+        self, done: Callable[[Fragment, Findings], None], task_bytes: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order; what was left out is told to `done`, fragment by fragment.
+
+        Args:
+            done: Told what a fragment came across, once its rows are delivered.
+            task_bytes: As for `plan`, where one thread reads.
+        """
+        return read_fragments(self.pieces(task_bytes), self._threads, done)
+
+    def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
+        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
+        return self._fragments(PIECE_BYTES if self._threads > 1 else task_bytes)
+
+    @property
+    def _threads(self) -> int:
+        """What is small is read before threads are up."""
+        return self.threads if sum(file.size for file in self.files) > PIECE_BYTES else 1
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""
@@ -250,20 +285,23 @@ class Dataset(FollowedDataset, ABC):
         if self.scan.filters or self.scan.view == "damage":
             return sum(batch.num_rows for batch in self.to_batches())
         self.warn_of_skipped()
-        total = 0
-        for fragment in self._fragments(None):
-            findings = Findings(self.scan.on_damage)
-            for _ in decoded(fragment, pa.schema([]), findings):
-                pass
-            findings.warn(fragment.path)
-            total += findings.rows
+        ledger = Remarks()
+        total = self.count(ledger.add)
+        ledger.tell()
         return total
+
+    def count(self, done: Callable[[Fragment, Findings], None]) -> int:
+        """How many rows there are before any filter; what was left out is told to `done`, fragment by fragment."""
+        return count_fragments(self.pieces(), self._threads, done)
 
     def head(self, n: int = 10) -> pa.Table:
         """The first `n` rows; nothing behind them is read."""
         batches = []
         missing = n
-        for batch in self.to_batches():
+        self.warn_of_skipped()
+        ledger = Remarks()
+        rows = read_fragments(self._fragments(None), 1, ledger.add)
+        for batch in rows:
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
@@ -280,16 +318,22 @@ class Dataset(FollowedDataset, ABC):
             advance: Told the input bytes of every fragment that is done.
             every: Whether reports list every damage, however many there are.
         """
-
-        def inspected(fragments: Iterable[Fragment]) -> Iterator[Findings]:
-            for fragment in fragments:
-                yield fragment.inspect(every=every)
-                if advance is not None:
-                    advance(fragment.size)
-
         sizes = {file.path: file.size for file in self.files}
-        for path, fragments in itertools.groupby(self._fragments(task_bytes), key=lambda fragment: fragment.path):
-            yield FileReport.of(path, sizes[path], inspected(fragments))
+        inspected = self._inspected(self.pieces(task_bytes), advance, every=every)
+        for path, found in itertools.groupby(inspected, key=lambda one: one[0].path):
+            report = FileReport.of(path, sizes[path], (findings for _, findings in found))
+            if not every:
+                del report.damages[MAX_LISTED:]
+            yield report
+
+    def _inspected(
+        self, fragments: Iterable[Fragment], advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[tuple[Fragment, Findings]]:
+        """What every fragment comes across, in order."""
+        for fragment, findings in in_order(fragments, lambda one: iter([one.inspect(every=every)]), self._threads):
+            if advance is not None:
+                advance(fragment.size)
+            yield fragment, findings
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""

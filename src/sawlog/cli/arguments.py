@@ -69,6 +69,12 @@ StorageOptions = Annotated[
         show_default=False,
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", metavar="N", min=1, help="How many threads decode; all cores if not given.", show_default=False
+    ),
+]
 NoClobber = Annotated[bool, typer.Option("--no-clobber", help="Leave a file alone that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
@@ -145,13 +151,16 @@ def open_dataset(
     provenance: bool,
     storage: Mapping[str, Any] | Storage,
     options: Mapping[str, Any],
+    threads: int | None = None,
 ) -> Dataset:
     """`sawlog.open` with the texts of filters understood by the types of the columns."""
     if not isinstance(storage, Storage):
         storage = Storage(storage)
 
     def opened(**wanted: Any) -> Dataset:
-        return sawlog.open(paths, format=format, view=view, storage_options=storage, **wanted, **options)
+        use_threads = True if threads is None else threads
+        given = {**wanted, **options}
+        return sawlog.open(paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **given)
 
     filters = None
     if where:

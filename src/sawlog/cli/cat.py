@@ -45,6 +45,7 @@ def cat(
     ] = arguments.OnDamage.SKIP,
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
+    threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
@@ -62,6 +63,7 @@ def cat(
         provenance=provenance,
         storage=arguments.storage_options(storage),
         options=arguments.format_options(option),
+        threads=threads if limit is None else 1,  # nothing is read ahead
     )
     losses = Losses(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.

@@ -97,6 +97,7 @@ def convert(
         typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.", show_default=False),
     ] = None,
     no_clobber: arguments.NoClobber = False,
+    threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -124,6 +125,7 @@ def convert(
             provenance=provenance,
             storage=where_to,
             options=arguments.format_options(option),
+            threads=threads,
         )
         incoming = of_dataset(dataset)
     else:

@@ -12,7 +12,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Output, progress
-from sawlog.cli.scan import Losses, pieces, size_of
+from sawlog.cli.scan import Losses, size_of, told
 from sawlog.damage import Tail
 from sawlog.format import Dataset, Format
 from sawlog.skipped import Skipped
@@ -97,6 +97,7 @@ def info(
     view: arguments.View = "rows",
     count: Annotated[bool, typer.Option("--count", help="Count the rows; reads every byte.")] = False,
     option: arguments.ReadOptions = None,
+    threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -111,6 +112,7 @@ def info(
         provenance=False,
         storage=arguments.storage_options(storage),
         options=arguments.format_options(option),
+        threads=threads,
     )
     found = Info([os.fspath(path) for path in paths], dataset.format, dataset.files, view, dataset.schema, {})
     found.facts = dataset.info()
@@ -125,11 +127,5 @@ def info(
 def _count(dataset: Dataset, losses: Losses) -> int:
     if dataset.scan.view == "damage":
         return dataset.count_rows()
-    total = 0
     with progress(size_of(dataset), "counting") as advance:
-        for fragment in pieces(dataset):
-            findings = fragment.inspect()
-            total += findings.rows
-            losses.add(fragment.path, findings)
-            advance(fragment.size)
-    return total
+        return dataset.count(told(losses, advance))

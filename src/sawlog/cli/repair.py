@@ -53,6 +53,7 @@ def repair(
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
     no_clobber: arguments.NoClobber = False,
+    threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -66,6 +67,7 @@ def repair(
         dst,
         format=format,
         mode="error" if no_clobber else "overwrite",
+        use_threads=True if threads is None else threads,
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,13 +11,11 @@ from sawlog.cli.errors import complain
 from sawlog.cli.output import Advance, watched
 from sawlog.damage import Findings
 from sawlog.format import Dataset, Fragment
+from sawlog.reading import PIECE_BYTES
 from sawlog.skipped import Skipped, remarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-PIECE_BYTES = 16 << 20
-"""Input bytes between two steps of a progress bar."""
 
 
 class Losses:
@@ -32,12 +30,9 @@ class Losses:
         self.files: dict[str, Findings] = {}
         self.skipped = list(skipped)
 
-    def add(self, path: str, findings: Findings) -> None:
+    def add(self, fragment: Fragment, findings: Findings) -> None:
         """Take in the findings of one fragment."""
-        known = self.files.setdefault(path, Findings("skip"))
-        known.account.add(findings.account)
-        known.kinds += findings.kinds
-        known.tail = findings.tail or known.tail
+        self.files.setdefault(fragment.path, Findings("skip")).add(findings)
 
     @property
     def damaged(self) -> bool:
@@ -53,20 +48,19 @@ class Losses:
                 complain(f"warning: {remark}")
 
 
-def pieces(dataset: Dataset) -> Iterable[Fragment]:
-    """The fragments of a dataset: as few as possible, unless somebody watches the progress."""
-    return dataset.plan(PIECE_BYTES if watched() else None)
-
-
-def rows(dataset: Dataset, losses: Losses, advance: Advance) -> Generator[pa.RecordBatch, None, None]:
+def rows(dataset: Dataset, losses: Losses, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
-    for fragment in pieces(dataset):
-        findings = Findings(dataset.scan.on_damage)
-        try:
-            yield from fragment.to_batches(findings)
-        finally:
-            losses.add(fragment.path, findings)
+    return dataset.read(told(losses, advance), PIECE_BYTES if watched() else None)
+
+
+def told(losses: Losses, advance: Advance) -> Callable[[Fragment, Findings], None]:
+    """What is to become of what fragments come across: into the ledger with it, and the bar moves."""
+
+    def done(fragment: Fragment, findings: Findings) -> None:
+        losses.add(fragment, findings)
         advance(fragment.size)
+
+    return done
 
 
 def size_of(dataset: Dataset) -> int:

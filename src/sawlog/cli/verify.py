@@ -13,9 +13,10 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Output, progress, watched
-from sawlog.cli.scan import PIECE_BYTES, size_of
+from sawlog.cli.scan import size_of
 from sawlog.damage import Account, FileReport, Report
 from sawlog.format import Dataset
+from sawlog.reading import PIECE_BYTES
 
 
 @dataclass(slots=True)
@@ -81,6 +82,7 @@ def verify(
     view: arguments.View = "rows",
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
+    threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
@@ -93,6 +95,7 @@ def verify(
         format=format,
         view=view,
         on_damage="skip",
+        use_threads=True if threads is None else threads,
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )

@@ -1,0 +1,246 @@
+"""Reading fragments, one after the other or several at a time, in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sawlog.damage import Findings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.format import Fragment
+
+PIECE_BYTES = 16 << 20
+"""Input bytes of what one thread works on, and between two steps of a progress bar: a few batches."""
+
+_END = object()
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many threads can run at a time: as many as pyarrow would use, on the cores that the process may use."""
+    import pyarrow as pa
+
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(int(pa.cpu_count()), allowed))
+
+
+def in_order(
+    items: Iterable[Item], work: Callable[[Item], Iterator[Result]], threads: int
+) -> Iterator[tuple[Item, Result]]:
+    """Work on several items at a time; results come in the order of the items, as if done one after the other.
+
+    No more than twice as many results as threads are in flight. When the consumer stops, nothing new is begun.
+
+    Args:
+        items: What to work on; taken as they are needed.
+        work: The results of one item. Its steps may run in different threads, never two at a time.
+        threads: How many work; 1 works in the caller's thread.
+    """
+    if threads <= 1:
+        for item in items:
+            for result in work(item):
+                yield item, result
+        return
+    crew = _Crew(threads)
+    waiting = iter(items)
+    try:
+        while True:
+            while len(crew.jobs) < 2 * threads and _enlist(crew, waiting, work):
+                pass
+            if not crew.jobs:
+                return
+            job = crew.jobs[0]
+            result = crew.next_result()
+            if result is _END:
+                continue
+            yield job.item, result
+            del result  # before the next one is asked for
+    finally:
+        crew.dismiss()
+
+
+def _enlist(crew: _Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
+    """Take the next item on. One that cannot be had fails in its turn, behind the results of those before."""
+    try:
+        item = next(waiting, _END)
+    except Exception as error:  # noqa: BLE001, it is raised when its turn comes
+        crew.add(_Job(None, iter(()), deque([_Failure(error)]), ended=True))
+        return False
+    if item is not _END:
+        crew.add(_Job(item, work(item), deque()))
+    return item is not _END
+
+
+@dataclass
+class _Failure:
+    """A step that has raised."""
+
+    error: BaseException
+
+
+@dataclass
+class _Job:
+    """An item that is worked on: what is still to do, and the results that nobody has taken yet."""
+
+    item: Any
+    steps: Iterator[Any]
+    ready: deque[Any]
+    running: bool = False
+    ended: bool = False
+
+
+class _Crew:
+    """Threads that work on jobs, those in front first.
+
+    Attributes:
+        jobs: In order; the results of the first are taken next.
+        in_flight: Results that are being made or wait to be taken.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, "sawlog")
+        self._limit = 2 * threads
+        self._changed = threading.Condition()
+        self._stopped = False
+        self.jobs: deque[_Job] = deque()
+        self.in_flight = 0
+
+    def add(self, job: _Job) -> None:
+        """Take on a job, behind the others."""
+        with self._changed:
+            self.jobs.append(job)
+            self._schedule()
+
+    def next_result(self) -> Any:
+        """The next result of the first job; `_END`, and the job is gone, when there are no more.
+
+        Raises:
+            Exception: What its next step has raised.
+        """
+        job = self.jobs[0]
+        with self._changed:
+            self._changed.wait_for(lambda: job.ready or job.ended)
+            if not job.ready:
+                self.jobs.popleft()
+                self._schedule()
+                return _END
+            result = job.ready.popleft()
+            if isinstance(result, _Failure):
+                raise result.error
+            self.in_flight -= 1
+            self._schedule()
+            return result
+
+    def dismiss(self) -> None:
+        """Begin nothing more; what runs ends with its step."""
+        with self._changed:
+            self._stopped = True
+            idle = [job for job in self.jobs if not job.running]
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for job in idle:
+            _close(job)
+
+    def _schedule(self) -> None:
+        """Begin steps while there is room; the last place belongs to the first job, which everybody waits for."""
+        for job in self.jobs:
+            first = job is self.jobs[0]
+            if self.in_flight >= (self._limit if first else self._limit - 1):
+                return
+            if not (job.running or job.ended or self._stopped):
+                job.running = True
+                self.in_flight += 1
+                self._pool.submit(self._step, job)
+
+    def _step(self, job: _Job) -> None:
+        """Make one result, in a thread of the pool."""
+        try:
+            result = _END if self._stopped else next(job.steps, _END)
+        except BaseException as error:  # noqa: BLE001, the consumer raises it
+            result = _Failure(error)
+        with self._changed:
+            job.running = False
+            if result is _END or isinstance(result, _Failure):
+                job.ended = True
+                self.in_flight -= 1
+            if result is not _END:
+                job.ready.append(result)
+            self._schedule()
+            self._changed.notify_all()
+        if self._stopped:
+            _close(job)
+
+
+def _close(job: _Job) -> None:
+    """End the work on a job that nobody waits for."""
+    if isinstance(job.steps, Generator):
+        job.steps.close()
+
+
+def read_fragments(
+    fragments: Iterable[Fragment], threads: int, done: Callable[[Fragment, Findings], None]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of fragments, in order.
+
+    Args:
+        fragments: What to read.
+        threads: How many read; with 1, nothing is read ahead.
+        done: Told what a fragment came across, once its rows are delivered or the consumer has stopped among them.
+    """
+    begun: dict[int, tuple[Fragment, Findings]] = {}
+
+    def steps(fragment: Fragment) -> Iterator[Any]:
+        findings = Findings(fragment.scan.on_damage)
+        begun[id(fragment)] = fragment, findings
+        yield from fragment.to_batches(findings)
+        yield findings
+
+    try:
+        for fragment, result in in_order(fragments, steps, threads):
+            if isinstance(result, Findings):
+                del begun[id(fragment)]
+                done(fragment, result)
+            else:
+                yield result
+    finally:
+        for fragment, findings in begun.values() if threads <= 1 else ():
+            done(fragment, findings)
+
+
+def count_fragments(fragments: Iterable[Fragment], threads: int, done: Callable[[Fragment, Findings], None]) -> int:
+    """The rows of fragments by number, no column gathered; arguments are those of `read_fragments`."""
+    total = 0
+    for fragment, findings in in_order(fragments, lambda one: iter([one.scanned()]), threads):
+        total += findings.rows
+        done(fragment, findings)
+    return total
+
+
+class Remarks:
+    """Tells the user what was left out, once per file, however many fragments it was read in."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._findings: Findings | None = None
+
+    def add(self, fragment: Fragment, findings: Findings) -> None:
+        """Take in what a fragment came across."""
+        if self._findings is None or fragment.path != self._path:
+            self.tell()
+            self._path, self._findings = fragment.path, Findings("skip")
+        self._findings.add(findings)
+
+    def tell(self) -> None:
+        """Warn of what was left out of the last file."""
+        if self._findings is not None:
+            self._findings.warn(self._path)
+        self._findings = None

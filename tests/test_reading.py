@@ -1,0 +1,179 @@
+"""Fragments are read several at a time: the same rows in the same order, within bounds, and no longer than wanted."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog import reading
+from sawlog.reading import in_order
+from tests.cli.conftest import Run, run
+from tests.samples import ALL, FORMATS, ROWS, samples
+
+__all__ = ["run", "samples"]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("sawlog.reading", "sawlog.format"):
+        monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_threads_deliver_what_one_thread_delivers(samples: dict[str, Path], name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = sawlog.open(samples[name], format=name, use_threads=False)
+        several = sawlog.open(samples[name], format=name, use_threads=3)
+        assert several.to_table() == alone.to_table()
+        assert several.count_rows() == alone.count_rows() == ALL.get(name, ROWS)
+        reports = [sawlog.verify(samples[name], format=name, use_threads=threads).to_dict() for threads in (1, 3)]
+        assert reports[0] == reports[1]
+        assert pa.RecordBatchReader.from_stream(several).read_all() == alone.to_table()
+
+
+def damage(path: Path, places: range) -> Path:
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 0xFF
+    copy = path.with_name(f"damaged-{path.name}")
+    copy.write_bytes(data)
+    return copy
+
+
+def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.format.MAX_LISTED", 100)
+    path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
+    found = []
+    for threads in (1, 3):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            table = sawlog.read(path, format="leveldb_log", on_damage="skip", use_threads=threads)
+        report = sawlog.verify(path, format="leveldb_log", use_threads=threads)
+        found.append((table, [str(one.message) for one in told], report.to_dict()))
+        with pytest.raises(sawlog.DamageError) as failed:
+            sawlog.read(path, format="leveldb_log", use_threads=threads)
+        found[-1] = (*found[-1], failed.value.damage)
+    assert found[0] == found[1]
+    assert len(found[0][1]) == 1, "one remark per file"
+    assert len(found[0][2]["files"][0]["damages"]) == 100
+    results = [run("verify", path, "--format", "leveldb_log", "--threads", n) for n in (1, 2)]
+    assert results[0] == results[1]
+
+
+def test_rows_before_damage_are_delivered_and_none_behind(samples: dict[str, Path]) -> None:
+    path = damage(samples["leveldb_log"], range(9_000_000, 9_000_001))
+    delivered = []
+    for threads in (1, 4):
+        batches: list[pa.RecordBatch] = []
+        with pytest.raises(sawlog.DamageError):
+            batches.extend(sawlog.open(path, format="leveldb_log", use_threads=threads).to_batches())
+        delivered.append(sum(batch.num_rows for batch in batches))
+    assert delivered[0] == delivered[1]
+
+
+class Work:
+    """Counts results that were made and not yet taken."""
+
+    def __init__(self, steps: int) -> None:
+        self.lock = threading.Lock()
+        self.steps, self.made, self.most, self.taken, self.closed = steps, 0, 0, 0, 0
+        self.threads: set[str] = set()
+
+    def __call__(self, item: int) -> Iterator[tuple[int, int]]:
+        try:
+            for step in range(self.steps):
+                with self.lock:
+                    self.made += 1
+                    self.most = max(self.most, self.made - self.taken)
+                    self.threads.add(threading.current_thread().name)
+                time.sleep(0.0005)
+                yield item, step
+        finally:
+            self.closed += 1
+
+    def take(self) -> None:
+        with self.lock:
+            self.taken += 1
+
+
+@pytest.mark.parametrize("steps", [1, 3, 20])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, threads: int) -> None:
+    work = Work(steps)
+    found = []
+    for item, result in in_order(range(12), work, threads):
+        work.take()
+        found.append(result)
+        assert item == result[0]
+    assert found == [(item, step) for item in range(12) for step in range(steps)]
+    assert work.most <= 2 * threads
+    assert len(work.threads) == threads, "all of them have worked"
+    assert work.closed == 12
+
+
+def test_nothing_new_is_begun_when_the_consumer_stops() -> None:
+    work = Work(5)
+    results = in_order(iter(range(10**9)), work, 3)
+    for _ in range(4):
+        next(results)
+        work.take()
+    results.close()
+    begun = work.made
+    assert begun <= 4 + 6
+    time.sleep(0.05)
+    assert work.made == begun
+    assert work.closed >= 1
+
+
+def test_errors_come_in_their_turn() -> None:
+    def items() -> Iterator[int]:
+        yield from (1, 2)
+        raise OSError("the plan")
+
+    def work(item: int) -> Iterator[int]:
+        yield item * 10
+        if item == 2:
+            raise ValueError("the work")
+
+    for source, error in ((range(1, 9), ValueError), (items(), ValueError)):
+        found = []
+        results = in_order(source, work, 2)
+        with pytest.raises(error, match="the work"):
+            found.extend(result for _, result in results)
+        assert found == [] or found == [10, 20]
+    results = in_order(items(), lambda item: iter([item]), 2)
+    assert [next(results), next(results)] == [(1, 1), (2, 2)]
+    with pytest.raises(OSError, match="the plan"):
+        next(results)
+
+
+def test_head_reads_nothing_ahead(samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=4)
+    monkeypatch.setattr(reading, "_Crew", None)
+    assert dataset.head(5).num_rows == 5
+
+
+def test_directories_are_repaired_by_several_threads(samples: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "db").mkdir()
+    path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 1_000_001))
+    for number in range(4):
+        (tmp_path / "db" / f"{number:06}.log").symlink_to(path)
+    reports = [sawlog.repair(tmp_path / "db", tmp_path / f"{n}", use_threads=n).to_dict() for n in (1, 3)]
+    assert reports[0] == reports[1]
+    for number in range(4):
+        saved = [(tmp_path / f"{n}" / f"{number:06}.log").read_bytes() for n in (1, 3)]
+        assert saved[0] == saved[1]
+
+
+def test_a_number_of_threads_is_a_number(samples: dict[str, Path]) -> None:
+    with pytest.raises(sawlog.OptionError, match="use_threads=0: expected True, False or a number"):
+        sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=0)
+    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").threads == reading.cores() >= 1
