@@ -149,31 +149,30 @@ HEAD = 4096
 """Bytes from the beginning of a file that sniffing and the descriptor look at."""
 
 
-def read_envelope(source: Source, path: str, findings: Findings, base: int = 0) -> Envelope | None:
+def read_envelope(source: Source, path: str, findings: Findings) -> Envelope | None:
     """All headers of a V1 file; see `read_descriptor` and `events`."""
-    descriptor = read_descriptor(source, path, findings, base)
+    descriptor = read_descriptor(source, path, findings, bytes(source.window(0, HEAD)))
     return None if descriptor is None else Envelope(descriptor, list(events(source, path, descriptor, findings)))
 
 
-def read_descriptor(source: Source, path: str, findings: Findings, base: int = 0) -> Descriptor | None:
+def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
     """The first event of a V1 file.
 
     Args:
         source: The file.
         path: Its name, for messages.
         findings: Told of damage; the descriptor is accounted for here.
-        base: Where the magic number stands.
+        head: The first `HEAD` bytes of the file.
 
     Returns:
         `None` when it cannot be read.
     """
-    head = bytes(source.window(base, HEAD))
     if not head.startswith(layout.MAGIC):
         findings.damage(Damage(path, 0, source.size, Kind.BAD_MAGIC, explain(head)))
         return None
-    descriptor = _descriptor(source, head, base, path, findings)
+    descriptor = _descriptor(source, head, path, findings)
     if descriptor is not None:
-        findings.account.header += descriptor.end - base
+        findings.account.header += descriptor.end
     return descriptor
 
 
@@ -198,36 +197,36 @@ def events(source: Source, path: str, descriptor: Descriptor, findings: Findings
         at += judged.length
 
 
-def _descriptor(source: Source, head: bytes, base: int, path: str, findings: Findings) -> Descriptor | None:
+def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
     size = source.size
     at = len(layout.MAGIC)
-    legacy = _is_legacy(head, size - base)
+    legacy = _is_legacy(head, size)
     header = layout.LEGACY_HEADER if legacy else layout.HEADER
     fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
     if len(head) < at + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
         detail = f"the file ends inside the descriptor, which takes at least {at + fixed} bytes; it has {size}"
-        findings.damage(Damage(path, base, size - base, Kind.TRUNCATED, detail))
+        findings.damage(Damage(path, 0, size, Kind.TRUNCATED, detail))
         return None
     timestamp, code, *_, length, next_position = header.unpack_from(head, at)
     if code != EventType.DESCRIPTOR:
         detail = f"expected a descriptor event (type code 0) first, found type code {code}"
-        findings.damage(Damage(path, base, size - base, Kind.BAD_DESCRIPTOR, detail))
+        findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
         return None
-    if length < fixed or base + at + length > size:
+    if length < fixed or at + length > size:
         detail = f"the descriptor's length, {_signed(length)}, does not fit into the file ({size} bytes)"
-        findings.damage(Damage(path, base, size - base, Kind.BAD_EVENT_LENGTH, detail))
+        findings.damage(Damage(path, 0, size, Kind.BAD_EVENT_LENGTH, detail))
         return None
     common = (timestamp, length, _signed(next_position))
-    end = base + at + length
+    end = at + length
     if legacy:
         return _legacy_descriptor(head, common, end)
     *values, _ = layout.DESCRIPTOR.unpack_from(head, at + header.size)
     (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, at + fixed)
-    start = base + at + fixed + layout.EXTRA_LENGTH.size
-    room = base + at + length - start
+    start = at + fixed + layout.EXTRA_LENGTH.size
+    room = at + length - start
     if extra_length > room:
         detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
-        findings.damage(Damage(path, base, size - base, Kind.BAD_DESCRIPTOR, detail))
+        findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
         return None
     text = bytes(source.window(start, extra_length))
     return _make(common, values, end, _extra(text, start, path, findings), legacy=False)

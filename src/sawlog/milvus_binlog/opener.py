@@ -63,7 +63,7 @@ class Log:
 
     def descriptor(self, findings: Findings) -> Descriptor | None:
         """The descriptor; `None` for bare Parquet, and where it cannot be read."""
-        return None if self.bare else envelope.read_descriptor(self.source, self.path, findings)
+        return None if self.bare else envelope.read_descriptor(self.source, self.path, findings, self.head)
 
     def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
         """The file's events, or the one payload that a bare file is. Damage is told when the walk meets it."""

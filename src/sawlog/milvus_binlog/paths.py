@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
@@ -36,6 +37,7 @@ class LogFile:
     log: int
 
 
+@lru_cache(maxsize=1 << 16)
 def parse(file: File) -> LogFile | None:
     """Read a path; `None` when it is not that of a log.
 

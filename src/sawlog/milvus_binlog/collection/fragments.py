@@ -148,11 +148,7 @@ class Columns:
         Raises:
             UnreadableError: When the file cannot be read.
         """
-        found = self.open(next(iter(self._fragment.batch.files.values())).file)
-        for payload in found.payloads:
-            if payload.schema:
-                payload.row_limit(0)
-        return found
+        return self.open(next(iter(self._fragment.batch.files.values())).file)
 
     def open(self, file: File) -> Stored:
         """A file of the batch, of which no row may be missing.
@@ -216,6 +212,9 @@ class _Join:
         wanted = self._wanted()
         opened = {one.id: found for one in wanted.values() if (found := self._columns.stored(one)) is not None}
         some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
+        if not opened:  # nothing else proves how many rows there are
+            for payload in some[layout.ROW_ID_FIELD].payloads:
+                payload.row_limit(0)
         rows = self._rows(some)
         for one in wanted.values():
             if one.id not in opened and not one.optional:

@@ -95,7 +95,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     whole = size + parquet.END.size
     data = tail[-whole : -parquet.END.size] if whole <= room else bytes(source.window(start + length - whole, size))
     try:
-        fields = Thrift(data).struct()
+        fields = Thrift(data).struct(last=FileMetaData.ROW_GROUPS)
     except ThriftError as error:
         raise FooterError(f"a broken footer: {error}") from None
     groups = tuple(_group(one, length) for one in _list(fields, FileMetaData.ROW_GROUPS))

@@ -169,6 +169,8 @@ class Payload:
 
     def leaves(self, index: int) -> list[int]:
         """Leaf columns below a top-level column."""
+        if len(self.columns) == len(self.schema):
+            return [index]
         first = sum(map(_leaves, self.schema.types[:index]))
         return list(range(first, first + _leaves(self.schema.types[index])))
 

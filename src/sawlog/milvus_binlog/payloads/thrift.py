@@ -11,6 +11,9 @@ _MAX_DEPTH = 12
 _SMALLEST_STRUCT = 3
 """Bytes of a struct in a list, at least: a field that is always there, its value, and the end."""
 _NONE: Mapping[int, dict[int, int]] = {}
+# Plain numbers: these are compared for every byte of a footer.
+_FALSE, _BYTE, _I16, _I64, _DOUBLE = (int(kind) for kind in (Kind.FALSE, Kind.BYTE, Kind.I16, Kind.I64, Kind.DOUBLE))
+_BINARY, _LIST, _SET, _STRUCT = (int(kind) for kind in (Kind.BINARY, Kind.LIST, Kind.SET, Kind.STRUCT))
 
 
 class ThriftError(ValueError):
@@ -29,47 +32,63 @@ class Thrift:
         self.at = 0
 
     def integers(self, structs: Mapping[int, dict[int, int]] = _NONE) -> dict[int, int]:
-        """The integer fields of the struct at hand, and those of the `structs` within it; the rest is passed over."""
-        found: dict[int, int] = {}
-        number = 0
-        while True:
-            byte = self._byte()
-            kind = byte & 15
-            if kind == Kind.STOP:
-                return found
-            number = number + (byte >> 4) if byte >> 4 else self._zigzag()
-            if Kind.I16 <= kind <= Kind.I64:
-                found[number] = self._zigzag()
-            elif kind == Kind.STRUCT and number in structs:
-                structs[number].update(self.integers())
-            else:
-                self._value(kind, 0)
+        """The integer fields of the struct at hand, and those of the `structs` within it; the rest is passed over.
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        """All fields of the struct at hand, by number: integers, bytes, lists, and structs as such."""
-        found: dict[int, Any] = {}
+        Raises:
+            ThriftError: When there is no struct.
+        """
+        found: dict[int, int] = {}
         number = 0
         while kind := (byte := self._byte()) & 15:
             number = number + (byte >> 4) if byte >> 4 else self._zigzag()
-            found[number] = self._value(kind, depth)
+            if _I16 <= kind <= _I64:
+                found[number] = self._zigzag()
+            elif kind == _STRUCT and number in structs:
+                structs[number].update(self.integers())
+            else:
+                self._value(kind, 0)
+        return found
+
+    def struct(self, last: int = 1 << 15, depth: int = 0) -> dict[int, Any]:
+        """The fields of the struct at hand, by number: integers, bytes, lists, and structs as such.
+
+        Args:
+            last: Number of a field behind which nothing is wanted.
+            depth: How deep the struct lies.
+
+        Raises:
+            ThriftError: When there is no struct.
+        """
+        found: dict[int, Any] = {}
+        number = 0
+        data = self._data
+        size = len(data)
+        while number != last and (kind := (byte := self._byte()) & 15):
+            number = number + (byte >> 4) if byte >> 4 else self._zigzag()
+            at = self.at
+            if _I16 <= kind <= _I64 and at < size and data[at] < 0x80:  # as most are
+                found[number] = data[at] >> 1 ^ -(data[at] & 1)
+                self.at = at + 1
+            else:
+                found[number] = self._value(kind, depth)
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
+        if _I16 <= kind <= _I64:
+            return self._zigzag()
+        if kind == _BINARY:
+            return self._bytes(self._varint())
         if depth > _MAX_DEPTH:
             raise ThriftError("nested too deeply")
-        if kind in (Kind.TRUE, Kind.FALSE):
-            return kind == Kind.TRUE
-        if Kind.I16 <= kind <= Kind.I64:
-            return self._zigzag()
-        if kind == Kind.BINARY:
-            return self._bytes(self._varint())
-        if kind == Kind.STRUCT:
-            return self.struct(depth + 1)
-        if kind in (Kind.LIST, Kind.SET):
+        if kind == _STRUCT:
+            return self.struct(depth=depth + 1)
+        if kind in (_LIST, _SET):
             return self._list(depth)
-        if kind == Kind.BYTE:
+        if kind <= _FALSE:
+            return kind != _FALSE
+        if kind == _BYTE:
             return self._byte()
-        if kind == Kind.DOUBLE:
+        if kind == _DOUBLE:
             return self._bytes(8)
         raise ThriftError(f"a field of type {kind}")
 
@@ -77,15 +96,21 @@ class Thrift:
         byte = self._byte()
         kind = byte & 15
         count = byte >> 4 if byte >> 4 < 15 else self._varint()
-        if count * (_SMALLEST_STRUCT if kind == Kind.STRUCT else 1) > len(self._data) - self.at:
+        if count * (_SMALLEST_STRUCT if kind == _STRUCT else 1) > len(self._data) - self.at:
             raise ThriftError(f"a list of {count}")
-        return [self._value(Kind.BYTE if kind in (Kind.TRUE, Kind.FALSE) else kind, depth + 1) for _ in range(count)]
+        if _I16 <= kind <= _I64:
+            return [self._zigzag() for _ in range(count)]
+        if kind == _STRUCT and depth < _MAX_DEPTH:
+            return [self.struct(depth=depth + 1) for _ in range(count)]
+        return [self._value(max(kind, _BYTE), depth + 1) for _ in range(count)]
 
     def _byte(self) -> int:
-        if self.at >= len(self._data):
-            raise ThriftError("no end")
-        self.at += 1
-        return self._data[self.at - 1]
+        at = self.at
+        self.at = at + 1
+        try:
+            return self._data[at]
+        except IndexError:
+            raise ThriftError("no end") from None
 
     def _bytes(self, count: int) -> bytes:
         if count > len(self._data) - self.at:
@@ -95,12 +120,18 @@ class Thrift:
 
     def _varint(self) -> int:
         value = shift = 0
-        while shift < 70:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
+        at = self.at
+        try:
+            while shift < 70:
+                byte = self._data[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    self.at = at
+                    return value
+                shift += 7
+        except IndexError:
+            raise ThriftError("no end") from None
         raise ThriftError("a broken number")
 
     def _zigzag(self) -> int:
