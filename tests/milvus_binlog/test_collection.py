@@ -23,8 +23,8 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.metadata import model as metadata
 from sawlog.milvus_binlog.metadata import wire
+from sawlog.milvus_binlog.metadata.load import load
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write
 
@@ -383,7 +383,7 @@ def test_etcd_as_etcdctl_prints_it(tmp_path: Path) -> None:
 
 
 def test_ttl_hides_old_rows(tmp_path: Path) -> None:
-    meta = metadata.load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage())
+    meta = load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage()).at(None)
     assert {one.ttl for one in meta.values()} == {0}
     second = 1000 << layout.LOGICAL_BITS
     write(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))

@@ -22,7 +22,7 @@ from sawlog.milvus_binlog.fragments import (
     EventsFragment,
     FileFragment,
 )
-from sawlog.milvus_binlog.metadata.model import user_schema
+from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.opener import Part, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError

@@ -77,7 +77,7 @@ class MilvusBinlog(Format):
 
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
-        alone = len(files) == 1 and files[0].explicit
+        alone = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
         whole = not all(file.explicit for file in files)
         if scan.schema is not None or (
             not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
@@ -113,6 +113,14 @@ class MilvusBinlog(Format):
         logs = [file for file in files if file.name != layout.BACKUP_META]
         found = super().recognize(logs, storage)
         return Match.TREE if found is Match.CONTENT and any(map(_in_tree, logs)) else found
+
+
+def _one_field(files: Sequence[File], scan: Scan) -> bool:
+    """Whether the directory of a field's insert logs was named, not one above it."""
+    parent = files[0].path.rsplit("/", 1)[0] if files else ""
+    named = parent in (root.rstrip("/") for root in scan.roots)
+    logs = [paths.parse(file) for file in files] if named else []
+    return named and all(log is not None and log.kind == layout.INSERT_LOG for log in logs)
 
 
 def _in_tree(file: File) -> bool:

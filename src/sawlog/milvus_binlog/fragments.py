@@ -118,7 +118,10 @@ class FileFragment(Fragment):
     def _parts(self, log: Log, subject: Subject, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows of one event after the other; what cannot be read of one costs nothing of the others."""
         descriptor = log.descriptor(findings)
+        before = sum(findings.kinds.values())
+        parts = 0
         for part in log.parts(descriptor, findings):
+            parts += 1
             try:
                 check_content(part, descriptor, subject, self.path)
                 if subject.content in ("insert", "columns"):
@@ -131,6 +134,8 @@ class FileFragment(Fragment):
                 findings.damage(error.damage)
             else:
                 findings.account.record += part.length
+        if not parts and self.named and before == sum(findings.kinds.values()):
+            findings.damage(log.without_events())
 
     def _columns(
         self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings

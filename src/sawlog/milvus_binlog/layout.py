@@ -128,6 +128,11 @@ FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
 ID = re.compile(r"^(-1|\d{1,19})$")
 """A decimal int64 in a path; -1 stands for all partitions."""
 BACKUP_META = "full_meta.json"
+DEFAULT_DATABASE = "default"
+TTL_PROPERTY = "collection.ttl.seconds"
+"""Property of a collection: seconds after which rows are no longer seen."""
+MAX_DIMENSIONS = 1 << 20
+"""More than any vector of Milvus has (32768, and 262144 bits)."""
 STATS_HEAD = re.compile(rb'^\s*\[?\s*\{\s*"(fieldID|max|min|bf|bfType|pkType|maxPk|minPk)"')
 V2_MARK = b"group_field_id_list"
 """Key in the footer of Storage V2 files."""

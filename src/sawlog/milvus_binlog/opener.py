@@ -92,14 +92,19 @@ class Log:
         """
         strict = Findings("skip", drained=True)
         parts = list(self.parts(self.descriptor(strict), strict))
-        for damage in strict.damages:
-            if damage.kind not in _HARMLESS or not parts:
-                raise UnreadableError(damage)
-            findings.damage(damage)
+        lost = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
+        if lost:
+            raise UnreadableError(lost[0])
         if not parts:
-            detail = "no data event behind the descriptor"
-            raise UnreadableError(Damage(self.path, 0, self.source.size, Kind.TRUNCATED, detail))
-        return [(part, self.payload(part)) for part in parts]
+            raise UnreadableError(self.without_events())
+        found = [(part, self.payload(part)) for part in parts]
+        for damage in strict.damages:
+            findings.damage(damage)
+        return found
+
+    def without_events(self) -> Damage:
+        """The damage that an insert log without events is."""
+        return Damage(self.path, 0, self.source.size, Kind.TRUNCATED, "no data event behind the descriptor")
 
     def behind(self, base: int) -> Log:
         """What stands behind some bytes, as a file of its own."""

@@ -23,6 +23,9 @@ class ReadOptions:
         schema: The collection's schema: what pymilvus' `CollectionSchema.to_dict()` gives, as a dictionary, as JSON or
             as the path of a JSON file. Without it and without metadata, fields are named by their ids.
         as_of: The collection as it was at that time: a TSO, a datetime, or ISO 8601 text; UTC where it says no zone.
+        ttl: When rows that have outlived the collection's time to live are left out: at a time (`now`, or as for
+            `as_of`), or `ignore` for never. By default at `as_of`, and never where that is not given: a copy outlives
+            its server.
         deletes: `all` applies all deletes; `own` only those in the segments' own delta logs, not those of L0 segments.
         dynamic_fields: Keys of the dynamic field to deliver as columns: `name`, or `name:type` with one of bool, int64,
             double, string and json (default: json, the value's text); `*` for every key there is, found by reading
@@ -40,6 +43,7 @@ class ReadOptions:
     metadata: str | None = None
     schema: str | dict[str, Any] | None = None
     as_of: int | dt.datetime | str | None = None
+    ttl: int | dt.datetime | str | None = None
     deletes: Literal["all", "own"] = "all"
     dynamic_fields: tuple[str, ...] = ()
     dedupe: bool = False
@@ -53,17 +57,33 @@ class ReadOptions:
         Raises:
             OptionError: When `as_of` is no time.
         """
-        if self.as_of is None:
+        return None if self.as_of is None else _last_tso("as_of", self.as_of)
+
+    @property
+    def expiry(self) -> int | None:
+        """The TSO at which rows have to be alive; `None` for any time.
+
+        Raises:
+            OptionError: When `ttl` is no time.
+        """
+        if self.ttl is None:
+            return self.until
+        if self.ttl == "ignore":
             return None
-        if isinstance(self.as_of, int):
-            return self.as_of
-        moment = self.as_of
-        if isinstance(moment, str):
-            try:
-                moment = dt.datetime.fromisoformat(moment)
-            except ValueError:
-                raise OptionError(f"as_of={moment!r}: expected a TSO, or a time like 2024-05-01T12:00:00Z") from None
-        return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
+        return layout.tso(dt.datetime.now(dt.UTC)) if self.ttl == "now" else _last_tso("ttl", self.ttl)
+
+
+def _last_tso(name: str, given: int | dt.datetime | str) -> int:
+    """The last TSO of a moment's millisecond."""
+    if isinstance(given, int):
+        return given
+    moment = given
+    if isinstance(moment, str):
+        try:
+            moment = dt.datetime.fromisoformat(moment)
+        except ValueError:
+            raise OptionError(f"{name}={moment!r}: expected a TSO, or a time like 2024-05-01T12:00:00Z") from None
+    return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from sawlog.milvus_binlog.deletes.log import Deletes, part_deletes, stored_delet
 from sawlog.milvus_binlog.encode import parquet
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.fragments import check_content, decoded, part_values, rows_at_once
-from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
 from sawlog.milvus_binlog.opener import Log, Part, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.stored import described_field
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.storage import File, Storage
@@ -71,7 +72,7 @@ def _pieces(log: Log, file: File, findings: Findings) -> Iterator[Any]:
         yield log.content()
         return
     descriptor = log.descriptor(findings)
-    position = 0
+    position = kept = 0
     if descriptor is not None:
         if descriptor.encrypted:
             raise FormatError(f"{log.path}: encrypted; nothing can be taken out of it")
@@ -84,7 +85,10 @@ def _pieces(log: Log, file: File, findings: Findings) -> Iterator[Any]:
             _refuse(findings, log.path)
         if piece is not None:
             position += len(piece)
+            kept += 1
             yield piece
+    if not kept and descriptor is not None and described_field(descriptor, 0).type is DataType.None_:
+        _refuse(findings, log.path)
 
 
 def _refuse(findings: Findings, path: str) -> None:

@@ -64,7 +64,10 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
     content = _content(log, descriptor, parts, kind)
     if content == "delta":
         return Subject("delta", key=_key_type(log))
-    fields = _fields(log, descriptor, parts, place, quiet) if content in ("insert", "columns") else []
+    id = layout.DELTA_FIELD if descriptor is None else descriptor.field
+    if place is not None and (named or id < 0):  # a collection goes by its directories
+        id = place.field
+    fields = _fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
     return Subject(content, tuple(named.get(one.id, one) for one in fields))
 
 
@@ -90,13 +93,8 @@ def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: s
     return content_of(events[0], descriptor) if events else "insert"
 
 
-def _fields(
-    log: Log, descriptor: Descriptor | None, parts: list[Part], place: LogFile | None, quiet: Findings
-) -> list[Field]:
+def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
     """The fields of the first event that tells; as far as the descriptor does where none tells."""
-    id = layout.DELTA_FIELD
-    if descriptor is not None:
-        id = place.field if descriptor.field < 0 and place is not None else descriptor.field
     for part in parts:
         try:
             fields = stored_fields(log.payload(part), descriptor, id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +22,14 @@ from sawlog.milvus_binlog.collection.infer import infer_fields, time_range
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType
-from sawlog.milvus_binlog.metadata.model import CollectionMeta, load, user_schema
+from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType, SegmentState
+from sawlog.milvus_binlog.metadata.load import load
+from sawlog.milvus_binlog.metadata.model import CollectionMeta
+from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import PLACE, SYSTEM, TIMESTAMP, Field
+from sawlog.skipped import Skipped
 from sawlog.storage import File
 
 
@@ -61,7 +63,8 @@ class MilvusDataset(Dataset):
             OptionError: When it is not clear which one that is.
         """
         where = self._logs[0].root if self._logs else "milvus_binlog"
-        return self._with_manifests(choose(self._present, self._options.collection, where))
+        wanted = self._options.collection
+        return self._with_manifests(choose(self._present if wanted is None else self.collections, wanted, where))
 
     @cached_property
     def _shown(self) -> list[Collection]:
@@ -76,12 +79,9 @@ class MilvusDataset(Dataset):
 
     @cached_property
     def _present(self) -> dict[int, Collection]:
-        """The collections that have files."""
-        return {
-            id: one
-            for id, one in self.collections.items()
-            if any(s.inserts or s.deltas or s.unsupported for s in one.segments.values())
-        }
+        """The collections that have files, less those that the metadata says are gone."""
+        known = self._metas
+        return {id: one for id, one in self.collections.items() if one.present and (not known or id in known)}
 
     @property
     def _ambiguous(self) -> bool:
@@ -89,9 +89,10 @@ class MilvusDataset(Dataset):
         return self._options.collection is None and len(self._present) > 1
 
     @cached_property
-    def _metas(self) -> dict[int, CollectionMeta]:
+    def _metas(self) -> Mapping[int, CollectionMeta]:
+        """What the metadata says of collections, at the time that is asked for."""
         place = self._options.metadata or self._backup_meta()
-        metas = load(place, self._scan.storage) if place else {}
+        metas = load(place, self._scan.storage).at(self._until) if place else {}
         if self._scan.schema is None:
             return metas
         # What metadata once said of segments says nothing of those that come later.
@@ -252,7 +253,8 @@ class MilvusDataset(Dataset):
         self._logs = [log for log in self._logs if kind in (None, log.kind)]
         if wanted is not None:
             place = self._options.metadata
-            named = {id for id, meta in (load(place, scan.storage) if place else {}).items() if meta.name == wanted}
+            metas = load(place, scan.storage).at(None) if place else {}
+            named = {id for id, meta in metas.items() if meta.called(wanted)}
             self._logs = [log for log in self._logs if wanted == str(log.collection) or log.collection in named]
         return [log.file for log in self._logs]
 
@@ -380,7 +382,7 @@ class MilvusDataset(Dataset):
     def _alive(self) -> list[Segment]:
         """The segments that are read: those named by the options, or those that are alive."""
         if not self._options.segments:
-            return self._in_partitions(self.collection, self.collection.living(self._until))
+            return self._in_partitions(self.collection, self.collection.living(self._until, self._dropped))
         known = self.collection.segments
         there = {id for id, one in known.items() if one.inserts or one.unsupported}
         unknown = [id for id in self._options.segments if id not in there]
@@ -388,11 +390,20 @@ class MilvusDataset(Dataset):
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
         return self._in_partitions(self.collection, [known[id] for id in sorted(set(self._options.segments))])
 
+    @cached_property
+    def _dropped(self) -> tuple[int, ...]:
+        """Dropped partitions that are asked for by name or id."""
+        meta = self.collection.meta
+        known = meta.dropped_partitions if meta is not None else {}
+        return tuple(id for id, name in known.items() if {str(id), name} & set(self._options.partitions))
+
     def _in_partitions(self, collection: Collection, segments: list[Segment]) -> list[Segment]:
         wanted = self._options.partitions
         if not wanted:
             return segments
         names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
+        if collection.meta is not None:
+            names |= {**collection.meta.dropped_partitions, **collection.meta.partitions}
         unknown = [name for name in wanted if name not in names.values() and name not in map(str, names)]
         if unknown:
             known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
@@ -446,8 +457,8 @@ class MilvusDataset(Dataset):
     def _shared(self, *, raw: bool) -> Shared:
         fields = {one.name: one for one in (*SYSTEM, *self.fields)}
         ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
-        now = self._until if self._until is not None else time.time_ns() // 1_000_000 << layout.LOGICAL_BITS
-        since = now - (ttl * 1000 << layout.LOGICAL_BITS) if ttl and not raw else None
+        moment = self._options.expiry
+        since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if ttl and moment is not None and not raw else None
         return Shared(fields, self.primary, self.dynamic_fields, raw, self._until, since)
 
     def _weight(self, batch: Batch) -> int:
@@ -502,26 +513,58 @@ class MilvusDataset(Dataset):
         """
         known = self.collection.states_known
         if not known and not self._options.segments:
-            warnings.warn(
-                f"collection {self.collection.name}: read as it lies, all {len(self._every_inserted())} segments;"
-                " without metadata nothing tells dropped and compacted ones from those that are alive: give"
-                " metadata= (an etcd dump or a backup's meta) or segments=",
-                SegmentsWarning,
-                stacklevel=2,
+            self._tell(
+                f"read as it lies, all {len(self._every_inserted())} segments; without metadata nothing tells dropped"
+                " and compacted ones from those that are alive: give metadata= (an etcd dump or a backup's meta) or"
+                " segments="
+            )
+        ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
+        if ttl and self._scan.view == "rows":
+            moment = self._options.expiry
+            applied = f"left out as of {layout.tso_time(moment)}; ttl='ignore' shows them" if moment is not None else ""
+            self._tell(
+                f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
+            )
+        if self._dropped:
+            self._tell(
+                f"partition {self.collection.partition_name(self._dropped[0])} is dropped, and read all the same"
             )
         lost = self.collection.lost(self._until) if known and self._until is not None else []
         if lost:
-            warnings.warn(
-                f"collection {self.collection.name}: segment {lost[0].id} was compacted after as_of, and what it was"
-                " made of is no longer on disk: rows that were deleted in between are missing",
-                SegmentsWarning,
-                stacklevel=2,
+            self._tell(
+                f"segment {lost[0].id} was compacted after as_of, and what it was made of is no longer on disk: rows"
+                " that were deleted in between are missing"
             )
         if self.primary is None and any(segment.deltas for segment in self.collection.segments.values()):
             raise SchemaError(
                 f"collection {self.collection.name}: nothing tells which field is the primary key, so that deletes"
                 " cannot be applied: give schema= or metadata="
             )
+
+    def _tell(self, what: str) -> None:
+        """Say what the rows are, or are not."""
+        warnings.warn(f"collection {self.collection.name}: {what}", SegmentsWarning, stacklevel=3)
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """See `Dataset.skipped`: dropped collections and segments, and logs that the metadata does not name."""
+        found = list(super().skipped)
+        for id, collection in self.collections.items():
+            gone = bool(self._metas) and id not in self._metas
+            for segment in collection.segments.values():
+                logs = [*(log for some in segment.inserts.values() for log in some), *segment.deltas]
+                if gone and not collection.called(self._options.collection or ""):
+                    found += [
+                        Skipped(log.file.path, "its collection is none of the metadata's", log.file.size)
+                        for log in logs
+                    ]
+                elif segment.meta is not None and segment.meta.state == SegmentState.DROPPED and self._until is None:
+                    found += [Skipped(log.file.path, "its segment is dropped", log.file.size) for log in logs]
+                found += [
+                    Skipped(log.file.path, "the metadata does not name it", log.file.size, log.kind == layout.DELTA_LOG)
+                    for log in segment.unnamed
+                ]
+        return found
 
     def _every_inserted(self) -> list[Segment]:
         return [segment for segment in self._every_segment() if segment.inserts]

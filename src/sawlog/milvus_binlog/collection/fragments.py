@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,8 +22,10 @@ from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.collection.model import Batch, Missing, missing_fields
 from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes.index import DeleteIndex, DeltaLogs
+from sawlog.milvus_binlog.fragments import FileFragment
 from sawlog.milvus_binlog.layout import Kind
-from sawlog.milvus_binlog.opener import opened
+from sawlog.milvus_binlog.metadata.schema import typed_default
+from sawlog.milvus_binlog.opener import Log, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored
@@ -95,7 +99,18 @@ class BatchFragment(Fragment):
                     return
                 yield from _Join(self, columns, schema, findings).batches()
             except UnreadableError as error:
-                findings.damage(error.damage)
+                for damage in self._blamed(error.damage):
+                    if damage not in findings.damages:
+                        findings.damage(damage)
+
+    def _blamed(self, damage: Damage) -> list[Damage]:
+        """All that is wrong with the file that a damage was met in, as its own check says."""
+        logs = [log for log in self.batch.files.values() if log.file.path == damage.path]
+        named = {one.id: one for one in self.shared.fields.values()}
+        for log in logs:
+            common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+            return FileFragment(*common, None, named).inspect(every=True).damages or [damage]
+        return [damage]
 
 
 class Columns:
@@ -106,6 +121,7 @@ class Columns:
         self._findings = findings
         self._stack = stack
         self._files: dict[str, Stored] = {}
+        self._logs: dict[str, Log] = {}
 
     def stored(self, field: Field) -> Stored | None:
         """The file that holds a field; `None` where none does.
@@ -136,19 +152,26 @@ class Columns:
         """Files that the batch lacks. Where directories are column groups, that is not told by their names.
 
         Raises:
-            UnreadableError: When the file that is looked at cannot be read.
+            UnreadableError: When no file can be read.
         """
-        if self.any().grouped:
+        files = (log.file for log in self._fragment.batch.files.values())
+        if not any(self._log(file).shape == "v1" for file in files) and self.any().grouped:
             return []
         return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 
     def any(self) -> Stored:
-        """One file, whichever; its rows are as many as those of the others.
+        """One file that can be read, whichever; its rows are as many as those of the others.
 
         Raises:
-            UnreadableError: When the file cannot be read.
+            UnreadableError: When there is none.
         """
-        return self.open(next(iter(self._fragment.batch.files.values())).file)
+        errors = []
+        for log in self._fragment.batch.files.values():
+            try:
+                return self.open(log.file)
+            except UnreadableError as error:
+                errors.append(error)
+        raise errors[0]
 
     def open(self, file: File) -> Stored:
         """A file of the batch, of which no row may be missing.
@@ -157,13 +180,18 @@ class Columns:
             UnreadableError: When it cannot be read.
         """
         if file.path not in self._files:
-            scan = self._fragment.scan
-            log = self._stack.enter_context(opened(file, scan.storage, scan.options.max_page_bytes))
+            log = self._log(file)
             parts = log.whole(self._findings)
             self._findings.account.record += sum(part.length for part, _ in parts)
             payloads = [payload for _, payload in parts]
             self._files[file.path] = Stored(file.path, payloads, [part.offset for part, _ in parts], log.bare)
         return self._files[file.path]
+
+    def _log(self, file: File) -> Log:
+        if file.path not in self._logs:
+            scan = self._fragment.scan
+            self._logs[file.path] = self._stack.enter_context(opened(file, scan.storage, scan.options.max_page_bytes))
+        return self._logs[file.path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +251,7 @@ class _Join:
         self._offsets(some[min(some)])
         step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         column = open_column if self._thins else ColumnStream
+        self._opened = opened
         streams = {id: column(one.payloads, one.index, step) for id, one in opened.items()}
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
@@ -301,10 +330,10 @@ class _Join:
         """
         stream = streams.get(field.id)
         if stream is None:
-            return pa.nulls(count, field.storage or pa.binary())
+            return pa.nulls(count, field.storage or field.arrow_type())
         taken = stream.take(count) if keep is None else stream.take_kept(keep, count)
         if taken is None or len(taken) != count:
-            raise UnreadableError(self._damage(f"field {field.id}: fewer values than expected"))
+            raise self._unreadable(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
         return taken
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -384,17 +413,21 @@ class _Join:
         """
         decoded = self._decode(field, array)
         if decoded.null_count:
-            raise UnreadableError(self._damage(f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE))
+            raise self._unreadable(field, f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE)
         return decoded
 
     def _decode(self, field: Field, array: pa.Array) -> pa.Array:
         try:
             return decode(field, array)
         except SchemaError as error:
-            raise UnreadableError(self._damage(f"from row {self._position} on: {error}", Kind.BAD_VALUE)) from None
+            raise self._unreadable(field, f"from row {self._position} on: {error}", Kind.BAD_VALUE) from None
 
-    def _damage(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> Damage:
-        return Damage(self._fragment.path, 0, 0, kind, f"binlog batch {self._fragment.batch.index}: {detail}")
+    def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
+        """What to raise for values of a field, about the event that the rows at hand begin in."""
+        stored = self._opened[field.id]
+        ends = list(accumulate(payload.rows for payload in stored.payloads))
+        place = min(bisect_right(ends, self._position), len(ends) - 1)
+        return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
     def _column(
         self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8] | None, left: int
@@ -424,4 +457,4 @@ def _with_default(field: Field, array: pa.Array) -> pa.Array:
     """Since 2.5 a missing value is stored as null, and reads as the field's default."""
     if field.default is None or not array.null_count:
         return array
-    return array.fill_null(pa.scalar(field.default, array.type))
+    return array.fill_null(typed_default(field))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -47,7 +48,10 @@ class Batch:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment: what lies on disk, and what the metadata knows of it; whether a manifest lies there (V3)."""
+    """One segment: what lies on disk, and what the metadata knows of it; whether a manifest lies there (V3).
+
+    Logs on disk that the metadata does not name are no part of it, as they are none to a server.
+    """
 
     root: str
     collection: int
@@ -58,6 +62,7 @@ class Segment:
     deltas: list[LogFile] = field(default_factory=list)
     stats: list[LogFile] = field(default_factory=list)
     manifest: bool = False
+    unnamed: list[LogFile] = field(default_factory=list)
 
     @property
     def directory(self) -> str:
@@ -139,24 +144,44 @@ class Collection:
         return self.meta.name if self.meta is not None and self.meta.name else str(self.id)
 
     @property
+    def qualified(self) -> str:
+        """Its name behind that of its database, and its id; the id alone where no metadata names it."""
+        return f"{self.meta.database}.{self.name} ({self.id})" if self.meta is not None else str(self.id)
+
+    @property
+    def present(self) -> bool:
+        """Whether there is anything of it below the root."""
+        return any(one.inserts or one.deltas or one.unsupported for one in self.segments.values())
+
+    def called(self, wanted: str) -> bool:
+        """Whether a text names it."""
+        return self.meta.called(wanted) if self.meta is not None else wanted == str(self.id)
+
+    @property
     def states_known(self) -> bool:
         """Whether metadata tells which segments are alive."""
         return self.meta is not None and self.meta.segments is not None
 
     def partition_name(self, id: int) -> str:
-        """Name of a partition, or its id."""
-        return self.meta.partitions.get(id, str(id)) if self.meta is not None else str(id)
+        """Name of a partition, a dropped one's too, or its id."""
+        if self.meta is None:
+            return str(id)
+        return self.meta.partitions.get(id, self.meta.dropped_partitions.get(id, str(id)))
 
-    def living(self, as_of: int | None) -> list[Segment]:
+    def living(self, as_of: int | None, partitions: Collection_[int] = ()) -> list[Segment]:
         """The segments that hold the collection's rows now, or at a TSO. Without metadata: all of them.
 
         A compacted segment lacks the rows that were deleted before it was made. For a time before that, the segments
         that it was made of take its place, as long as they are still on disk.
+
+        Args:
+            as_of: The time; `None` for now.
+            partitions: Dropped partitions that count as if they were not.
         """
         every = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
         if not self.states_known:
             return every
-        chosen = {segment.id for segment in every if self._alive(segment, as_of)}
+        chosen = {segment.id for segment in every if self._alive(segment, as_of, partitions)}
         for segment in every:
             sources = segment.meta.sources if segment.meta is not None else ()
             if segment.id in chosen and sources and as_of is not None:
@@ -190,16 +215,21 @@ class Collection:
         found = [segment for segment in self.segments.values() if segment.deletes_only and segment.deltas]
         return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
 
-    def _alive(self, segment: Segment, as_of: int | None) -> bool:
+    def _alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
         meta = segment.meta
         if meta is None or meta.hidden or segment.deletes_only:
             return False
-        if as_of is not None and meta.state == SegmentState.DROPPED:
-            return meta.dropped_at > as_of
-        if not meta.live:
+        known = self.meta.partitions if self.meta is not None else {}
+        if segment.partition in partitions:  # its segments were dropped with it, but for those that were before
+            return meta.live or (meta.state == SegmentState.DROPPED and not self._compacted(segment))
+        if known and segment.partition not in known:
             return False
-        partitions = self.meta.partitions if self.meta is not None else {}
-        return not partitions or segment.partition in partitions or as_of is not None
+        return meta.live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
+
+    def _compacted(self, segment: Segment) -> bool:
+        """Whether other segments were made of one."""
+        metas = (one.meta for one in self.segments.values())
+        return any(segment.id in meta.sources for meta in metas if meta is not None)
 
 
 def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
@@ -262,6 +292,8 @@ def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict
             segment.deltas.append(log)
         else:
             segment.stats.append(log)
+    for id, meta in metas.items():
+        collections.setdefault(id, Collection(id, meta, {}))
     for collection in collections.values():
         _apply_meta(collection)
     return collections
@@ -276,13 +308,19 @@ def _apply_meta(collection: Collection) -> None:
             collection.segments[id] = Segment(root, collection.id, meta.partition, id)
         segment = collection.segments[id]
         segment.meta = meta
-        segment.inserts = {
-            field: _listed(logs, meta.inserts.get(field, ())) if meta.inserts else logs
-            for field, logs in segment.inserts.items()
-        }
-        segment.inserts = {field: logs for field, logs in segment.inserts.items() if logs}
-        if meta.deltas is not None and meta.inserts:
-            segment.deltas = _listed(segment.deltas, meta.deltas)
+        if meta.inserts:
+            there = [log for logs in segment.inserts.values() for log in logs]
+            segment.inserts = {
+                field: logs
+                for field in segment.inserts
+                if (logs := _listed(segment.inserts[field], meta.inserts.get(field, ())))
+            }
+            kept = {log.file.path for logs in segment.inserts.values() for log in logs}
+            segment.unnamed += [log for log in there if log.file.path not in kept]
+        if meta.deltas is not None and (meta.inserts or meta.deltas):
+            named = _listed(segment.deltas, meta.deltas)
+            segment.unnamed += [log for log in segment.deltas if log not in named]
+            segment.deltas = named
 
 
 def _listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
@@ -291,19 +329,27 @@ def _listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
 
 
 def choose(collections: Mapping[int, Collection], wanted: str | None, where: str) -> Collection:
-    """The collection of that name or id; the only one, where none is named.
+    """The collection of that name or id; the only one that there is anything of, where none is named.
+
+    Names are those of collections and aliases, by themselves or as `database.name`. As in Milvus, a name by itself
+    means the database `default`, unless only another one has it.
 
     Raises:
         OptionError: When there is none, or more than one.
     """
-    if wanted is None and len(collections) == 1:
-        return next(iter(collections.values()))
-    listed = ", ".join(sorted(f"{one.name} ({one.id})" if one.meta else str(one.id) for one in collections.values()))
+    known = any(one.meta is not None for one in collections.values())
+    present = {id: one for id, one in collections.items() if one.present and (one.meta is not None or not known)}
+    if wanted is None and len(present) == 1:
+        return next(iter(present.values()))
+    listed = ", ".join(sorted(one.qualified for one in present.values()))
     if wanted is None:
         raise OptionError(
             f"{where}: name one of its collections with the option collection: {listed or 'there is none'}"
         )
-    matches = [one for one in collections.values() if wanted in (str(one.id), one.name)]
+    matches = [one for one in collections.values() if one.called(wanted)]
+    if len(matches) > 1:
+        usual = [one for one in matches if one.meta is not None and one.meta.database == layout.DEFAULT_DATABASE]
+        matches = usual or matches
     if len(matches) == 1:
         return matches[0]
     raise OptionError(

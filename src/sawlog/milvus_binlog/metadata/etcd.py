@@ -1,0 +1,271 @@
+"""The metadata of a server: a dump of its etcd, with the snapshots that etcd keeps of earlier times."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from sawlog.errors import FormatError
+from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.layout import DEFAULT_DATABASE
+from sawlog.milvus_binlog.metadata import wire
+from sawlog.milvus_binlog.metadata.backup import seconds
+from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta, reading
+from sawlog.milvus_binlog.metadata.schema import wire_fields
+
+_TOMBSTONE = b"\xe2\x9b\xbc"
+"""Value of a key that was deleted and whose history is kept."""
+_SNAPSHOT = re.compile(r"_ts(\d{1,20})$")
+"""What stands behind a key in the name of its snapshot: since when it had that value, as a TSO."""
+_ALIVE = (0, 1)
+"""Created and being created; 2 and 3 are being dropped and dropped."""
+_NO_LOG = 0
+_NANOSECONDS = 1_000_000
+_ROOTS = ("root-coord/", "datacoord-meta/")
+_ALIASES = ("root-coord/aliases/", "root-coord/database/aliases/")
+
+
+class Etcd:
+    """The keys of a dump, by what stands behind the root path, now and at the times of their snapshots.
+
+    Args:
+        data: The dump: base64 values by key, or what etcdctl and etcd's gateway answer.
+        where: Where it was read from, for messages.
+
+    Raises:
+        FormatError: When it is none.
+    """
+
+    def __init__(self, data: Any, where: str) -> None:
+        self._where = where
+        self._now: dict[str, bytes] = {}
+        self._history: dict[str, list[tuple[int, bytes]]] = {}
+        keys = _decoded(data, where)
+        for key, value in keys.items():
+            at = min((key.find(part) for part in _ROOTS if part in key), default=-1)
+            stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, at)] else None
+            if stamp is not None:
+                self._history.setdefault(key[at : stamp.start()], []).append((int(stamp[1]), value))
+            elif at >= 0 and "snapshots/" not in key[:at] and value != _TOMBSTONE:
+                self._now[key[at:]] = value
+        for history in self._history.values():
+            history.sort()
+        if not any(True for _ in self._collections(None)) and not self._history:
+            raise FormatError(f"{where}: no collection in these {len(keys)} keys; expected those below <root>/meta")
+
+    def at(self, time: int | None) -> dict[int, CollectionMeta]:
+        """See `Timeline.at`. Keys without snapshots are taken to have been always as they are now.
+
+        Raises:
+            FormatError: When a value is not what its key says.
+        """
+        with reading(self._where):
+            aliases = self._aliases(time)
+            databases = self._databases(time)
+            found = {}
+            for name, value in self._collections(time):
+                with reading(f"collection {_id(name)}"):
+                    meta = self._collection(value, time, databases, aliases)
+                    if meta is not None:
+                        found[meta.id] = meta
+            return found
+
+    def _value(self, key: str, time: int | None) -> bytes | None:
+        history = self._history.get(key)
+        if time is None or not history:
+            return self._now.get(key)
+        place = bisect_right(history, time, key=lambda one: one[0])
+        value = history[place - 1][1] if place else None
+        return None if value == _TOMBSTONE else value
+
+    def _below(self, prefix: str, time: int | None) -> Iterator[tuple[str, bytes]]:
+        """Keys below a prefix, in order, by what follows it."""
+        for key in sorted(self._now.keys() | self._history.keys()):
+            if key.startswith(prefix) and (value := self._value(key, time)) is not None:
+                yield key[len(prefix) :], value
+
+    def _collections(self, time: int | None) -> Iterator[tuple[str, bytes]]:
+        yield from self._below("root-coord/collection/", time)
+        yield from self._below("root-coord/database/collection-info/", time)
+
+    def _databases(self, time: int | None) -> dict[int, str]:
+        found = {}
+        for name, value in self._below("root-coord/database/db-info/", time):
+            found[_id(name)] = wire.text(wire.decode(value, f"database {name}"), 2)
+        return found
+
+    def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
+        """Aliases by collection id."""
+        found: dict[int, tuple[str, ...]] = {}
+        for prefix in _ALIASES:
+            for name, value in self._below(prefix, time):
+                alias = wire.decode(value, f"alias {name}")
+                if wire.integer(alias, 4) in _ALIVE:
+                    id = wire.integer(alias, 2)
+                    found[id] = (*found.get(id, ()), wire.text(alias, 1) or name.rsplit("/", 1)[-1])
+        for name, value in self._below("root-coord/collection-alias/", time):
+            id = wire.integer(wire.decode(value, f"alias {name}"), 1)
+            found[id] = (*found.get(id, ()), name.rsplit("/", 1)[-1])
+        return found
+
+    def _collection(
+        self, value: bytes, time: int | None, databases: Mapping[int, str], aliases: Mapping[int, tuple[str, ...]]
+    ) -> CollectionMeta | None:
+        """One collection; `None` for one that is dropped, or not made yet."""
+        info = wire.decode(value, "its value")
+        id, created = wire.integer(info, 1), wire.integer(info, 3)
+        if wire.integer(info, 13) not in _ALIVE or (time is not None and created > time):
+            return None
+        schema = wire.decode(wire.raw(info, 2), "its schema")
+        apart = [one for _, one in self._below(f"root-coord/fields/{id}/", time)]
+        structs = [one for _, one in self._below(f"root-coord/struct-array-fields/{id}/", time)]
+        properties = [wire.decode(one, "a property") for one in wire.messages(info, 14)]
+        ttl = next((wire.text(one, 2) for one in properties if wire.text(one, 1) == layout.TTL_PROPERTY), None)
+        partitions = self._partitions(id, info, time)
+        return CollectionMeta(
+            id=id,
+            name=wire.text(schema, 1),
+            fields=wire_fields(schema, apart, structs),
+            partitions=partitions,
+            segments=self._segments.get(id, {}),
+            ttl=seconds(ttl),
+            database=databases.get(wire.integer(info, 15), DEFAULT_DATABASE),
+            aliases=aliases.get(id, ()),
+            dropped_partitions={p: name for p, name in self._every_partition(id).items() if p not in partitions},
+            created=created,
+        )
+
+    def _partitions(self, collection: int, info: wire.Message, time: int | None) -> dict[int, str]:
+        """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""
+        found = _inner_partitions(info)
+        prefix = f"root-coord/partitions/{collection}/"
+        for name, value in self._below(prefix, time):
+            partition = wire.decode(value, f"partition {name}")
+            id, created = wire.integer(partition, 1), wire.integer(partition, 3)
+            alive = wire.integer(partition, 5) in _ALIVE
+            if not alive and time is not None and f"{prefix}{name}" not in self._history:
+                alive = time < self._first_drop(collection, id)
+            if alive and (time is None or created <= time):
+                found[id] = wire.text(partition, 2)
+        return found
+
+    def _first_drop(self, collection: int, partition: int) -> int:
+        """When the first segment of a dropped partition was dropped: the best guess at when it was itself."""
+        segments = self._segments.get(collection, {}).values()
+        return min((one.dropped_at for one in segments if one.partition == partition and one.dropped_at), default=0)
+
+    def _every_partition(self, collection: int) -> dict[int, str]:
+        """All partitions that there ever were, as far as the keys tell."""
+        found: dict[int, str] = {}
+        for key in self._now.keys() | self._history.keys():
+            values = [value for _, value in self._history.get(key, ())] + [self._now.get(key, _TOMBSTONE)]
+            for value in values:
+                if value == _TOMBSTONE:
+                    continue
+                if key.startswith(f"root-coord/partitions/{collection}/"):
+                    partition = wire.decode(value, f"partition {key}")
+                    found[wire.integer(partition, 1)] = wire.text(partition, 2)
+                elif key.startswith("root-coord/collection/") and key.endswith(f"/{collection}"):
+                    found |= _inner_partitions(wire.decode(value, "a collection"))
+        return found
+
+    @cached_property
+    def _segments(self) -> dict[int, dict[int, SegmentMeta]]:
+        """Segments by collection; they say themselves when they were dropped."""
+        inserts: dict[int, dict[int, tuple[Log, ...]]] = {}
+        for name, value in self._below("datacoord-meta/binlog/", None):
+            inserts.setdefault(_segment_id(name), {}).update(_field_logs(value))
+        deltas: dict[int, tuple[Log, ...]] = {}
+        for name, value in self._below("datacoord-meta/deltalog/", None):
+            logs = tuple(log for found in _field_logs(value).values() for log in found)
+            deltas[_segment_id(name)] = deltas.get(_segment_id(name), ()) + logs
+        found: dict[int, dict[int, SegmentMeta]] = {}
+        for name, value in self._below("datacoord-meta/s/", None):
+            with reading(f"segment {name}"):
+                collection, made = _segment(value)
+                if not (made.inserts or made.deltas):
+                    made = replace(made, inserts=inserts.get(made.id, {}), deltas=deltas.get(made.id, ()))
+                found.setdefault(collection, {})[made.id] = made
+        return found
+
+
+def _decoded(data: Any, where: str) -> dict[str, bytes]:
+    """Keys and decoded values of a dump."""
+    try:
+        if isinstance(data, dict) and isinstance(data.get("kvs"), list):
+            pairs: Iterable[tuple[str, str]] = (
+                (base64.b64decode(one["key"]).decode(), one.get("value", "")) for one in data["kvs"]
+            )
+        elif isinstance(data, dict):
+            pairs = data.items()
+        else:
+            raise FormatError(f"{where}: expected a JSON object of an etcd dump or of a milvus-backup")
+        return {key: base64.b64decode(value, validate=True) for key, value in pairs}
+    except (KeyError, TypeError, binascii.Error, UnicodeDecodeError) as error:
+        raise FormatError(f"{where}: expected base64 values by key, as of etcd: {error!r}") from None
+
+
+def _inner_partitions(info: wire.Message) -> dict[int, str]:
+    """Partitions within a collection."""
+    named = [name.decode("utf-8", "replace") for name in wire.messages(info, 5)]
+    return dict(zip(wire.integers(info, 4, "partition ids"), named, strict=False))
+
+
+def _id(name: str) -> int:
+    """The id at the end of a key."""
+    last = name.rsplit("/", 1)[-1]
+    if not layout.ID.match(last):
+        raise FormatError(f"expected a decimal id at the end of the key {name!r}")
+    return int(last)
+
+
+def _segment_id(name: str) -> int:
+    """The segment in a key that ends with it and a field."""
+    parts = name.split("/")
+    if len(parts) < 3 or not all(layout.ID.match(part) for part in parts):
+        raise FormatError(f"expected decimal ids in the key {name!r}")
+    return int(parts[-2])
+
+
+def _field_logs(value: bytes) -> dict[int, tuple[Log, ...]]:
+    message = wire.decode(value, "a list of binlogs")
+    logs = []
+    for raw in wire.messages(message, 2):
+        log = wire.decode(raw, "a binlog")
+        path, id = wire.text(log, 4), wire.integer(log, 6)
+        if path and not id:
+            id = paths.trailing_id(path)
+        if id != _NO_LOG:
+            logs.append(Log(id, wire.integer(log, 2), wire.integer(log, 3)))
+    return {wire.integer(message, 1): tuple(logs)}
+
+
+def _segment(value: bytes) -> tuple[int, SegmentMeta]:
+    """The collection of a segment, and the segment."""
+    info = wire.decode(value, "its value")
+    inserts: dict[int, tuple[Log, ...]] = {}
+    for raw in wire.messages(info, 11):
+        inserts.update(_field_logs(raw))
+    deltas = tuple(log for raw in wire.messages(info, 13) for found in _field_logs(raw).values() for log in found)
+    id = wire.integer(info, 1)
+    return wire.integer(info, 2), SegmentMeta(
+        id=id,
+        partition=wire.integer(info, 3),
+        state=wire.integer(info, 6),
+        level=wire.integer(info, 20),
+        channel=wire.text(info, 4),
+        rows=wire.integer(info, 5),
+        hidden=bool(wire.integer(info, 17) or wire.integer(info, 28)),
+        dropped_at=wire.integer(info, 16) // _NANOSECONDS << layout.LOGICAL_BITS,
+        sources=tuple(wire.integers(info, 15, f"segment {id}")),
+        storage_version=wire.integer(info, 21),
+        commit_timestamp=wire.integer(info, 36),
+        inserts=inserts,
+        deltas=deltas,
+    )

@@ -1,0 +1,41 @@
+"""Metadata from wherever it lies."""
+
+from __future__ import annotations
+
+import json
+
+from sawlog.errors import FormatError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.metadata.backup import parse_backup
+from sawlog.milvus_binlog.metadata.etcd import Etcd
+from sawlog.milvus_binlog.metadata.model import Timeline
+from sawlog.storage import Storage
+
+
+def load(path: str, storage: Storage) -> Timeline:
+    """Metadata from the file of an etcd dump or of a backup, or from a backup's `meta` directory.
+
+    Raises:
+        FormatError: When it is none of these.
+    """
+    if storage.is_directory(path):
+        path = f"{path.rstrip('/')}/{layout.BACKUP_META}"
+    return parse(storage.read(path), path)
+
+
+def parse(text: bytes, where: str) -> Timeline:
+    """Metadata from the bytes of an etcd dump, or of a backup's `full_meta.json`.
+
+    An etcd dump is a JSON object of base64 values by key, or what `etcdctl get --prefix -w json` and etcd's gateway
+    answer, with keys and values in base64.
+
+    Raises:
+        FormatError: When it is none of these.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{where}: expected the JSON of an etcd dump or of a milvus-backup: {error}") from None
+    if isinstance(data, dict) and "collection_backups" in data:
+        return parse_backup(data, where)
+    return Etcd(data, where)
