@@ -301,7 +301,7 @@ def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> 
     if not found:
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
-        chosen = recognize(found, storage, where)
+        chosen = recognize(found, storage, where, view)
     files = chosen.select(found, view)
     if not files:
         raise FormatError(_nothing(chosen, found, view, where))

@@ -540,14 +540,15 @@ def _load(point: EntryPoint) -> Format:
     return format
 
 
-def recognize(files: Sequence[File], storage: Storage, where: str) -> Format:
-    """The one format that knows the files best.
+def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "rows") -> Format:
+    """The one format that knows the files best, of those that have the view.
 
     Raises:
         FormatError: When no format knows them, or several know them equally well.
     """
     scores: dict[str, Match] = {}
-    for name, candidate in formats().items():
+    having = {name: one for name, one in formats().items() if view in one.views}
+    for name, candidate in (having or formats()).items():
         chosen = candidate.select(files, "rows") or (files if len(files) == 1 else [])
         with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
             scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO

@@ -130,7 +130,7 @@ class LiveFiles(EditRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        version = _Version()
+        version = Version()
         for edits, failed in self.edits(findings):
             for offset, edit in edits:
                 version.apply(offset, edit)
@@ -142,7 +142,7 @@ class LiveFiles(EditRange):
 
 
 @dataclass
-class _Version:
+class Version:
     """What edits add up to."""
 
     files: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Whole databases of LevelDB and RocksDB: tables and logs together."""

@@ -1,0 +1,103 @@
+"""A database as one dataset: tables and logs together, as the database itself would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.damage import Account, FileReport, Findings
+from sawlog.format import TASK_BYTES, Dataset, Fragment
+from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, KeyRange, MissingTable
+from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
+from sawlog.leveldb_log.options import ReadOptions as LogOptions
+from sawlog.leveldb_log.payloads.writes import WriteRange
+from sawlog.leveldb_table.fragments import TableRange
+from sawlog.skipped import Skipped
+
+
+class DatabaseDataset(Dataset):
+    """One database."""
+
+    @cached_property
+    def version(self) -> DatabaseVersion:
+        """The files that it is made of."""
+        return read_version(self.files, self.scan.options.column_family, self.scan.storage)
+
+    def view_schema(self) -> pa.Schema:
+        """See `STATE_SCHEMA` and `HISTORY_SCHEMA`."""
+        return HISTORY_SCHEMA if self.scan.view == "all" else STATE_SCHEMA
+
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
+        if self.scan.view == "damage":
+            yield from self._files()
+            return
+        version = self.version
+        cuts = list(self._cuts(task_bytes or TASK_BYTES)) if version.bytewise else []
+        logs = sum(file.size for file in version.logs)
+        for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
+            tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
+            size = logs + sum(table.file.size for table in tables)
+            yield KeyRange(self.scan, self.projection, version.manifest.path, size, version, tables, low, high)
+
+    def verify(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Iterator[FileReport]:
+        """See `Dataset.verify`: the MANIFEST with the rows of the view, then each table and log, which have none."""
+        manifest = self.version.manifest
+        counted = Findings("skip", account=Account(header=manifest.size))
+        for fragment in self.plan(task_bytes) if self.scan.view != "damage" else ():
+            counted.rows += fragment.inspect().rows
+        yield FileReport.of(manifest.path, manifest.size, [counted])
+        sizes = {file.path: file.size for file in self.files}
+        for fragment in self._files():
+            found = fragment.inspect(every=every)
+            found.rows = 0
+            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found])
+            if advance is not None:
+                advance(fragment.size)
+
+    def _files(self) -> Iterator[Fragment]:
+        """Each table and log as a whole."""
+        tables = replace(self.scan, options=self.scan.options.table)
+        for table in self.version.tables:
+            file = table.file
+            yield TableRange(tables, self.projection, file.path, file.size, file, 0, file.size, pruned=False)
+        logs = replace(self.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
+        for file in self.version.logs:
+            yield WriteRange(
+                logs, self.projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto"
+            )
+        for name in self.version.missing:
+            yield MissingTable(self.scan, self.projection, name, 0)
+
+    def _cuts(self, task_bytes: int) -> Iterator[bytes]:
+        gathered = 0
+        for table in sorted(self.version.tables, key=lambda one: one.smallest):
+            if gathered >= task_bytes and table.smallest:
+                yield table.smallest
+                gathered = 0
+            gathered += table.file.size
+
+    @cached_property
+    def skipped(self) -> Sequence[Skipped]:  # type: ignore[override]
+        """Tables and logs that the database has done with, beside what every dataset leaves out."""
+        reason = "the MANIFEST does not name it any more"
+        dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]
+        return [*self.format.left_out(self.beside, self.scan.view), *dead]
+
+    def info(self) -> dict[str, Any]:
+        """Comparator, and how many tables and logs are alive."""
+        version = self.version
+        levels = sorted({table.level for table in version.tables})
+        tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
+        return {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+
+
+def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:
+    """The tables that may hold keys in `[low, high)`."""
+    return tuple(one for one in tables if one.largest >= low and (high is None or one.smallest < high))

@@ -1,0 +1,210 @@
+"""Ranges of keys of a database, settled alone."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import SawlogError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.leveldb_database.layout import Kind
+from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
+from sawlog.leveldb_log.options import ReadOptions as LogOptions
+from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.rows import ROWS_SCHEMA
+from sawlog.scan import Projection, Scan
+from sawlog.storage import File
+
+BATCH_ROWS = 64 << 10
+LEVEL, LIVE = "level", "live"
+LOG_LEVEL = -1
+"""The level of what is in a log."""
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+    ]
+)
+"""`rows` and `live`: one row per key that the database would answer with, in key order.
+
+`operation` is `put`, or what else RocksDB keeps: `put_entity`, `put_blob_index` (the value is in a blob file), and
+`merge` for operands, which stand newest first before the value that they are merged into; how, only the database knows.
+"""
+HISTORY_SCHEMA = pa.schema(
+    [
+        *STATE_SCHEMA,
+        pa.field(LIVE, pa.bool_(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field(LEVEL, pa.int32(), nullable=False),
+    ]
+)
+"""`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
+
+_MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare")
+
+
+@dataclass(frozen=True)
+class MissingTable(Fragment):
+    """A table that the MANIFEST names, and that is not there."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        del schema
+        detail = "the MANIFEST names this table, and it is not there"
+        findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), detail))
+        yield from ()
+
+
+@dataclass(frozen=True)
+class KeyRange(Fragment):
+    """The keys of a database in `[low, high)`.
+
+    Attributes:
+        version: The files.
+        tables: Those tables that may hold such keys.
+        low: The first user key.
+        high: The user key behind the last one; `None`: there is no end.
+    """
+
+    version: DatabaseVersion
+    tables: tuple[LiveTable, ...]
+    low: bytes
+    high: bytes | None
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. What is damaged in a file of the range is damage before all of its rows."""
+        from sawlog.leveldb_database.state import settle
+
+        if not self.low:
+            for name in self.version.missing:
+                yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
+        try:
+            settled = settle(self._runs(findings), bytewise=self.version.bytewise)
+        except FileNotFoundError as error:
+            raise SawlogError(
+                f"{error.filename}: the file is gone: the database has changed while it was read;"
+                " read it again, or read a copy"
+            ) from error
+        rows = settled.rows
+        findings.rows += len(settled.live) if self.scan.view == "all" else int(settled.live.sum())
+        if LIVE in schema.names:
+            rows = rows.append_column(LIVE, pa.array(settled.live))
+        if self.scan.view != "all":
+            rows = rows.filter(pa.array(settled.live))
+        if schema.names and rows.num_rows:
+            for batch in rows.select(schema.names).cast(schema).combine_chunks().to_batches(BATCH_ROWS):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
+
+    def _runs(self, findings: Findings) -> Iterator[pa.Table]:
+        """Sorted runs, newest first: the logs, each table of level 0, and each other level as one."""
+        logs = list(self._log_runs(findings))
+        if logs:
+            yield pa.concat_tables(logs)
+        deeper: dict[int, list[pa.Table]] = {}
+        for table in sorted(self.tables, key=lambda one: (one.level, one.smallest)):
+            run = self._table_run(table, findings)
+            if table.level == 0:
+                yield run
+            else:
+                deeper.setdefault(table.level, []).append(run)
+        for _, runs in sorted(deeper.items()):
+            yield pa.concat_tables(runs)
+
+    def _bounds(self) -> tuple[tuple[str, str, bytes], ...]:
+        above = (("key", ">=", self.low),) if self.low else ()
+        return (*above, ("key", "<", self.high)) if self.high is not None else above
+
+    def _table_run(self, table: LiveTable, findings: Findings) -> pa.Table:
+        options = self.scan.options.table
+        scan = Scan(filters=self._bounds(), on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        projection = Projection.of(ROWS_SCHEMA, scan)
+        file = table.file
+        whole = TableRange(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
+        batches = whole.decode(projection.decoded, self._apart(findings))
+        return self._placed(map(self._inside, batches), file, table.level)
+
+    def _log_runs(self, findings: Findings) -> Iterator[pa.Table]:
+        options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
+        scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        projection = Projection.of(WRITES_SCHEMA, scan)
+        for file in self.version.logs:
+            whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto")
+            ledger = self._apart(findings)
+            batches = [self._inside(self._of_family(batch)) for batch in whole.to_batches(ledger)]
+            if ledger.tail is not None and ledger.tail.unfinished:
+                findings.tail = ledger.tail
+            yield self._placed(iter(batches), file, LOG_LEVEL)
+
+    def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The operations of a log on keys of the column family."""
+        import pyarrow.compute as pc
+
+        if pc.any(pc.is_in(batch.column("operation"), value_set=pa.array(_MARKS))).as_py():
+            raise SawlogError(
+                f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
+                ' read them with view="writes", latest=True'
+            )
+        family = pc.equal(batch.column("column_family"), self.version.family)
+        return batch.filter(pc.and_(family, pc.is_valid(batch.column("key"))))
+
+    def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The entries on keys of the range; a range deletion counts where it reaches into it."""
+        import pyarrow.compute as pc
+
+        keys = batch.column("key")
+        if self.low:
+            deletion = pc.equal(batch.column("operation"), "delete_range")
+            reach = pc.if_else(deletion, pc.greater(batch.column("value"), self.low), pc.greater_equal(keys, self.low))
+            batch = batch.filter(reach)
+            keys = batch.column("key")
+        return batch if self.high is None else batch.filter(pc.less(keys, self.high))
+
+    def _placed(self, batches: Iterator[pa.RecordBatch], file: File, level: int) -> pa.Table:
+        """Entries with where they came from."""
+        import pyarrow.compute as pc
+
+        kinds = pa.schema([pa.field(field.name, field.type) for field in ROWS_SCHEMA])
+        placed = (pa.RecordBatch.from_arrays(batch.select(kinds.names).columns, schema=kinds) for batch in batches)
+        table = pa.Table.from_batches(placed, schema=kinds)
+        table = table.set_column(3, "value", pc.fill_null(table.column("value"), b""))
+        # More keys and values may come together than 32-bit offsets reach.
+        for place, name in ((2, "key"), (3, "value")):
+            table = table.set_column(place, name, table.column(name).cast(pa.large_binary()))
+        count = table.num_rows
+        for name, value in (("file", posixpath.basename(file.path)), (FILE_COLUMN, file.path)):
+            table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), count))
+        table = table.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), count))
+        return table.append_column(OFFSET_COLUMN, pa.repeat(pa.scalar(0, pa.int64()), count))
+
+    def _apart(self, findings: Findings) -> Findings:
+        """A ledger for one file, whose damage goes into that of the range."""
+        return _Forwarded(findings.on_damage, into=findings)
+
+
+class _Forwarded(Findings):
+    """A ledger that hands damage on, and keeps the rest to itself."""
+
+    __slots__ = ("_into",)
+
+    def __init__(self, on_damage: str, *, into: Findings) -> None:
+        super().__init__(on_damage)  # type: ignore[arg-type]
+        self._into = into
+
+    def damage(self, damage: Damage) -> None:
+        self._into.damage(damage)
+
+    def tally(self, kind: str, count: int, length: int) -> None:
+        self._into.tally(kind, count, length)
+
+    @property
+    def listing(self) -> bool:
+        return self._into.listing

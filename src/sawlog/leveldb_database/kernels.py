@@ -1,0 +1,169 @@
+"""Merging sorted runs of entries, and telling which of them a database would answer with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import load_big_u64
+
+# What becomes of an entry.
+HIDDEN = 0
+"""A newer one of the same key, or a deletion, stands before it."""
+SHOWN = 1
+GONE = 2
+"""It is a deletion itself."""
+
+# What an operation does to its key.
+PUTS = 0
+DELETES = 1
+MERGES = 2
+
+_EIGHT = np.uint64(8)
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+
+
+class Entries(NamedTuple):
+    """Entries of one database, run after run; each run is in key order, and newest first where keys are equal.
+
+    Attributes:
+        keys: uint8; key i is `keys[starts[i] : ends[i]]`, with eight bytes behind the last one.
+        starts: int64.
+        ends: int64.
+        sequences: int64.
+        effects: uint8, what the operation of each does to its key: PUTS, DELETES or MERGES.
+    """
+
+    keys: Any
+    starts: Any
+    ends: Any
+    sequences: Any
+    effects: Any
+
+
+class Covers(NamedTuple):
+    """Disjoint ranges of keys, in order, with the newest range deletion of each.
+
+    Attributes:
+        keys: uint8.
+        starts: int64: cover i begins with the key `keys[starts[i] : starts[i + 1]]` and ends where the next one begins.
+        sequences: int64, of the deletion; -1 for none.
+    """
+
+    keys: Any
+    starts: Any
+    sequences: Any
+
+
+@inlined
+def _order(a: Any, start: Any, end: Any, b: Any, other: Any, other_end: Any) -> Any:
+    """Less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
+    at = np.uint64(start)
+    to = np.uint64(other)
+    length = np.uint64(end) - at
+    other_length = np.uint64(other_end) - to
+    most = min(length, other_length)
+    done = _ZERO
+    while most - done >= _EIGHT:
+        word = load_big_u64(a, at + done)
+        other_word = load_big_u64(b, to + done)
+        if word != other_word:
+            return -1 if word < other_word else 1
+        done += _EIGHT
+    while done < most:
+        byte = a[at + done]
+        other_byte = b[to + done]
+        if byte != other_byte:
+            return -1 if byte < other_byte else 1
+        done += _ONE
+    if length == other_length:
+        return 0
+    return -1 if length < other_length else 1
+
+
+@inlined
+def _compare(entries: Any, one: Any, two: Any) -> Any:
+    """How the keys of two entries compare."""
+    return _order(
+        entries.keys, entries.starts[one], entries.ends[one], entries.keys, entries.starts[two], entries.ends[two]
+    )
+
+
+@kernel
+def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, merged: Any) -> None:
+    """Merge two neighbouring runs, `order[first:middle]` and `order[middle:last]`, into `merged[first:last]`.
+
+    Args:
+        entries: See `Entries`.
+        order: int64, numbers of entries.
+        first: int64.
+        middle: int64.
+        last: int64.
+        merged: int64, set.
+    """
+    left = first
+    right = middle
+    for at in range(first, last):
+        take_left = right == last
+        if left < middle and right < last:
+            one, two = order[left], order[right]
+            compared = _compare(entries, one, two)
+            newer = entries.sequences[one] >= entries.sequences[two]
+            take_left = compared < 0 or (compared == 0 and newer)
+        if take_left:
+            merged[at] = order[left]
+            left += 1
+        else:
+            merged[at] = order[right]
+            right += 1
+
+
+@kernel
+def sorted_so(entries: Any, first: Any, last: Any) -> Any:
+    """Whether the entries `first` to `last` are a run."""
+    for at in range(first + 1, last):
+        compared = _compare(entries, at - 1, at)
+        if compared > 0 or (compared == 0 and entries.sequences[at - 1] < entries.sequences[at]):
+            return False
+    return True
+
+
+@kernel
+def settle(entries: Any, order: Any, covers: Any, fates: Any) -> None:
+    """Tell which entries a database would answer with.
+
+    Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows
+    those before it, too, up to one that puts or deletes.
+
+    Args:
+        entries: See `Entries`.
+        order: int64, all entries in key order, newest first where keys are equal.
+        covers: See `Covers`.
+        fates: uint8 per place in `order`: HIDDEN, SHOWN or GONE; set.
+    """
+    cover = -1
+    open_key = False
+    for at in range(len(order)):
+        entry = order[at]
+        same = at > 0 and _compare(entries, order[at - 1], entry) == 0
+        if not same:
+            open_key = True
+            while cover + 1 < len(covers.sequences):
+                start, end = covers.starts[cover + 1], covers.starts[cover + 2]
+                if _order(covers.keys, start, end, entries.keys, entries.starts[entry], entries.ends[entry]) > 0:
+                    break
+                cover += 1
+        fates[at] = HIDDEN
+        if open_key:
+            effect = entries.effects[entry]
+            if cover >= 0 and covers.sequences[cover] > entries.sequences[entry]:
+                open_key = False
+            elif effect == DELETES:
+                fates[at] = GONE
+                open_key = False
+            else:
+                fates[at] = SHOWN
+                open_key = effect == MERGES

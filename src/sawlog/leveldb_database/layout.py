@@ -1,0 +1,29 @@
+"""What a database directory holds, by name, and the kinds of damage of a whole database."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from enum import IntEnum
+
+from sawlog.leveldb_log.layout import LOG_NAME, MANIFEST_NAME
+from sawlog.leveldb_log.payloads.layout import CURRENT_NAME
+from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
+
+__all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
+
+DEFAULT_FAMILY = "default"
+"""The column family that every database has."""
+_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME)
+
+
+class Kind(IntEnum):
+    """Kinds of damage beside those of logs and tables."""
+
+    MISSING_FILE = 1
+
+
+def belongs(path: str) -> bool:
+    """Whether a file has the name of one that is read of a database."""
+    name = posixpath.basename(path)
+    return any(pattern.match(name) for pattern in _NAMES)

@@ -1,0 +1,33 @@
+"""Options for reading databases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sawlog.leveldb_database.layout import DEFAULT_FAMILY
+from sawlog.leveldb_table.options import ReadOptions as TableOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading databases.
+
+    Attributes:
+        column_family: Of which column family, by name; LevelDB has one.
+        verify_checksums: Whether the checksums of tables and logs are verified.
+        max_block_bytes: Blocks of tables that expand to more are described as damage and skipped.
+    """
+
+    column_family: str = DEFAULT_FAMILY
+    verify_checksums: bool = True
+    max_block_bytes: int = 32 << 20
+
+    @property
+    def table(self) -> TableOptions:
+        """The same for tables."""
+        return TableOptions(verify_checksums=self.verify_checksums, max_block_bytes=self.max_block_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Databases are not written."""

@@ -1,0 +1,159 @@
+"""A database read from its files gives what the database itself gives."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import plyvel
+import pytest
+from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
+
+import sawlog
+from sawlog import DamageError, OptionError, SawlogError
+
+KEYS = 3000
+
+
+def changes(count: int, seed: int = 1) -> list[tuple[bytes, bytes | None]]:
+    """Puts and deletions, many on the same keys."""
+    dice = random.Random(seed)
+    return [
+        (b"key%05d" % dice.randrange(KEYS), None if dice.random() < 0.2 else dice.randbytes(dice.randrange(60)))
+        for _ in range(count)
+    ]
+
+
+def leveldb(path: Path) -> dict[bytes, bytes]:
+    """A LevelDB of several levels and a log; what it holds."""
+    with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=100_000, max_file_size=1 << 20) as database:
+        for number, (key, value) in enumerate(changes(12_000)):
+            if value is None:
+                database.delete(key)
+            else:
+                database.put(key, value)
+            if number == 6000:
+                database.compact_range(stop=b"key01500")
+        return dict(database)
+
+
+def rocksdb(path: Path) -> dict[bytes, bytes]:
+    """A RocksDB of several levels and a log, with range deletions; what it holds."""
+    options = Options(raw_mode=True)
+    options.set_write_buffer_size(100_000)
+    options.set_max_bytes_for_level_base(300_000)
+    options.set_target_file_size_base(60_000)
+    options.set_compression_type(DBCompressionType.snappy())
+    database = Rdict(str(path), options)
+    for number, (key, value) in enumerate(changes(12_000)):
+        if value is None:
+            del database[key]
+        else:
+            database[key] = value
+        if number % 400 == 0:
+            database.delete_range(key, key[:-2] + b"99")
+    held = dict(database.items())
+    database.close()
+    return held
+
+
+def state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
+    table = sawlog.read(path, view="live", **options)
+    return list(zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("make", [leveldb, rocksdb])
+def test_the_state_is_what_the_database_answers(tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]]) -> None:
+    path = tmp_path / "db"
+    held = make(path)
+    assert state(path) == sorted(held.items())
+    dataset = sawlog.open(path, view="live")
+    assert dataset.count_rows() == len(held)
+    for task_bytes in (1, 50_000):
+        fragments = dataset.fragments(task_bytes)
+        rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
+        assert [(row["key"], row["value"]) for row in rows] == sorted(held.items())
+    assert len(dataset.fragments(1)) > 1
+
+
+@pytest.mark.parametrize("make", [leveldb, rocksdb])
+def test_every_version_that_still_exists(tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]]) -> None:
+    path = tmp_path / "db"
+    held = make(path)
+    table = sawlog.read(path, view="all")
+    rows = table.to_pylist()
+    live = [(row["key"], row["value"]) for row in rows if row["live"]]
+    assert live == sorted(held.items())
+    assert len(rows) > len(live)
+    # RocksDB's binding empties the log when it closes a database; LevelDB's leaves it to be read.
+    assert (-1 in {row["level"] for row in rows}) == (make is leveldb)
+    entries = sum(
+        sawlog.read(file.file.path, format="leveldb_table").num_rows
+        for file in sawlog.open(path, view="live").version.tables
+    )
+    assert sum(row["level"] >= 0 for row in rows) == entries
+
+
+def test_a_column_family(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    database = Rdict(str(path), Options(raw_mode=True))
+    other = database.create_column_family("other", Options(raw_mode=True))
+    batch = WriteBatch(raw_mode=True)
+    batch.put(b"a", b"1")
+    batch.put(b"a", b"2", database.get_column_family_handle("other"))
+    database.write(batch)
+    other.close()
+    database.close()
+    assert state(path) == [(b"a", b"1")]
+    assert state(path, column_family="other") == [(b"a", b"2")]
+    with pytest.raises(OptionError, match=r"no column family 'none'; there are: default, other"):
+        state(path, column_family="none")
+
+
+def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    held = leveldb(path)
+    table = sawlog.open(path, view="live").version.tables[0].file
+    data = bytearray(Path(table.path).read_bytes())
+    data[100] ^= 1
+    Path(table.path).write_bytes(data)
+    with pytest.raises(DamageError, match="checksum_mismatch"):
+        state(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = state(path, on_damage="skip")
+    assert 0 < len(set(held.items()) - set(rows)) < 500
+    report = sawlog.verify(path, format="leveldb_database")
+    assert report.rows == len(rows)
+    assert [file.path for file in report.files if file.damaged] == [table.path]
+    assert all(file.account.total == file.size for file in report.files)
+    (listed,) = sawlog.read(path, format="leveldb_database", view="damage").to_pylist()
+    assert (listed["file"], listed["kind"]) == (table.path, "checksum_mismatch")
+
+
+def test_a_missing_table_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    leveldb(path)
+    Path(sawlog.open(path, view="live").version.tables[0].file.path).unlink()
+    with pytest.raises(DamageError, match="missing_file"):
+        state(path)
+    assert sawlog.verify(path, format="leveldb_database").damaged
+
+
+def test_a_file_that_goes_while_it_is_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    leveldb(path)
+    dataset = sawlog.open(path, view="live")
+    Path(dataset.version.tables[0].file.path).unlink()
+    with pytest.raises(SawlogError, match="has changed while it was read"):
+        dataset.to_table()
+
+
+def test_files_that_are_not_alive_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    leveldb(path)
+    (path / "000001.ldb").write_bytes(b"old")
+    dataset = sawlog.open(path, view="live")
+    assert "the MANIFEST does not name it any more" in {one.reason for one in dataset.skipped if one.bytes == 3}
