@@ -22,8 +22,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.deephaven_log.batches.FIRST_ROWS", 2)
     monkeypatch.setattr("sawlog.deephaven_log.batches.MAX_ROWS", 5)
     monkeypatch.setattr("sawlog.deephaven_log.batches.FIRST_ROOM", 16)
-    monkeypatch.setattr("sawlog.deephaven_log.walk.EVENT_ROOM", 2)
-    monkeypatch.setattr("sawlog.deephaven_log.walk.WINDOW_BYTES", 100)
+    monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 2)
+    monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 100)
     monkeypatch.setattr("sawlog.deephaven_log.walk.SUSPICIOUS_BYTES", 120)
 
 

@@ -21,6 +21,8 @@ CHARSETS = {
     "UTF-16LE": "utf-16-le",
 }
 """Charset names as stored, and Python's for them. Names of the vendor's enum have underscores instead."""
+WHOLE_CHARSETS = ("ISO-8859-1",)
+"""Charsets in which every sequence of bytes is a text."""
 _ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
 """Charsets in which bytes below 128 are ASCII."""
 

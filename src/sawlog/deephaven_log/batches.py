@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sawlog.arrow import constant
-from sawlog.deephaven.text import characters, decode_text, string_array
-from sawlog.deephaven_log import columns, layout
-from sawlog.deephaven_log.columns import constant_array, enum_table
+from sawlog.arrow import constant, constant_string, fixed_array
+from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.columns import PARTITION_KEY, PLAIN, constant_array, enum_table
+from sawlog.deephaven_log.kernels import gather
 from sawlog.deephaven_log.layout import TYPES, ColumnType
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.deephaven_log.header import Header, LogColumn
-
-    Complaint = Callable[[NDArray[np.int64], str], None]
 
 FIRST_ROWS = 8 << 10
 MAX_ROWS = 128 << 10
@@ -32,6 +31,25 @@ FIRST_ROOM = 1 << 20
 MAX_ROOM = 8 << 20
 """Bytes per batch of values with a length, by column, unless one row alone needs more."""
 _ALIGNMENT = 64
+
+
+class BadValue(NamedTuple):
+    """A value that is none: its row, the place of its column among the stored ones, and what is wrong with it."""
+
+    row: int
+    place: int
+    what: str
+
+
+def stored_columns(header: Header) -> Any:
+    """What kernels know of the stored columns of a header, as records; none is wanted."""
+    columns = np.zeros(len(header.stored), gather.COLUMN).view(np.recarray)
+    places = np.arange(len(columns))
+    columns.width = [column.width for column in header.stored]
+    columns.byte = places // layout.PRESENCE_BITS
+    columns.mask = 1 << places % layout.PRESENCE_BITS
+    columns.first = places * gather.CHUNK
+    return columns
 
 
 class RowBatch:
@@ -45,7 +63,14 @@ class RowBatch:
         span: Bytes of the range to be read, which bounds what is allocated.
         sentinels: Whether values in rows that the engine takes for null become null.
         strict: Whether malformed text counts as a value that could not be decoded.
-        complain: Told of such values: their rows' offsets in the file, and what is wrong.
+
+    Attributes:
+        columns: What kernels know of the stored columns, of `sawlog.deephaven_log.kernels.gather.COLUMN`.
+        max_rows: Rows that there is room for.
+        arena: uint8, gathered values.
+        scratch: uint8, gathered Booleans and validity.
+        starts: int64, file offsets of rows.
+        bad_values: Of the rows built last, in order.
     """
 
     def __init__(
@@ -58,59 +83,52 @@ class RowBatch:
         *,
         sentinels: bool,
         strict: bool,
-        complain: Complaint,
     ) -> None:
-        import numpy as np
-
-        from sawlog.deephaven_log.kernels import gather
-
-        self._gather = gather
         self._header = header
         self._schema = schema
         self._path = path
         self._partition = partition
-        self._complain = complain
         self._strict = strict
-        enums = any(pa.types.is_dictionary(field.type) for field in schema)
-        wanted = set(schema.names)
-        self._traced = OFFSET_COLUMN in wanted or strict or enums
         self._stored = {column.name: place for place, column in enumerate(header.stored)}
         self._constants = {column.name: column for column in header.columns if column.constant is not None}
-        self.cols = np.zeros((len(header.stored), gather.COLUMN_FIELDS), np.int64)
+        self._tables: dict[str, pa.Array] = {}
+        self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
+        self.bad_values: list[BadValue] = []
+        wanted = set(schema.names)
+        self._judged = [place for place, column in enumerate(header.stored) if self._is_judged(column)]
+        self.columns = stored_columns(header)
         for place, column in enumerate(header.stored):
-            self._describe(place, column, wanted=column.name in wanted, sentinels=sentinels)
-        wide = int(self.cols[:, gather.WANTED] @ self.cols[:, gather.WIDTH])
+            self._describe(self.columns[place], column, wanted=column.name in wanted, sentinels=sentinels)
+        wide = int(self.columns.wanted @ self.columns.width)
+        wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in wanted)
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
-        self._rooms = np.where(self.cols[:, gather.WIDTH] == 0, min(FIRST_ROOM, span), 0)
+        self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
         self._sparse = False
         self.max_rows = min(FIRST_ROWS, self._most)
         self._arrange()
-        self.allocate()
+        self._allocate()
 
-    def _describe(self, place: int, column: LogColumn, *, wanted: bool, sentinels: bool) -> None:
-        g = self._gather
-        facts = TYPES[column.type]
-        byte, bit = divmod(place, layout.PRESENCE_BITS)
-        row = self.cols[place]
-        row[g.WIDTH] = facts.width
-        row[g.BYTE] = byte
-        row[g.MASK] = 1 << bit
-        row[g.WANTED] = wanted
-        row[g.BOOLEAN] = column.type is ColumnType.BOOLEAN
-        row[g.TEXT] = column.type is ColumnType.ENHANCED_STRING
-        if facts.null is not None:
-            pattern = facts.null | facts.null_mask
-            row[g.NULL] = pattern - (1 << 64) if pattern >= 1 << 63 else pattern
-            row[g.NULL_MASK] = facts.null_mask
+    def _is_judged(self, column: LogColumn) -> bool:
+        """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
+        text = column.type is ColumnType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
+        return column.type is ColumnType.ENUM or (self._strict and text)
+
+    def _describe(self, facts: Any, column: LogColumn, *, wanted: bool, sentinels: bool) -> None:
+        kind = TYPES[column.type]
+        facts.wanted = wanted or self._is_judged(column)
+        facts.boolean = column.type is ColumnType.BOOLEAN
+        facts.text = column.type is ColumnType.ENHANCED_STRING
+        if kind.null is not None:
+            pattern = kind.null | kind.null_mask
+            facts.null = pattern - (1 << 64) if pattern >= 1 << 63 else pattern
+            facts.null_mask = kind.null_mask
             # An index that stands for null is no index either way.
-            row[g.HAS_NULL] = sentinels or column.type is ColumnType.ENUM
+            facts.has_null = sentinels or column.type is ColumnType.ENUM
 
     def _arrange(self) -> None:
         """Give every column its place in arena and scratch."""
-        import numpy as np
-
-        g = self._gather
+        columns = self.columns
         rows = self.max_rows
         place = 0
 
@@ -120,142 +138,162 @@ class RowBatch:
             return start
 
         self._firsts = []
-        for index in np.flatnonzero(self.cols[:, g.WANTED]):
-            column = self.cols[index]
-            if column[g.WIDTH]:
-                column[g.VALUES] = take(rows * int(column[g.WIDTH])) if not column[g.BOOLEAN] else 0
+        for index in np.flatnonzero(columns.wanted).tolist():
+            column = columns[index]
+            if column.width:
+                column.values = take(rows * int(column.width)) if not column.boolean else 0
             else:
                 self._firsts.append(take((rows + 1) * layout.COUNT_SIZE))
-                column[g.VALUES] = self._firsts[-1] + layout.COUNT_SIZE
-                column[g.ROOM] = self._rooms[index]
-                column[g.DATA] = take(int(self._rooms[index]) + g.SLACK)
+                column.values = self._firsts[-1] + layout.COUNT_SIZE
+                column.room = self._rooms[index]
+                column.body = take(int(self._rooms[index]) + gather.SLACK)
         self._arena_bytes = max(place, 1)
-        every = np.arange(len(self.cols))
-        self.cols[:, g.VALID] = 2 * every * rows
-        booleans = self.cols[:, g.BOOLEAN] != 0
-        self.cols[booleans, g.VALUES] = (2 * every[booleans] + 1) * rows
-        self.scratch: NDArray[np.uint8] = np.empty(2 * len(self.cols) * rows + 1, np.uint8)
-        self.starts = np.zeros(rows if self._traced else 0, np.int64)
+        every = np.arange(len(columns))
+        columns.valid = 2 * every * rows
+        columns.values = np.where(columns.boolean != 0, (2 * every + 1) * rows, columns.values)
+        self.scratch: NDArray[np.uint8] = np.empty(2 * len(columns) * rows + 1, np.uint8)
+        self.starts = np.zeros(rows, np.int64)
 
-    def allocate(self) -> None:
+    def _allocate(self) -> None:
         """Fresh buffers for the next batch."""
-        import numpy as np
-
-        g = self._gather
         self._buffer = pa.allocate_buffer(self._arena_bytes)
         self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
-        self.cols[:, [g.NULLS, g.USED, g.HIGH]] = 0
+        self.columns.nulls = self.columns.used = self.columns.high = 0
+
+    def grow(self) -> None:
+        """Make more room: not a single row found any."""
+        self._rooms = 2 * self._rooms
+        self._arrange()
+        self._allocate()
 
     def adapt(self, rows: int) -> None:
-        """Size the next batch by what was found in the last one; more room if not a single row found any."""
-        import numpy as np
-
-        if rows == self.max_rows == self._most:
-            return
-        g = self._gather
-        if rows == 0:
-            self._rooms = 2 * self._rooms
-            self._arrange()
-            return
-        needed = self.cols[:, g.USED] * self._most // rows
-        needed = np.where(self.cols[:, g.WIDTH] == 0, np.minimum(needed + needed // 16, MAX_ROOM), 0)
-        if self.max_rows < self._most or (needed > self._rooms).any():
-            self.max_rows = self._most
-            self._rooms = np.maximum(needed + needed // 8 + (64 << 10), self._rooms * (self.max_rows > FIRST_ROWS))
-            self._arrange()
+        """Fresh buffers, of sizes by what was found in the last rows."""
+        if rows and not rows == self.max_rows == self._most:
+            needed = self.columns.used * self._most // rows
+            needed = np.where(self.columns.width == 0, np.minimum(needed + needed // 16, MAX_ROOM), 0)
+            if self.max_rows < self._most or (needed > self._rooms).any():
+                kept = self._rooms * (self.max_rows > FIRST_ROWS)
+                self.max_rows = self._most
+                self._rooms = np.maximum(needed + needed // 8 + (64 << 10), kept)
+                self._arrange()
+        self._allocate()
 
     def build(self, rows: int) -> pa.RecordBatch:
-        """The gathered rows as a batch of the schema."""
-        import numpy as np
-
-        g = self._gather
-        widths = np.where(self.cols[:, g.WIDTH] == 0, layout.COUNT_SIZE, self.cols[:, g.WIDTH])
-        used = int(self.cols[:, g.WANTED] @ (rows * widths + self.cols[:, g.USED]))
+        """The gathered rows as a batch of the schema; values that are none are null, and told in `bad_values`."""
+        columns = self.columns
+        widths = np.where(columns.width == 0, layout.COUNT_SIZE, columns.width)
+        used = int(columns.wanted @ (rows * widths + columns.used))
         self._sparse = 2 * used < self._arena_bytes
-        arrays = [self._array(field, rows) for field in self._schema]
-        if not arrays:
-            return pa.RecordBatch.from_arrays([], schema=self._schema)
+        self.bad_values = []
+        bad = {place: self._judge(place, rows) for place in self._judged}
+        self.bad_values.sort(key=lambda one: one.row)
+        arrays = [self._array(field, rows, bad) for field in self._schema]
+        self._texts.clear()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, field: pa.Field, rows: int) -> pa.Array:
+    def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
+        """Which values of a column are none; None where all are."""
+        column = self._header.stored[place]
+        if column.type is ColumnType.ENUM:
+            indices = self.arena[self.columns.values[place] :][: rows * column.width].view(np.int32)
+            bad = (indices < 0) | (indices >= len(column.values))
+            if self.columns.nulls[place]:
+                bad &= self._valid(place, rows) != 0
+            what = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
+            found = [(row, what.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
+        else:
+            bad = np.zeros(rows, np.bool_)
+            bad[self._text(place, rows)[1]] = True
+            what = f"column {column.name!r}: bytes that are no {column.charset}"
+            found = [(row, what) for row in np.flatnonzero(bad).tolist()]
+        self.bad_values += [BadValue(row, place, text) for row, text in found]
+        return bad if found else None
+
+    def _array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:
         if field.name in self._stored:
-            return self._stored_array(field, self._stored[field.name], rows)
+            place = self._stored[field.name]
+            return self._stored_array(field, place, rows, bad.get(place))
         if field.name in self._constants:
             return constant_array(self._constants[field.name], field, rows)
         if field.name == FILE_COLUMN:
-            return constant(self._path, pa.string(), rows)
+            return constant_string(self._path, rows)
         if field.name == OFFSET_COLUMN:
-            return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(self.starts[:rows].tobytes())])
-        if columns.PARTITION_KEY in (field.metadata or {}):
+            return fixed_array(pa.int64(), self.starts[:rows].copy())
+        if PARTITION_KEY in (field.metadata or {}):
             return constant(self._partition, pa.string(), rows)
         if pa.types.is_dictionary(field.type):
-            return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), string_array(enum_table(field) or ()))
+            return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), self._table(field, ()))
         return pa.nulls(rows, field.type)
 
-    def _stored_array(self, field: pa.Field, place: int, rows: int) -> pa.Array:
-        import numpy as np
-
-        g = self._gather
+    def _stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
-        facts = self.cols[place]
-        nulls = int(facts[g.NULLS])
-        valid = self.scratch[facts[g.VALID] : facts[g.VALID] + rows]
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
-        values = int(facts[g.VALUES])
+        facts = self.columns[place]
+        if column.type is ColumnType.ENHANCED_STRING:
+            text = self._text(place, rows)[0]
+            return text if bad is None else pc.if_else(pa.array(bad), None, text)
+        nulls = int(facts.nulls)
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
+        values = int(facts.values)
         if column.type is ColumnType.BOOLEAN:
             bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
             return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
-        if column.width == 0:
-            ends = self._slice(values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
-            data = self._slice(int(facts[g.DATA]), int(facts[g.USED]))
-            array = pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], nulls)
-            return array if column.type is ColumnType.BLOB else self._text(array, column, ascii=not facts[g.HIGH])
+        if column.type is ColumnType.BLOB:
+            return self._binary(place, rows)
         data = self._slice(values, rows * column.width)
         if column.type is ColumnType.ENUM:
-            return self._enum(field, column, rows, bitmap, data)
+            return self._enum(field, place, rows, bad)
         if column.type is ColumnType.CHAR and pa.types.is_string(field.type):
             return characters(np.frombuffer(data, np.uint16, rows), bitmap)
-        native = columns.PLAIN[column.type]
-        if pa.types.is_timestamp(field.type):
-            native = field.type
+        native = field.type if pa.types.is_timestamp(field.type) else PLAIN[column.type]
         array = pa.Array.from_buffers(native, rows, [bitmap, data], nulls)
         return array if native == field.type else array.cast(field.type)
+
+    def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
+        """A byte per row of a column that has nulls: whether the value is there."""
+        first = int(self.columns.valid[place])
+        return self.scratch[first : first + rows]
 
     def _slice(self, start: int, length: int) -> pa.Buffer:
         part = self._buffer.slice(start, length)
         # Little was used of much: do not keep the rest alive with the batch.
         return pa.py_buffer(part.to_pybytes()) if self._sparse else part
 
-    def _text(self, array: pa.Array, column: LogColumn, *, ascii: bool) -> pa.Array:
-        import numpy as np
+    def _binary(self, place: int, rows: int) -> pa.Array:
+        facts = self.columns[place]
+        nulls = int(facts.nulls)
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
+        ends = self._slice(int(facts.values) - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
+        data = self._slice(int(facts.body), int(facts.used))
+        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], nulls)
 
-        text, replaced = decode_text(array, column.charset, ascii=ascii)
-        if replaced and self._strict:
-            what = f"column {column.name!r}: bytes that are no {column.charset}"
-            self._complain(self.starts[np.array(replaced, np.int64)], what)
-        return text
+    def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
+        """Strings of a column, and the rows of those that are malformed."""
+        if place not in self._texts:
+            charset = self._header.stored[place].charset
+            ascii = not self.columns.high[place]
+            self._texts[place] = decode_text(self._binary(place, rows), charset, ascii=ascii)
+        return self._texts[place]
 
-    def _enum(self, field: pa.Field, column: LogColumn, rows: int, bitmap: Any, data: pa.Buffer) -> pa.Array:
-        import numpy as np
-
+    def _enum(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
+        column = self._header.stored[place]
         table = enum_table(field) or column.values
-        indices = np.frombuffer(data, np.int32, rows)
-        outside = (indices < 0) | (indices >= len(column.values))
-        if bitmap is not None:
-            present = np.unpackbits(np.frombuffer(bitmap, np.uint8), count=rows, bitorder="little").view(np.bool_)
-            outside &= present
-        if outside.any():
-            worst = int(indices[np.flatnonzero(outside)[0]])
-            what = f"column {column.name!r}: index {worst} in a table of {len(column.values)} values"
-            self._complain(self.starts[np.flatnonzero(outside)], what)
-            known = ~outside if bitmap is None else present & ~outside
-            indices = np.where(known, indices, 0).astype(np.int32)
-            bitmap = pa.py_buffer(np.packbits(known, bitorder="little"))
+        facts = self.columns[place]
+        indices = np.frombuffer(self._slice(int(facts.values), rows * column.width), np.int32)
+        valid = self._valid(place, rows) != 0 if facts.nulls else None
+        if bad is not None:
+            valid = ~bad if valid is None else valid & ~bad
+            indices = np.where(bad, 0, indices)
         if table != column.values and len(column.values):
-            places = {value: place for place, value in enumerate(table)}
-            remap = np.array([places[value] for value in column.values], np.int32)
-            indices = remap[indices]
+            places = {value: number for number, value in enumerate(table)}
+            indices = np.array([places[value] for value in column.values], np.int32)[indices]
+        bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         array = pa.Array.from_buffers(pa.int32(), rows, [bitmap, pa.py_buffer(np.ascontiguousarray(indices))])
-        return pa.DictionaryArray.from_arrays(array, string_array(table), safe=False)
+        return pa.DictionaryArray.from_arrays(array, self._table(field, table), safe=False)
+
+    def _table(self, field: pa.Field, otherwise: Sequence[str]) -> pa.Array:
+        """The table of an Enum, made once."""
+        if field.name not in self._tables:
+            self._tables[field.name] = string_array(enum_table(field) or otherwise)
+        return self._tables[field.name]

@@ -176,7 +176,7 @@ class DeephavenLogDataset(Dataset):
 
     @property
     def _applies(self) -> bool:
-        return self._options.deletes == "apply" and self.scan.view == "rows"
+        return self._options.deletes == "apply" and self.scan.view in ("rows", "damage")
 
     @cached_property
     def _table(self) -> TableSchema:
@@ -257,7 +257,7 @@ class DeephavenLogDataset(Dataset):
         return all(condition.mask(batch)[0].as_py() for condition in conditions)
 
     def _layout(self, log: Log, task_bytes: int | None) -> Layout:
-        if log.header is None or self.scan.view == "damage":
+        if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
@@ -269,14 +269,7 @@ class DeephavenLogDataset(Dataset):
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes
         while target < log.file.size:
-            cut = find_cut(
-                log.file,
-                header,
-                self.scan.storage,
-                target,
-                strict=self._options.strict,
-                max_entry=self._options.max_entry_bytes,
-            )
+            cut = find_cut(log.file, header, self.scan, target)
             if cut is not None:
                 yield cut
             target = max(target, cut or 0) + task_bytes

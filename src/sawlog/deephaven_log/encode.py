@@ -165,46 +165,37 @@ class Encoder:
             size += array.nbytes
             return start
 
-        cols = np.zeros((len(self._stored), k.COLUMN_FIELDS), np.int64)
+        columns = np.zeros(len(self._stored), k.COLUMN).view(np.recarray)
         for index, column in enumerate(self._stored):
             piece = self._convert(column, batch.column(column.name))
             if len(piece.values) != batch.num_rows + (column.width == 0):
                 raise SchemaError(f"column {column.name!r}: an Arrow array whose buffers are too short")
-            row = cols[index]
-            row[k.WIDTH] = column.width
-            row[k.VALUES] = place(np.ascontiguousarray(piece.values))
+            facts = columns[index]
+            facts.width = column.width
+            facts.values = place(np.ascontiguousarray(piece.values))
             if piece.data is not None:
-                row[k.DATA] = place(piece.data)
-                row[k.SIZE] = len(piece.data)
-            row[k.VALID] = -1 if piece.valid is None else place(piece.valid)
-            row[k.BYTE], bit = divmod(index, layout.PRESENCE_BITS)
-            row[k.MASK] = 1 << bit
+                facts.body = place(piece.data)
+                facts.length = len(piece.data)
+            facts.valid = -1 if piece.valid is None else place(piece.valid)
+            facts.byte, bit = divmod(index, layout.PRESENCE_BITS)
+            facts.mask = 1 << bit
         arena = np.concatenate([*parts, np.zeros(1, np.uint8)])
-        state = np.zeros(k.STATE_SIZE, np.int64)
+        state = np.zeros(1, k.STATE).view(np.recarray)[0]
         out = np.empty(max(OUT_BYTES, self._max_entry), np.uint8)
+        rows = k.Rows(arena, columns, np.int64(self._presence), np.int64(batch.num_rows), np.int64(self._max_entry))
+        roles = k.Flags(*map(np.uint8, flags))
         status = k.FULL
         while status == k.FULL:
-            status = k.encode_rows(
-                arena,
-                cols,
-                np.int64(self._presence),
-                np.int64(batch.num_rows),
-                np.uint8(flags[0]),
-                np.uint8(flags[1]),
-                np.uint8(flags[2]),
-                np.int64(self._max_entry),
-                state,
-                out,
-            )
+            status = k.encode_rows(rows, roles, state, out)
             if status == k.TOO_LARGE:
                 raise SchemaError(
-                    f"row {self._rows + int(state[k.ROW])}: its entry is longer than {self._max_entry} bytes;"
+                    f"row {self._rows + int(state.row)}: its entry is longer than {self._max_entry} bytes;"
                     " max_entry_bytes would allow it, Deephaven's own readers may not"
                 )
             if status == k.INVALID:
-                raise SchemaError(f"row {self._rows + int(state[k.ROW])}: an Arrow array has offsets outside its data")
-            yield out[: int(state[k.USED])]
-            state[k.USED] = 0
+                raise SchemaError(f"row {self._rows + int(state.row)}: an Arrow array has offsets outside its data")
+            yield out[: int(state.used)]
+            state.used = 0
 
     def _settled(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
         """A column with what only the first batch tells of it."""

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant
+from sawlog.arrow import constant_string, fixed_array
+from sawlog.chain.walk import Span
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.batches import RowBatch
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
-from sawlog.deephaven_log.walk import Walk
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.storage import File, Storage
+    from sawlog.deephaven_log.walk import RowWalk
+    from sawlog.storage import File, Source, Storage
 
 ENTRIES_SCHEMA = pa.schema(
     [
@@ -47,8 +47,6 @@ COMMANDS_SCHEMA = pa.schema(
 """Schema of the view `commands`: one row per non-row record; `command_id` is null for records that are no commands."""
 
 _KINDS = {0: "row", 1: "first", 2: "last", 3: "single"}
-_ENTRY_ROWS = 64 << 10
-_INCOMPLETE = {"drop": 0, "emit": 1, "error": 2}
 
 
 @dataclass(frozen=True)
@@ -76,20 +74,10 @@ class LogFragment(Fragment):
         """See `Fragment.extent`."""
         return self.end - self.size, self.size
 
-    def walk(self, source: Any, findings: Findings) -> Walk:
-        """A pass over the range as the options ask for it."""
-        options = self.scan.options
-        return Walk(
-            self.file,
-            source,
-            self.header,
-            self.start,
-            self.end,
-            verify=options.verify_checksums,
-            strict=options.strict,
-            max_entry=options.max_entry_bytes,
-            findings=findings,
-        )
+    @property
+    def span(self) -> Span:
+        """What a walk over the range owns."""
+        return Span(self.file, self.start, self.end)
 
 
 @dataclass(frozen=True)
@@ -99,110 +87,36 @@ class RowRange(LogFragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
         with closing(self.scan.storage.open(self.path)) as source:
-            yield from RowWalk(self, self.walk(source, findings), schema, findings).batches()
+            yield from self.walk(source, schema, findings).batches()
+
+    def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
+        """A pass over the range as the options ask for it."""
+        from sawlog.deephaven_log.batches import RowBatch
+        from sawlog.deephaven_log.walk import RowWalk
+
+        options = self.scan.options
+        batch = RowBatch(
+            self.header,
+            schema,
+            self.path,
+            self.partition,
+            self.end - self.start,
+            sentinels=options.sentinels_as_null,
+            strict=options.strict,
+        )
+        return RowWalk(self.span, source, self.header, options, findings, batch, self.live_from)
 
     def find_end(self) -> int:
         """Where the last complete set ends; behind damage, where the next set begins, or else before that damage."""
         findings = Findings("skip")
         with closing(self.scan.storage.open(self.path)) as source:
-            walk = self.walk(source, findings)
-            for _ in RowWalk(self, walk, pa.schema([]), findings).batches():
+            walk = self.walk(source, pa.schema([]), findings)
+            for _ in walk.batches():
                 pass
-            if walk.state[walk.kernels.LOST]:
-                return int(walk.state[walk.kernels.LOST_FROM])
+            if walk.state.orphaned:
+                return int(walk.state.orphaned_from)
         tail = findings.tail
         return self.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
-
-
-class RowWalk:
-    """One pass over a range of rows: drives the kernel, makes batches, reports findings."""
-
-    def __init__(self, fragment: RowRange, walk: Walk, schema: pa.Schema, findings: Findings) -> None:
-        import numpy as np
-
-        self._walk = walk
-        self._findings = findings
-        options = fragment.scan.options
-        k = walk.kernels
-        walk.state[k.LIVE_FROM] = fragment.live_from
-        walk.state[k.INCOMPLETE] = _INCOMPLETE[options.incomplete]
-        walk.state[k.APPLY_DELETES] = options.deletes == "apply"
-        span = fragment.end - fragment.start
-        self._batch = RowBatch(
-            fragment.header,
-            schema,
-            fragment.path,
-            fragment.partition,
-            span,
-            sentinels=options.sentinels_as_null,
-            strict=options.strict,
-            complain=self._complain,
-        )
-        self._bad: list[tuple[int, str]] = []
-        columns = len(fragment.header.stored)
-        self._fixed = np.zeros(columns + 1, np.int64)
-        self._places = np.zeros((columns + 1) * k.CHUNK, np.uint32)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of bounded size; the findings are complete when they are all taken."""
-        walk, chain = self._walk, self._walk.chain
-        walk.report_header()
-        status = chain.MORE
-        while status != chain.FINISHED:
-            try:
-                window = walk.window()
-            except OSError as error:
-                yield from self._hand_over()
-                walk.read_error(error)
-                return
-            status = self._decode(window)
-            if status == chain.TABLE:
-                walk.suspect()
-            elif status in (chain.FULL, chain.FINISHED):
-                yield from self._hand_over()
-        walk.account()
-
-    def _decode(self, window: NDArray[np.uint8]) -> int:
-        import numpy as np
-
-        batch, walk = self._batch, self._walk
-        return int(
-            walk.kernels.decode_rows(
-                window,
-                walk.state,
-                np.int64(walk.header.presence_bytes),
-                np.int64(batch.max_rows),
-                batch.cols,
-                self._fixed,
-                self._places,
-                batch.arena,
-                batch.scratch,
-                batch.starts,
-                walk.events,
-                walk.totals,
-                walk.weights,
-            )
-        )
-
-    def _hand_over(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows so far, then report the damage so far."""
-        walk = self._walk
-        rows = int(walk.state[walk.chain.ROWS])
-        batch = self._batch.build(rows)
-        for offset, what in self._bad:
-            walk.damage(Kind.BAD_VALUE, offset, 0, what)
-        self._bad.clear()
-        self._findings.rows += rows
-        if rows:
-            yield batch
-        if rows or not walk.state[walk.chain.EVENTS]:
-            self._batch.adapt(rows)
-        self._batch.allocate()
-        walk.state[walk.chain.ROWS] = 0
-        walk.report()
-
-    def _complain(self, offsets: NDArray[np.int64], what: str) -> None:
-        self._bad += [(int(offset), what) for offset in offsets]
 
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
@@ -218,94 +132,80 @@ class EntryRange(LogFragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.path)) as source:
-            walk = self.walk(source, findings)
-            walk.report_header()
-            for entries in _list(walk):
+        from sawlog.deephaven_log.walk import EntryWalk
+
+        storage = self.scan.storage
+        with closing(storage.open(self.path)) as source, closing(storage.open(self.path)) as again:
+
+            def show(entries: Any) -> pa.RecordBatch:
                 if self.scan.view == "commands":
-                    chosen = entries[entries[:, 2] & layout.KNOWN_FLAGS >= Flag.RECORD]
-                    batch = self._commands(chosen, self.scan.storage)
-                else:
-                    chosen = entries
-                    batch = self._entries(chosen)
-                findings.rows += len(chosen)
-                yield self._deliver(batch, schema, chosen[:, 0])
+                    entries = entries[entries.role & layout.KNOWN_FLAGS >= Flag.RECORD]
+                    return self._deliver(self._commands(entries, again), schema, entries.offset)
+                return self._deliver(self._entries(entries), schema, entries.offset)
+
+            yield from EntryWalk(self.span, source, self.header, self.scan.options, findings, show).batches()
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
         arrays = {name: batch.column(name) for name in batch.schema.names}
-        arrays[FILE_COLUMN] = constant(self.path, pa.string(), len(offsets))
-        arrays[OFFSET_COLUMN] = pa.Array.from_buffers(pa.int64(), len(offsets), [None, pa.py_buffer(offsets.tobytes())])
-        return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+        arrays[FILE_COLUMN] = constant_string(self.path, len(offsets))
+        arrays[OFFSET_COLUMN] = _integers(offsets, pa.int64())
+        chosen = [arrays[name] for name in schema.names]
+        return pa.RecordBatch.from_arrays(chosen, schema=schema) if chosen else batch.select([])
 
-    def _entries(self, entries: NDArray[np.int64]) -> pa.RecordBatch:
-        checked = "ok" if self.scan.options.verify_checksums else "unchecked"
-        kinds = [_KINDS.get(flags, "record").encode() for flags in (entries[:, 2] & layout.KNOWN_FLAGS).tolist()]
-        checksums = [(b"mismatch" if bad else checked.encode()) for bad in entries[:, 3].tolist()]
+    def _entries(self, entries: Any) -> pa.RecordBatch:
+        checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"
+        kinds = [_KINDS.get(flags, "record").encode() for flags in (entries.role & layout.KNOWN_FLAGS).tolist()]
         arrays = [
-            _integers(entries[:, 0], pa.int64()),
-            _integers(entries[:, 1], pa.int32()),
-            _integers(entries[:, 2], pa.uint8()),
+            _integers(entries.offset, pa.int64()),
+            _integers(entries.length, pa.int32()),
+            _integers(entries.role, pa.uint8()),
             encoded_array(kinds),
-            encoded_array(checksums),
+            encoded_array([b"mismatch" if bad else checked for bad in entries.mismatch.tolist()]),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=ENTRIES_SCHEMA)
 
-    def _commands(self, entries: NDArray[np.int64], storage: Any) -> pa.RecordBatch:
-        trailer = layout.DIGEST_SIZE
-        rows: list[tuple[int | None, int | None, int | None, bytes | None]] = []
-        for offset, total, _, bad in entries.tolist():
-            rows.append(_command(storage.read(self.path, offset, total)[:-trailer]) if not bad else (None,) * 4)
+    def _commands(self, entries: Any, source: Source) -> pa.RecordBatch:
+        rows: list[Command] = []
+        for entry in entries:
+            found = Command(None, None, None, None)
+            if not entry.mismatch:
+                found = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
+            rows.append(found)
         numbers = [pa.array([row[i] for row in rows], pa.int32()) for i in range(3)]
-        data = encoded_array([row[3] for row in rows], pa.binary())
+        data = encoded_array([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
-            [_integers(entries[:, 0], pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
+            [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
         )
 
 
-def _command(entry: bytes) -> tuple[int | None, int | None, int | None, bytes | None]:
-    """Type, version, command id and data of a non-row entry without its digest; None for what it is too short for."""
+class Command(NamedTuple):
+    """What a record that is no row says; None for what it is too short for."""
 
-    def number(at: int) -> int | None:
-        piece = entry[at : at + layout.COUNT_SIZE]
-        return int.from_bytes(piece, "big", signed=True) if len(piece) == layout.COUNT_SIZE else None
+    record_type: int | None
+    record_version: int | None
+    command_id: int | None
+    data: bytes | None
 
-    kind = number(layout.RECORD_TYPE_OFFSET)
-    command = number(layout.RECORD_DATA_OFFSET) if kind == layout.COMMAND_RECORD else None
-    data = entry[layout.RECORD_DATA_OFFSET + (layout.COUNT_SIZE if command is not None else 0) :]
-    return kind, number(layout.RECORD_VERSION_OFFSET), command, data
+    @classmethod
+    def of(cls, entry: bytes) -> Command:
+        """The record that a whole entry holds. A command without room for a digest has none."""
+
+        def number(at: int) -> int | None:
+            piece = body[at : at + layout.COUNT_SIZE]
+            return int.from_bytes(piece, "big", signed=True) if len(piece) == layout.COUNT_SIZE else None
+
+        body = entry
+        if number(layout.RECORD_TYPE_OFFSET) != layout.COMMAND_RECORD or len(entry) != layout.BARE_COMMAND_SIZE:
+            body = entry[: -layout.DIGEST_SIZE]
+        kind = number(layout.RECORD_TYPE_OFFSET)
+        command = number(layout.RECORD_DATA_OFFSET) if kind == layout.COMMAND_RECORD else None
+        data = body[layout.RECORD_DATA_OFFSET + (layout.COUNT_SIZE if command is not None else 0) :]
+        return cls(kind, number(layout.RECORD_VERSION_OFFSET), command, data)
 
 
-def _integers(values: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    wide = pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values.tobytes())])
+def _integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    wide = fixed_array(pa.int64(), np.ascontiguousarray(values))
     return wide if kind == pa.int64() else wide.cast(kind)
-
-
-def _list(walk: Walk) -> Iterator[NDArray[np.int64]]:
-    """Entries of a range, some at a time: offset, bytes in all, flags, 1 where the digest does not match."""
-    import numpy as np
-
-    from sawlog.deephaven_log.kernels.scan import list_entries
-
-    chain = walk.chain
-    entries = np.zeros((_ENTRY_ROWS, 4), np.int64)
-    status = chain.MORE
-    while status != chain.FINISHED:
-        try:
-            window = walk.window()
-        except OSError as error:
-            walk.read_error(error)
-            return
-        status = list_entries(window, walk.state, walk.totals, walk.weights, entries, walk.events)
-        if status == chain.TABLE:
-            walk.suspect()
-        elif status != chain.MORE:
-            rows = int(walk.state[chain.ROWS])
-            intact = entries[:rows][entries[:rows, 3] == 0]
-            walk.state[walk.kernels.RECORD_BYTES] += intact[:, 1].sum()
-            yield entries[:rows]
-            walk.report()
-            walk.state[chain.ROWS] = 0
-    walk.account()
 
 
 @dataclass(frozen=True)

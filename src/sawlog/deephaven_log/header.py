@@ -181,7 +181,7 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
         raise FormatError(f"{path}: the header has no column definitions (record type 1)")
     columns = _columns(records[HeaderRecord.COLUMNS], version, notes, strict=strict)
     if HeaderRecord.CONSTANTS in records:
-        columns = _constants(records[HeaderRecord.CONSTANTS], columns)
+        columns = _constants(records[HeaderRecord.CONSTANTS], columns, notes, strict=strict)
     application_version = None
     if HeaderRecord.APPLICATION_VERSION in records:
         application_version = records[HeaderRecord.APPLICATION_VERSION].integer("an application version")
@@ -282,7 +282,7 @@ def _enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: boo
     return charset, tuple(meta.string(f"a value of enum {name!r}", encoding) for _ in range(count))
 
 
-def _constants(cursor: _Cursor, columns: list[LogColumn]) -> list[LogColumn]:
+def _constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, strict: bool) -> list[LogColumn]:
     places = {column.name: place for place, column in enumerate(columns)}
     for _ in range(cursor.count("a number of constant columns", layout.COUNT_SIZE + 1)):
         name = cursor.string("the name of a constant column")
@@ -291,7 +291,15 @@ def _constants(cursor: _Cursor, columns: list[LogColumn]) -> list[LogColumn]:
         column = columns[places[name]]
         if column.constant is not None:
             raise cursor.fail("one value per constant column", f"a second one of {name!r}")
-        columns[places[name]] = replace(column, constant=_constant(cursor, column))
+        value = _constant(cursor, column)
+        columns[places[name]] = replace(column, constant=value)
+        index = int.from_bytes(value, "big")
+        if column.type is ColumnType.ENUM and index >= len(column.values) and value != layout.null_bytes(column.type):
+            if strict:
+                raise cursor.fail(
+                    f"a constant of {name!r} in its table", f"index {index} in a table of {len(column.values)}"
+                )
+            notes.append(f"column {name!r}: index {index} in a table of {len(column.values)}; read as null")
     return columns
 
 

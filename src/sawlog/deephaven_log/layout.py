@@ -44,6 +44,8 @@ RECORD_TYPE_OFFSET = 5
 """In a non-row entry, counted from its size field: i32 type, i32 version, then data."""
 RECORD_VERSION_OFFSET = 9
 RECORD_DATA_OFFSET = 13
+BARE_COMMAND_SIZE = 17
+"""Bytes of a command without data and without a digest."""
 COMMAND_RECORD = 20000
 """Type of a non-row record: i32 command id, data."""
 RECORD_VERSION = 1

@@ -14,14 +14,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sawlog.damage import Findings
+from sawlog.chain.walk import Span
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.walk import Walk
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
     from sawlog.format import Scan
-    from sawlog.storage import File, Source, Storage
+    from sawlog.storage import File
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
@@ -54,72 +53,45 @@ def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: in
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
     """
-    from sawlog.deephaven_log.kernels.scan import scan_chain
+    from sawlog.deephaven_log.walk import CutWalk
 
     cuts = []
     options = wanted.options
     skip = wanted.on_damage == "skip"
-    verify = skip and options.verify_checksums
     with closing(wanted.storage.open(file.path)) as source:
-        walk = _walk(
-            file, source, header, start, verify=verify, strict=options.strict, max_entry=options.max_entry_bytes
-        )
-        chain = walk.chain
+        span = Span(file, start, file.size)
+        walk = CutWalk(span, source, header, options, verify=skip and options.verify_checksums, stops=not skip)
         target = start + task_bytes if task_bytes else file.size
-        walk.state[chain.TARGET] = target
-        while True:
-            status = scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
-            if status == chain.CUT:
-                cuts.append(int(walk.state[chain.POSITION]))
-                walk.state[chain.TARGET] = min(cuts[-1] + (task_bytes or file.size), file.size)
-            elif status == chain.TABLE:
-                walk.suspect()
-            elif status == chain.FINISHED or (status == chain.DAMAGE and not skip):
-                return Layout(tuple(cuts), int(walk.state[chain.LAST_DELETE]))
+        going = True
+        while going:
+            cut, _ = walk.go_on(target)
+            if cut is not None:
+                cuts.append(cut)
+                target = cut + (task_bytes or file.size)
+            going = cut is not None
+        return Layout(tuple(cuts), int(walk.state.last_delete))
 
 
-def find_cut(file: File, header: Header, storage: Storage, target: int, *, strict: bool, max_entry: int) -> int | None:
+def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:
     """The first entry at or behind byte `target` that begins a set, found without the bytes before; None for none."""
-    with closing(storage.open(file.path)) as source:
+    from sawlog.deephaven_log.walk import CutWalk
+
+    with closing(wanted.storage.open(file.path)) as source:
         position = target
         for _ in range(_ATTEMPTS):
-            walk = _walk(file, source, header, position, verify=True, strict=strict, max_entry=max_entry)
-            chain = walk.chain
-            walk.suspect()
-            walk.state[chain.BAD_AT] = position
-            walk.state[chain.SEARCH] = position
-            if _go_on(walk, file.size) != chain.DAMAGE or walk.state[chain.POSITION] >= file.size:
+            walk = CutWalk(Span(file, position, file.size), source, header, wanted.options, verify=True, stops=True)
+            walk.search()
+            _, met = walk.go_on(file.size)
+            found = int(walk.state.position)
+            if not met or found >= file.size:
                 return None
-            found = int(walk.state[chain.POSITION])
-            status = _go_on(walk, found)
-            cut = int(walk.state[chain.POSITION])
-            if status == chain.CUT and cut < found + PROOF_BYTES:
-                status = _go_on(walk, found + PROOF_BYTES)
-            elif status == chain.FINISHED:
+            cut, damaged = walk.go_on(found)
+            if cut is None and not damaged:
                 return None
+            if cut is not None and cut < found + PROOF_BYTES:
+                _, damaged = walk.go_on(found + PROOF_BYTES)
             # Behind a log inside a value there is the rest of that value, which may look like an unfinished entry.
-            if status != chain.DAMAGE and walk.state[chain.TAIL] < 0:
+            if not damaged and walk.state.tail < 0:
                 return cut
             position = found + 1
     return None
-
-
-def _go_on(walk: Walk, target: int) -> int:
-    """Walk on, up to an entry at or behind `target` that begins a set, damage, or the end of the file."""
-    from sawlog.deephaven_log.kernels.scan import scan_chain
-
-    chain = walk.chain
-    walk.state[chain.TARGET] = min(target, walk.file.size)
-    status = chain.MORE
-    while status == chain.MORE:
-        status = scan_chain(walk.window(), walk.state, walk.totals, walk.weights)
-    return int(status)
-
-
-def _walk(
-    file: File, source: Source, header: Header, start: int, *, verify: bool, strict: bool, max_entry: int
-) -> Walk:
-    findings = Findings("skip")
-    return Walk(
-        file, source, header, start, file.size, verify=verify, strict=strict, max_entry=max_entry, findings=findings
-    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,12 +13,13 @@ import pyarrow as pa
 from sawlog.damage import MAX_LISTED, Damage, FileReport, Findings, TailStatus
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.dataset import open_log
-from sawlog.deephaven_log.fragments import RowWalk, whole_log
+from sawlog.deephaven_log.fragments import whole_log
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag
 from sawlog.deephaven_log.options import ReadOptions
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_log.walk import Remarkable
     from sawlog.storage import File, Source, StagedFile, Storage
 
 _COPY_BYTES = 8 << 20
@@ -33,14 +35,13 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     findings = Findings("skip", drained=True)
     listed: list[Damage] = []
     whole = whole_log(file, header, replace(options, deletes="ignore"), storage)
-    with closing(storage.open(file.path)) as source:
+    with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
         try:
             staged.write(_sound(header))
-            walk = whole.walk(source, findings)
-            walk.state[walk.kernels.NOTE_ABORTED] = 1
-            copy = _Copy(source, staged, header, walk.kernels.SALVAGED, header.size, walk.remarkable)
-            for _ in RowWalk(whole, walk, pa.schema([]), findings).batches():
+            walk = whole.walk(source, pa.schema([]), findings)
+            copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
+            for _ in walk.batches():
                 listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
             listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
             tail = findings.tail
@@ -75,17 +76,18 @@ class _Copy:
         source: The log.
         target: Its copy.
         header: Its header.
-        alone: The kind of remarkable ranges whose rows are to stand alone; of others, only commands are kept.
         position: First byte that is not dealt with yet.
-        remarkable: Kind, start and end of ranges that are not copied as they are.
+        remarkable: Ranges that are not copied as they are: rows of `SALVAGED` ones are to stand alone; of others, only
+            commands are kept.
+        bad_values: Offset of a row, and place of a column whose value in it is none: the copy has a null there.
     """
 
     source: Source
     target: StagedFile
     header: Header
-    alone: int
     position: int
-    remarkable: list[tuple[int, int, int]] = field(default_factory=list)
+    remarkable: list[Remarkable]
+    bad_values: list[tuple[int, int]]
 
     def around(self, damages: list[Damage]) -> list[Damage]:
         """Copy what lies between damaged ranges."""
@@ -96,13 +98,13 @@ class _Copy:
 
     def up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""
-        while self.remarkable and self.remarkable[0][1] < end:
-            kind, first, last = self.remarkable.pop(0)
-            self._plain(first)
-            if kind == self.alone:
-                self._alone(last)
+        while self.remarkable and self.remarkable[0].start < end:
+            one = self.remarkable.pop(0)
+            self._plain(one.start)
+            if one.salvaged:
+                self._alone(one.end)
             else:
-                self.commands(last)
+                self.commands(one.end)
         self._plain(end)
 
     def commands(self, end: int) -> None:
@@ -118,6 +120,12 @@ class _Copy:
             self.position = following
 
     def _plain(self, end: int) -> None:
+        while self.bad_values and self.bad_values[0][0] < end:
+            self._bytes(self.bad_values[0][0])
+            self._entry(alone=False)
+        self._bytes(end)
+
+    def _bytes(self, end: int) -> None:
         while self.position < end:
             piece = self.source.window(self.position, min(end - self.position, _COPY_BYTES))
             self.target.write(piece)
@@ -126,12 +134,43 @@ class _Copy:
     def _alone(self, end: int) -> None:
         """Copy entries, making each row a set of its own."""
         while self.position < end:
-            size = int.from_bytes(self.source.window(self.position, layout.SIZE_SIZE).tobytes(), "big")
-            total = layout.SIZE_SIZE + size
-            entry = bytearray(self.source.window(self.position, total).tobytes())
-            if not entry[layout.SIZE_SIZE] & Flag.RECORD:
-                entry[layout.SIZE_SIZE] = layout.SINGLE
-                digest = zlib.adler32(entry[: -layout.DIGEST_SIZE])
-                entry[-layout.DIGEST_SIZE :] = digest.to_bytes(layout.DIGEST_SIZE, "big")
-            self.target.write(entry)
-            self.position += total
+            self._entry(alone=True)
+
+    def _entry(self, *, alone: bool) -> None:
+        """Copy one entry, as a set of its own or in its role, without the values that are none."""
+        size = int.from_bytes(self.source.window(self.position, layout.SIZE_SIZE).tobytes(), "big")
+        total = layout.SIZE_SIZE + size
+        entry = self.source.window(self.position, total).tobytes()
+        places = []
+        while self.bad_values and self.bad_values[0][0] == self.position:
+            places.append(self.bad_values.pop(0)[1])
+        if not entry[layout.SIZE_SIZE] & Flag.RECORD and (alone or places):
+            flags = layout.SINGLE if alone else entry[layout.SIZE_SIZE]
+            body = without(self.header, entry[layout.SIZE_SIZE + layout.FLAGS_SIZE : -layout.DIGEST_SIZE], places)
+            size = layout.FLAGS_SIZE + len(body) + layout.DIGEST_SIZE
+            entry = size.to_bytes(layout.SIZE_SIZE, "big") + bytes([flags]) + body
+            entry += zlib.adler32(entry).to_bytes(layout.DIGEST_SIZE, "big")
+        self.target.write(entry)
+        self.position += total
+
+
+def without(header: Header, body: bytes, places: Sequence[int]) -> bytes:
+    """The body of a row without the values of some of the stored columns."""
+    if not places:
+        return body
+    presence = bytearray(body[: header.presence_bytes])
+    values = b""
+    position = header.presence_bytes
+    for place, column in enumerate(header.stored):
+        byte, bit = divmod(place, layout.PRESENCE_BITS)
+        if not presence[byte] >> bit & 1:
+            continue
+        length = column.width
+        if not length:
+            length = layout.COUNT_SIZE + int.from_bytes(body[position : position + layout.COUNT_SIZE], "big")
+        if place in places:
+            presence[byte] ^= 1 << bit
+        else:
+            values += body[position : position + length]
+        position += length
+    return bytes(presence) + values + body[position:]

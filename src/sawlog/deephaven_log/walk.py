@@ -1,194 +1,371 @@
-"""Driving the kernels over a file: windows, running sums, damage, tail and the account of bytes."""
+"""Passes over a range of a log's entries: as rows, as a list, and in search of cuts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+import numpy as np
+import pyarrow as pa
+
+from sawlog.chain.kernels import END, FULL, MORE, Window
+from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.damage import MAX_LISTED, Damage, Findings, Tail, TailStatus
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.batches import RowBatch, stored_columns
+from sawlog.deephaven_log.kernels import digest, gather, rows, scan
+from sawlog.deephaven_log.kernels import judge as k
 from sawlog.deephaven_log.layout import DETAIL, Kind
 from sawlog.errors import SawlogError
-from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from sawlog.deephaven_log.header import Header
-    from sawlog.storage import File, Source
+    from sawlog.deephaven_log.options import ReadOptions
+    from sawlog.storage import Source
 
-SUSPICIOUS_BYTES = 32 << 20
-"""Bytes seen at a time in a file that has shown damage, so that chains of entries can be followed far ahead."""
-EVENT_ROOM = 4096
-"""Damages that a kernel writes down before it hands over."""
+SUSPICIOUS_BYTES = 4 * k.REACH
+"""Bytes of a file that the kernel sees while it searches, so that chains of entries can be followed far ahead."""
+ENTRY_ROWS = 64 << 10
+"""Entries that are listed at a time."""
+_NOTES = {
+    "orphan_rows": "orphan_rows",
+    "aborted_rows": "aborted_rows",
+    "deleted_rows": "deleted_rows",
+    "commands_without_digest": "undigested",
+}
+"""Notes of a report, and the fields of the state that count them."""
 
 
-class Walk:
-    """One pass over a range of a log's entries.
-
-    Args:
-        file: The log; its size is where this scan takes the file to end.
-        source: Its bytes.
-        header: Its header.
-        start: Where to begin: the end of the header, or the start of an entry that begins a set.
-        end: Where to end, likewise, or the size of the file.
-        verify: Whether digests are verified.
-        strict: Whether reserved bits, orphans and bytes behind the last column are damage.
-        max_entry: Longest entry that is believed, in bytes.
-        findings: Told of what is met.
+@dataclass(frozen=True, slots=True)
+class Remarkable:
+    """A set of rows that is no damage and yet not as it should be.
 
     Attributes:
-        remarkable: Where damages are drained: `SALVAGED` and `GIVEN_UP` ranges, with their start and end.
+        salvaged: Whether its rows were delivered although it lacks a member; else it was aborted.
+        start: Its first byte.
+        end: The byte behind it.
+    """
+
+    salvaged: bool
+    start: int
+    end: int
+
+
+class LogWalk(ChainWalk):
+    """One pass over a range of entries.
+
+    Args:
+        span: The range: from the end of the header, or an entry that begins a set, to another one, or the file's end.
+        source: The bytes of the file.
+        header: Its header.
+        options: How entries are judged.
+        findings: Told of what is met.
+        columns: What kernels know of the stored columns; by default that none is wanted.
+        max_rows: Rows, entries or cuts that are found before a hand-over.
+        event_room: See `ChainWalk`.
+        live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
+        verify: Whether digests are verified; None: as the options say.
+    """
+
+    kinds: ClassVar = Kind
+    details: ClassVar = DETAIL
+    torn: ClassVar = "the file ends inside an entry"
+
+    def __init__(
+        self,
+        span: Span,
+        source: Source,
+        header: Header,
+        options: ReadOptions,
+        findings: Findings,
+        *,
+        columns: Any = None,
+        max_rows: int,
+        event_room: int | None = None,
+        live_from: int = 0,
+        verify: bool | None = None,
+    ) -> None:
+        super().__init__(span, source, findings, k.STATE, max_rows=max_rows, event_room=event_room)
+        if source.size < span.file.size:
+            raise SawlogError(f"{self.path}: the file shrank from {span.file.size} to {source.size} bytes")
+        self.header = header
+        for name in ("following", "origin", "set_start", "last_delete", "cut"):
+            self.state[name] = -1
+        self.state.target = span.file.size
+        stored = stored_columns(header) if columns is None else columns
+        self._rules = k.Rules(
+            longest=np.uint64(options.max_entry_bytes),
+            verify=options.verify_checksums if verify is None else verify,
+            vouched=options.verify_checksums,
+            strict=options.strict,
+            presence=np.int64(header.presence_bytes),
+            columns=stored,
+            places=np.zeros((len(stored) + 1) * gather.CHUNK, np.uint32),
+            totals=np.zeros(1, np.uint64),
+            weights=np.zeros(1, np.uint64),
+            live_from=np.uint64(live_from),
+            emit=options.incomplete == "emit",
+            applies_deletes=options.deletes == "apply",
+            notes_aborted=findings.drained,
+        )
+
+    def rules(self) -> k.Rules:
+        """What the kernel goes by. Once a file has shown damage, there is room for the sums that bound its cost."""
+        if self.state.sums_wanted and len(self._rules.totals) < 2:
+            steps = min(digest.SUMMED_BYTES, max(self.span.file.size, 1)) // digest.STEP + 2
+            self._rules = self._rules._replace(totals=np.zeros(steps, np.uint64), weights=np.zeros(steps, np.uint64))
+        return self._rules
+
+    def window_length(self, position: int) -> int:
+        """See `ChainWalk.window_length`."""
+        length = super().window_length(position)
+        return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
+
+    def renew(self) -> None:
+        """See `ChainWalk.renew`."""
+
+    def begin(self) -> None:
+        """Account for the header. Its digest, where it is wrong, is damage where damage is listed; else a warning."""
+        if self.span.start != self.header.size:
+            return
+        length = layout.DIGEST_SIZE if not self.header.digest and not self.fails else 0
+        self.state.header_bytes = self.header.size - length
+        if length:
+            where, what = self.header.size - length, Kind.HEADER_DIGEST.name.lower()
+            self.findings.damage(Damage(self.path, where, length, what, self.header.notes[0]))
+
+
+class RowWalk(LogWalk):
+    """One pass over a range as rows.
+
+    Args:
+        batch: Where rows go.
+
+    Attributes:
+        remarkable: Where damages are drained: ranges that are not to be copied as they are, in order.
+        bad_values: Likewise: values that could not be decoded: offset of the row, place among the stored columns.
     """
 
     def __init__(
         self,
-        file: File,
+        span: Span,
         source: Source,
         header: Header,
-        start: int,
-        end: int,
-        *,
-        verify: bool,
-        strict: bool,
-        max_entry: int,
+        options: ReadOptions,
         findings: Findings,
+        batch: RowBatch,
+        live_from: int = 0,
     ) -> None:
-        import numpy as np
+        super().__init__(
+            span,
+            source,
+            header,
+            options,
+            findings,
+            columns=batch.columns,
+            max_rows=batch.max_rows,
+            live_from=live_from,
+        )
+        self._options = options
+        self._batch = batch
+        self._fixed = np.zeros(len(header.stored) + 1, np.int64)
+        self._unfinished = 0
+        self._complaints_left = MAX_LISTED
+        self.starts = batch.starts
+        self.remarkable: list[Remarkable] = []
+        self.bad_values: list[tuple[int, int]] = []
 
-        from sawlog.deephaven_log.kernels import chain, rows
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `ChainWalk.batches`."""
+        self.begin()
+        yield from super().batches()
 
-        if source.size < file.size:
-            raise SawlogError(f"{file.path}: the file shrank from {file.size} to {source.size} bytes")
-        self.kernels = rows
-        self.chain = chain
-        self.file = file
-        self.source = source
-        self.header = header
-        self.start = start
-        self.end = end
-        self.findings = findings
-        self.remarkable: list[tuple[int, int, int]] = []
-        state = np.zeros(rows.STATE_SIZE, np.int64)
-        state[chain.POSITION] = start
-        state[chain.SIZE] = file.size
-        state[chain.END] = end
-        state[chain.MAX_ENTRY] = max_entry
-        state[chain.VERIFY] = verify
-        state[chain.STRICT] = strict
-        state[chain.TARGET] = file.size
-        for field in (chain.TAIL, chain.ZEROS, chain.BAD_AT, chain.BAD_NEXT, chain.ORIGIN, chain.LAST_DELETE):
-            state[field] = -1
-        state[rows.SET_START] = -1
-        self.state = state
-        self.totals = np.zeros(1, np.uint64)
-        self.weights = np.zeros(1, np.uint64)
-        # The first damage must stop the kernel where rows behind it must not be delivered.
-        room = 1 if findings.on_damage == "fail" else EVENT_ROOM
-        self.events = np.zeros((room, chain.EVENT_FIELDS), np.int64)
+    def read(self, window: Window) -> int:
+        """See `ChainWalk.read`."""
+        batch = self._batch
+        out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
+        return int(rows.decode_rows(window, self.state, out, self.rules()))
 
-    def window(self) -> NDArray[np.uint8]:
-        """The bytes that the kernel asks for."""
-        usual = WINDOW_BYTES if len(self.totals) < 2 else SUSPICIOUS_BYTES
-        length = max(usual, int(self.state[self.chain.NEED]))
-        self.state[self.chain.NEED] = 0
-        position = int(self.state[self.chain.POSITION])
-        return self.source.window(position, min(length, self.file.size - position))
-
-    def suspect(self) -> None:
-        """The file has shown damage: make room for the running sums that bound the cost of passing over it."""
-        import numpy as np
-
-        steps = min(self.chain.TABLE_BYTES, max(self.file.size, 1)) // self.chain.STEP + 2
-        self.totals = np.zeros(steps, np.uint64)
-        self.weights = np.zeros(steps, np.uint64)
-
-    def report(self) -> None:
-        """Enter the damages that the kernel wrote down into the ledger."""
-        events = self.events[: int(self.state[self.chain.EVENTS])]
-        self.state[self.chain.EVENTS] = 0
-        for index, (kind, offset, length, one, two) in enumerate(events.tolist()):
-            if kind < 0:
-                if kind == self.kernels.SALVAGED:
-                    self.findings.notes["salvaged_rows"] += one
-                if self.findings.drained:
-                    self.remarkable.append((kind, offset, offset + length))
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `ChainWalk.deliver`."""
+        if not rows:
+            return
+        batch = self._batch.build(rows)
+        for bad in self._batch.bad_values:
+            offset = int(self.starts[bad.row])
+            if self.fails:
+                rows = min(rows, bad.row)
+            if self.findings.drained:
+                self.bad_values.append((offset, bad.place))
+            elif self._complaints_left == 0:
+                self.findings.tally(Kind.BAD_VALUE.name.lower(), 1, 0)
                 continue
-            if not self.findings.listing:
-                self._tally(events[index:])
-                return
-            self.damage(Kind(kind), offset, length, DETAIL[Kind(kind)].format(one, two))
-
-    def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
-        """Enter one damage into the ledger."""
-        self.findings.damage(Damage(self.file.path, offset, length, kind.name.lower(), detail))
-
-    def _tally(self, events: NDArray[np.int64]) -> None:
-        import numpy as np
-
-        for kind in np.unique(events[:, 0]):
-            chosen = events[events[:, 0] == kind]
-            if kind == self.kernels.SALVAGED:
-                self.findings.notes["salvaged_rows"] += int(chosen[:, 3].sum())
-            elif kind > 0:
-                self.findings.tally(Kind(kind).name.lower(), len(chosen), int(chosen[:, 2].sum()))
-
-    def read_error(self, error: OSError) -> None:
-        """What cannot be read is damage up to the end of the range."""
-        k = self.kernels
-        starts = [int(self.state[field]) for field in (k.SET_START, self.chain.BAD_AT, self.chain.ZEROS)]
-        offset = min([start for start in starts if start >= 0] or [int(self.state[self.chain.POSITION])])
-        self.account(finished=False)
-        self.damage(Kind.READ_ERROR, offset, self.end - offset, str(error))
-
-    def account(self, *, finished: bool = True) -> None:
-        """Enter the bytes that were read, the counts, and, at the end of the file, its tail."""
-        k = self.kernels
-        state = self.state
-        account = self.findings.account
-        account.record += int(state[k.RECORD_BYTES])
-        if self.start == self.header.size:
-            damaged = min(self.header.size, self._header_damage())
-            account.header += self.header.size - damaged
-        names = {
-            "orphan_rows": k.ORPHANS,
-            "aborted_rows": k.ABORTED,
-            "deleted_rows": k.DELETED,
-            "incomplete_rows": k.UNFINISHED,
-            "commands_without_digest": self.chain.UNDIGESTED,
-        }
-        for name, field in names.items():
-            if state[field]:
-                self.findings.notes[name] += int(state[field])
-        if finished and self.end == self.file.size:
-            tail = self._tail()
-            self.findings.tail = tail
-            if tail.status is TailStatus.PADDING:
-                account.padding += tail.length
             else:
-                account.tail += tail.length
+                self._complaints_left -= 1
+            self.complain(Kind.BAD_VALUE, offset, 0, bad.what)
+        yield rows, batch.slice(0, rows)
 
-    def report_header(self) -> None:
-        """A digest of the header that does not match is damage where damage is listed, and else a warning."""
-        length = self._header_damage()
-        if length:
-            offset = self.header.size - length
-            self.damage(Kind.HEADER_DIGEST, offset, length, self.header.notes[0])
+    def grow(self) -> None:
+        """See `ChainWalk.grow`."""
+        self._batch.grow()
+        self._renewed()
 
-    def _header_damage(self) -> int:
-        from sawlog.deephaven_log.layout import DIGEST_SIZE
+    def renew(self) -> None:
+        """See `ChainWalk.renew`."""
+        self._batch.adapt(int(self.state.rows))
+        self._renewed()
 
-        fails = self.findings.on_damage == "fail"
-        return 0 if self.header.digest or fails or self.start != self.header.size else DIGEST_SIZE
+    def _renewed(self) -> None:
+        self.state.max_rows = self._batch.max_rows
+        self.starts = self._batch.starts
 
-    def _tail(self) -> Tail:
-        chain, k = self.chain, self.kernels
-        size = self.file.size
-        start, torn, zeros = (int(self.state[field]) for field in (k.SET_START, chain.TAIL, chain.ZEROS))
-        if start >= 0:
-            rows = int(self.state[k.SET_ROWS])
-            return Tail(TailStatus.OPEN, start, size - start, f"a set of {rows} rows so far has no end")
-        if torn >= 0:
-            return Tail(TailStatus.TORN, torn, size - torn, "the file ends inside an entry")
-        if zeros >= 0:
-            return Tail(TailStatus.PADDING, zeros, size - zeros, "unused space")
-        return Tail(TailStatus.CLEAN, size, 0)
+    def remark(self, event: Event) -> None:
+        """See `ChainWalk.remark`: what became of a set."""
+        if event.kind == rows.SALVAGED:
+            self.findings.notes["salvaged_rows"] += event.one
+        if self.findings.drained:
+            self.remarkable.append(Remarkable(event.kind == rows.SALVAGED, event.offset, event.offset + event.length))
+
+    def close(self) -> bool:
+        """See `ChainWalk.close`: settle what becomes of a set that has no end."""
+        state = self.state
+        start, count = int(state.set_start), int(state.set_rows)
+        if start < 0:
+            return False
+        end = int(state.position)
+        if self.span.end < self.span.file.size:
+            # The next range begins with an entry that begins a set.
+            self._remember(False, start, end)
+            state.aborted_rows += count
+            state.record_bytes += end - start
+            state.set_start = -1
+            return False
+        end = next((int(place) for place in (state.tail, state.zeros) if place >= 0), end)
+        if self._options.incomplete == "drop":
+            self._unfinished = count
+            return False
+        state.set_start = -1
+        if self._options.incomplete == "error":
+            what = DETAIL[Kind.INCOMPLETE_SET].format(count)
+            name = Kind.INCOMPLETE_SET.name.lower()
+            self.findings.damage(Damage(self.path, start, end - start, name, what))
+            return False
+        self._remember(True, start, end)
+        self.findings.notes["salvaged_rows"] += count
+        state.position, state.trusted = start, end
+        state.tail = state.zeros = -1
+        state.padding_bytes = 0
+        return True
+
+    def _remember(self, salvaged: bool, start: int, end: int) -> None:
+        if self.findings.drained:
+            self.remarkable.append(Remarkable(salvaged, start, end))
+
+    def pending(self) -> tuple[int, ...]:
+        """See `ChainWalk.pending`."""
+        return int(self.state.set_start), int(self.state.lost)
+
+    def tail(self) -> Tail | None:
+        """See `ChainWalk.tail`."""
+        state, size = self.state, self.span.file.size
+        if state.set_start >= 0 and (state.position >= size or state.tail >= 0):
+            start = int(state.set_start)
+            return Tail(TailStatus.OPEN, start, size - start, f"a set of {int(state.set_rows)} rows so far has no end")
+        return super().tail()
+
+    def _account(self) -> None:
+        super()._account()
+        counts = {note: int(self.state[field]) for note, field in _NOTES.items()}
+        self.findings.notes.update({note: count for note, count in counts.items() if count})
+        if self._unfinished:
+            self.findings.notes["incomplete_rows"] += self._unfinished
+
+
+class EntryWalk(LogWalk):
+    """One pass over a range as a list of its entries.
+
+    Args:
+        show: Makes a batch of entries, of `sawlog.deephaven_log.kernels.scan.ENTRY`.
+    """
+
+    def __init__(
+        self,
+        span: Span,
+        source: Source,
+        header: Header,
+        options: ReadOptions,
+        findings: Findings,
+        show: Callable[[Any], pa.RecordBatch],
+    ) -> None:
+        super().__init__(span, source, header, options, findings, max_rows=ENTRY_ROWS)
+        self._entries = np.zeros(ENTRY_ROWS, scan.ENTRY).view(np.recarray)
+        self._show = show
+        self.starts = self._entries.offset
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `ChainWalk.batches`."""
+        self.begin()
+        yield from super().batches()
+
+    def read(self, window: Window) -> int:
+        """See `ChainWalk.read`."""
+        return int(scan.list_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `ChainWalk.deliver`."""
+        batch = self._show(self._entries[:rows])
+        yield batch.num_rows, batch
+
+
+class CutWalk(LogWalk):
+    """A walk for cuts and deletions, from entry to entry that begins a set.
+
+    Args:
+        verify: Whether digests are verified; where damage raises, a plan that leads up to it, or behind it, will do.
+        stops: Whether to stop behind damage.
+    """
+
+    def __init__(
+        self, span: Span, source: Source, header: Header, options: ReadOptions, *, verify: bool, stops: bool
+    ) -> None:
+        room = 1 if stops else None
+        super().__init__(span, source, header, options, Findings("skip"), max_rows=1, event_room=room, verify=verify)
+        self._stops = stops
+        self._held: Window | None = None
+        self._out = scan.Out(np.zeros(1, scan.ENTRY).view(np.recarray), self.events)
+
+    def search(self) -> None:
+        """Begin with a search for the first good entry, as behind damage."""
+        self.state.lost = self.span.start
+        self.state.sums_wanted = 1
+
+    def read(self, window: Window) -> int:
+        """See `ChainWalk.read`."""
+        return int(scan.scan_entries(window, self.state, self._out, self.rules()))
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `ChainWalk.deliver`: there are none."""
+        del rows
+        yield from ()
+
+    def go_on(self, target: int) -> tuple[int | None, bool]:
+        """Go on to the first entry at or behind `target` that begins a set, or, if it stops there, behind damage.
+
+        Returns:
+            The entry, if it was met; and whether damage was: then `state.position` is behind it. Neither of them: the
+            walk has ended.
+        """
+        state = self.state
+        state.target = min(target, self.span.file.size)
+        state.cut = -1
+        damaged = False
+        status = MORE if self._held is None else FULL
+        while status != END and not damaged:
+            if status == MORE:
+                self._held = self._window()
+            state.events = 0
+            assert self._held is not None
+            status = self.read(self._held)
+            damaged = self._stops and bool(state.events)
+        return int(state.cut) if state.cut >= 0 else None, damaged

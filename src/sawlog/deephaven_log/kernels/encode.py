@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,25 +19,51 @@ from sawlog.kernels.memory import (
     store_big_u64,
 )
 
-# Fields of the table of columns, int64.
-WIDTH = 0
-VALUES = 1
-"""Place of the values in the arena; of their int32 ends for values with a length (the first end is the start)."""
-DATA = 2
-"""Place of the bytes of values with a length, and how many there are."""
-SIZE = 3
-VALID = 4
-"""Place of a byte per row that says whether the value is there; -1 when all are."""
-BYTE = 5
-MASK = 6
-COLUMN_FIELDS = 7
+COLUMN = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "width",  # bytes per value; 0 for values with a length
+            "values",  # place of the values in the arena; of their int32 ends (the first is a start)
+            "body",  # place of the bytes of values with a length, and how many there are
+            "length",
+            "valid",  # place of a byte per row that says whether the value is there; -1 when all are
+            "byte",  # byte of the presence map, and the column's bit in it
+            "mask",
+        )
+    ],
+    align=True,
+)
+"""What the kernel knows of a stored column."""
+STATE = np.dtype([("row", np.int64), ("used", np.int64)], align=True)
+"""The next row to lay out, and bytes in `out`."""
 
-# Fields of the state, an int64 array.
-ROW = 0
-"""The next row to lay out."""
-USED = 1
-"""Bytes in `out`."""
-STATE_SIZE = 2
+
+class Rows(NamedTuple):
+    """Rows to lay out.
+
+    Attributes:
+        arena: uint8, values, ends, bytes and validity of all columns.
+        columns: Of `COLUMN`.
+        presence: int64, bytes of a presence map.
+        count: int64, number of rows.
+        longest: int64, longest entry that is written.
+    """
+
+    arena: Any
+    columns: Any
+    presence: Any
+    count: Any
+    longest: Any
+
+
+class Flags(NamedTuple):
+    """Flags of the first row, of those between, and of the last one, if it is not the first: uint8."""
+
+    first: Any
+    middle: Any
+    last: Any
+
 
 DONE = 0
 FULL = 1
@@ -45,7 +71,6 @@ TOO_LARGE = 2
 INVALID = 3
 """Offsets that no valid Arrow array has."""
 
-_ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _FOUR = np.uint64(4)
@@ -57,38 +82,41 @@ _LENGTH = np.uint64(layout.COUNT_SIZE)
 
 
 @inlined
-def _measure(arena: Any, cols: Any, row: Any) -> Any:
+def _measure(rows: Any, row: Any) -> Any:
     """Bytes of a row's values; -1 for offsets outside the data."""
+    arena = rows.arena
     total = np.int64(0)
-    for column in range(len(cols)):
-        if cols[column, VALID] >= 0 and arena[cols[column, VALID] + row] == 0:
+    for number in range(len(rows.columns)):
+        column = rows.columns[number]
+        if column.valid >= 0 and arena[column.valid + row] == 0:
             continue
-        width = cols[column, WIDTH]
-        if width == 0:
-            place = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
+        if column.width == 0:
+            place = np.uint64(column.values) + np.uint64(row) * _FOUR
             start = load_u32(arena, place)
             stop = load_u32(arena, place + _FOUR)
-            if start > stop or stop > np.uint64(cols[column, SIZE]):
+            if start > stop or stop > np.uint64(column.length):
                 return np.int64(-1)
             total += np.int64(_LENGTH + stop - start)
         else:
-            total += width
+            total += column.width
     return total
 
 
 @inlined
-def _lay_out(arena: Any, cols: Any, row: Any, presence: Any, out: Any, at: Any) -> Any:
+def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
     """Write presence map and values of a row at `out[at:]`. Returns the position behind them."""
-    for i in range(presence):
+    arena = rows.arena
+    for i in range(rows.presence):
         out[at + np.uint64(i)] = 0
     bits = at
-    at += np.uint64(presence)
-    for column in range(len(cols)):
-        if cols[column, VALID] >= 0 and arena[cols[column, VALID] + row] == 0:
+    at += np.uint64(rows.presence)
+    for number in range(len(rows.columns)):
+        column = rows.columns[number]
+        if column.valid >= 0 and arena[column.valid + row] == 0:
             continue
-        out[bits + np.uint64(cols[column, BYTE])] |= cols[column, MASK]
-        width = cols[column, WIDTH]
-        values = np.uint64(cols[column, VALUES])
+        out[bits + np.uint64(column.byte)] |= column.mask
+        width = column.width
+        values = np.uint64(column.values)
         item = np.uint64(row)
         if width == 8:
             store_big_u64(out, at, load_u64(arena, values + item * _EIGHT))
@@ -106,52 +134,35 @@ def _lay_out(arena: Any, cols: Any, row: Any, presence: Any, out: Any, at: Any) 
             start = load_u32(arena, values + item * _FOUR)
             length = load_u32(arena, values + (item + _ONE) * _FOUR) - start
             store_big_u32(out, at, length)
-            copy_bytes(out, at + _LENGTH, arena, np.uint64(cols[column, DATA]) + start, length)
+            copy_bytes(out, at + _LENGTH, arena, np.uint64(column.body) + start, length)
             at += _LENGTH + length
     return at
 
 
 @kernel
-def encode_rows(
-    arena: Any,
-    cols: Any,
-    presence: Any,
-    rows: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    max_entry: Any,
-    state: Any,
-    out: Any,
-) -> Any:
+def encode_rows(rows: Any, flags: Any, state: Any, out: Any) -> Any:
     """Lay rows out as entries, until all are done or `out` is full.
 
     Args:
-        arena: uint8, values, ends, bytes and validity of all columns.
-        cols: int64[:, COLUMN_FIELDS].
-        presence: int64, bytes of a presence map.
-        rows: int64, number of rows.
-        first: uint8, flags of the first row.
-        middle: uint8, flags of those between.
-        last: uint8, flags of the last row, if it is not the first.
-        max_entry: int64, longest entry that is written.
-        state: int64[STATE_SIZE], updated.
-        out: uint8, at least `max_entry` bytes.
+        rows: `Rows`.
+        flags: `Flags`.
+        state: Of `STATE`, updated.
+        out: uint8, at least `rows.longest` bytes.
 
     Returns:
-        DONE, FULL when `out` must be emptied first, TOO_LARGE or INVALID for row `state[ROW]`.
+        DONE, FULL when `out` must be emptied first, TOO_LARGE or INVALID for row `state.row`.
     """
     room = np.int64(len(out))
-    row = state[ROW]
-    used = state[USED]
+    row = state.row
+    used = state.used
     status = DONE
-    while row < rows:
-        size = _measure(arena, cols, row)
+    while row < rows.count:
+        size = _measure(rows, row)
         if size < 0:
             status = INVALID
             break
-        total = size + presence + np.int64(_BODY + _DIGEST)
-        if total > max_entry:
+        total = size + rows.presence + np.int64(_BODY + _DIGEST)
+        if total > rows.longest:
             status = TOO_LARGE
             break
         if room - used < total:
@@ -159,16 +170,16 @@ def encode_rows(
             break
         start = np.uint64(used)
         store_big_u32(out, start, np.uint64(total) - _SIZE)
-        flags = middle
+        role = flags.middle
         if row == 0:
-            flags = first
-        elif row == rows - 1:
-            flags = last
-        out[start + _SIZE] = flags
-        end = _lay_out(arena, cols, row, presence, out, start + _BODY)
+            role = flags.first
+        elif row == rows.count - 1:
+            role = flags.last
+        out[start + _SIZE] = role
+        end = _lay_out(rows, row, out, start + _BODY)
         store_big_u32(out, end, adler32(out, start, end - start))
         used += total
         row += 1
-    state[ROW] = row
-    state[USED] = used
+    state.row = row
+    state.used = used
     return status

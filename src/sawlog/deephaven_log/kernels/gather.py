@@ -20,35 +20,36 @@ from sawlog.kernels.memory import (
 )
 from sawlog.kernels.vector import copy_16, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
-# Fields of the table of stored columns, int64.
-WIDTH = 0
-BYTE = 1
-"""Byte of the presence map, and the column's bit in it."""
-MASK = 2
-WANTED = 3
-VALUES = 4
-"""Place of the values in the arena (in the scratch for Booleans); of the ends of values with a length."""
-DATA = 5
-"""Place, in the arena, of the bytes of values with a length, their room (less `SLACK`), and how many there are."""
-ROOM = 6
-USED = 7
-NULL = 8
-"""Bit pattern that stands for null, its bits that do not matter, and whether that counts."""
-NULL_MASK = 9
-HAS_NULL = 10
-NULLS = 11
-"""Nulls so far; as long as there are none, nothing is written to the validity bytes."""
-VALID = 12
-"""Place of the validity bytes in the scratch."""
-BOOLEAN = 13
-PRESENT = 14
-"""In the rows at hand: whether the column is there, behind how many values with a length, and how far."""
-SEGMENT = 15
-OFFSET = 16
-TEXT = 17
-"""Whether values with a length are text, and whether a byte above 127 was found in them."""
-HIGH = 18
-COLUMN_FIELDS = 19
+COLUMN = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "width",  # bytes per value; 0 for values with a length
+            "byte",  # byte of the presence map, and the column's bit in it
+            "mask",
+            "wanted",  # 1 when it is gathered
+            "boolean",  # 1 when values go to the scratch
+            "text",  # 1 for values with a length that are text
+            "values",  # place of the values in the arena (or scratch); of the ends of values with a length
+            "body",  # place, in the arena, of the bytes of values with a length
+            "room",  # how many of these there may be (less `SLACK`), and how many there are
+            "used",
+            "high",  # 1 when a byte above 127 was found in a text
+            "null",  # bit pattern that stands for null, its bits that do not matter, and 1 when that counts
+            "null_mask",
+            "has_null",
+            "nulls",  # nulls so far; as long as there are none, nothing is written to the validity bytes
+            "valid",  # place of the validity bytes in the scratch
+            "first",  # place of its first field among the places, where rows differ in their columns
+            # In the rows at hand, where they do not:
+            "present",  # 1 when the column is there,
+            "segment",  # behind so many values with a length,
+            "offset",  # and so far
+        )
+    ],
+    align=True,
+)
+"""What kernels know of a stored column."""
 
 CHUNK = 512
 """Rows that are located, then gathered, at a time: few enough to stay in the fastest cache."""
@@ -67,19 +68,19 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @inlined
-def _mark_nulls(cols: Any, column: Any, scratch: Any, row: Any) -> None:
+def _mark_nulls(column: Any, scratch: Any, row: Any) -> None:
     """The first null of a column is about to be written down: everything before is valid."""
-    if cols[column, NULLS] == 0:
-        valid = cols[column, VALID]
+    if column.nulls == 0:
+        valid = column.valid
         for i in range(row):
             scratch[valid + i] = 1
 
 
 def _loader(width: int) -> Any:
-    """`load(window, at)`: a big-endian value of 1, 2, 4 or 8 bytes."""
+    """`load(data, at)`: a big-endian value of 1, 2, 4 or 8 bytes."""
 
-    def load(window: Any, at: Any) -> Any:
-        return np.uint64(window[at])
+    def load(data: Any, at: Any) -> Any:
+        return np.uint64(data[at])
 
     return {1: inlined(load), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
 
@@ -111,88 +112,84 @@ def _gatherer(width: int) -> Any:
     step = np.uint64(width)
 
     @inlined
-    def present(
-        window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
-    ) -> None:
+    def present(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
         """All located rows have the column. Behind it is at least a digest: narrow values are loaded as wide ones."""
-        place = np.uint64(cols[column, SEGMENT] * CHUNK)
-        offset = np.uint64(cols[column, OFFSET])
-        values = np.uint64(cols[column, VALUES])
+        place = np.uint64(column.segment * CHUNK)
+        offset = np.uint64(column.offset)
+        values = np.uint64(column.values)
         first = np.uint64(row)
-        pattern = np.uint64(cols[column, NULL])
-        mask = np.uint64(cols[column, NULL_MASK])
+        pattern = np.uint64(column.null)
+        mask = np.uint64(column.null_mask)
         hits = _ZERO
         done = 0
         while count - done >= many:
             at = values + (first + np.uint64(done)) * step
-            hits |= load_many(window, offset, places, place + np.uint64(done), target, at, pattern, mask)
+            hits |= load_many(data, offset, places, place + np.uint64(done), target, at, pattern, mask)
             done += many
         found = hits != _ZERO
         for i in range(done, count):
-            value = load(window, np.uint64(places[place + np.uint64(i)]) + offset)
+            value = load(data, np.uint64(places[place + np.uint64(i)]) + offset)
             found |= (value | mask) == pattern
             store(target, values, first + np.uint64(i), value)
-        check = found and cols[column, HAS_NULL] != 0
-        if not check and cols[column, NULLS] == 0:
+        check = found and column.has_null != 0
+        if not check and column.nulls == 0:
             return
         if check:
-            _mark_nulls(cols, column, scratch, row)
-        valid = cols[column, VALID] + row
+            _mark_nulls(column, scratch, row)
+        valid = column.valid + row
         nulls = 0
         for i in range(count):
             here = 1
             if check:
-                value = load(window, np.uint64(places[place + np.uint64(i)]) + offset)
+                value = load(data, np.uint64(places[place + np.uint64(i)]) + offset)
                 if (value | mask) == pattern:
                     here = 0
                     nulls += 1
                     store(target, values, first + np.uint64(i), _ZERO)
             scratch[valid + i] = here
-        cols[column, NULLS] += nulls
+        column.nulls += nulls
 
     @inlined
-    def mixed(
-        window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
-    ) -> None:
+    def mixed(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
         """Located rows may have the column or not."""
-        place = column * CHUNK
-        values = np.uint64(cols[column, VALUES])
+        place = column.first
+        values = np.uint64(column.values)
         first = np.uint64(row)
-        pattern = np.uint64(cols[column, NULL])
-        mask = np.uint64(cols[column, NULL_MASK])
-        check = cols[column, HAS_NULL] != 0
-        valid = cols[column, VALID] + row
+        pattern = np.uint64(column.null)
+        mask = np.uint64(column.null_mask)
+        check = column.has_null != 0
+        valid = column.valid + row
         for i in range(count):
             at = np.uint64(places[place + i])
             value = _ZERO
             null = at == _ABSENT
             if not null:
-                value = load(window, at)
+                value = load(data, at)
                 if check and (value | mask) == pattern:
                     null = True
                     value = _ZERO
             store(target, values, first + np.uint64(i), value)
             if null:
-                _mark_nulls(cols, column, scratch, row + i)
-                cols[column, NULLS] += 1
+                _mark_nulls(column, scratch, row + i)
+                column.nulls += 1
                 scratch[valid + i] = 0
-            elif cols[column, NULLS] != 0:
+            elif column.nulls != 0:
                 scratch[valid + i] = 1
 
     @inlined
     def gather(
-        window: Any, cols: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
+        data: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
     ) -> None:
         """Copy one column of the located rows behind the `row` values that are there."""
         if uneven:
-            mixed(window, cols, column, places, count, row, target, scratch)
-        elif cols[column, PRESENT] != 0:
-            present(window, cols, column, places, count, row, target, scratch)
+            mixed(data, column, places, count, row, target, scratch)
+        elif column.present != 0:
+            present(data, column, places, count, row, target, scratch)
         else:
-            _mark_nulls(cols, column, scratch, row)
-            cols[column, NULLS] += count
-            values = np.uint64(cols[column, VALUES])
-            valid = cols[column, VALID] + row
+            _mark_nulls(column, scratch, row)
+            column.nulls += count
+            values = np.uint64(column.values)
+            valid = column.valid + row
             for i in range(count):
                 store(target, values, np.uint64(row) + np.uint64(i), _ZERO)
                 scratch[valid + i] = 0
@@ -207,21 +204,21 @@ _gather_8 = _gatherer(8)
 
 
 @inlined
-def _copy_value(window: Any, at: Any, length: Any, limit: Any, arena: Any, target: Any) -> None:
+def _copy_value(data: Any, at: Any, length: Any, arena: Any, target: Any) -> None:
     """Copy a value, a short one as a whole vector: what that takes too much is written over or never looked at."""
-    if length <= _SLACK and limit - at >= _SLACK:
-        copy_16(arena, target, window, at)
+    if length <= _SLACK and np.uint64(len(data)) - at >= _SLACK:
+        copy_16(arena, target, data, at)
     else:
-        copy_bytes(arena, target, window, at, length)
+        copy_bytes(arena, target, data, at, length)
 
 
 @inlined
-def _note_high(cols: Any, column: Any, arena: Any, data: Any, used: Any) -> None:
+def _note_high(column: Any, arena: Any, used: Any) -> None:
     """Note whether a byte above 127 is among those of a text that were just copied, while they are in the cache."""
-    if cols[column, TEXT] == 0:
+    if column.text == 0:
         return
-    start = data + np.uint64(cols[column, USED])
-    end = data + used
+    start = np.uint64(column.body + column.used)
+    end = np.uint64(column.body) + used
     bits = _ZERO
     while end - start >= _EIGHT:
         bits |= load_u64(arena, start)
@@ -230,107 +227,107 @@ def _note_high(cols: Any, column: Any, arena: Any, data: Any, used: Any) -> None
         bits |= np.uint64(arena[start])
         start += _ONE
     if bits & _HIGH_BITS != _ZERO:
-        cols[column, HIGH] = 1
+        column.high = 1
 
 
 @inlined
-def _gather_bytes(window: Any, cols: Any, column: Any, places: Any, count: Any, row: Any, arena: Any) -> None:
+def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, arena: Any) -> None:
     """Copy one column of values with a length; all located rows have it. Its room was seen to before."""
-    place = cols[column, SEGMENT] * CHUNK
-    offset = np.uint64(cols[column, OFFSET]) + _LENGTH
-    ends = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
-    data = np.uint64(cols[column, DATA])
-    used = np.uint64(cols[column, USED])
-    limit = np.uint64(len(window))
+    place = column.segment * CHUNK
+    offset = np.uint64(column.offset) + _LENGTH
+    ends = np.uint64(column.values) + np.uint64(row) * _FOUR
+    target = np.uint64(column.body)
+    used = np.uint64(column.used)
     for i in range(count):
         at = np.uint64(places[place + i]) + offset
-        length = load_big_u32(window, at - _LENGTH)
-        _copy_value(window, at, length, limit, arena, data + used)
+        length = load_big_u32(data, at - _LENGTH)
+        _copy_value(data, at, length, arena, target + used)
         used += length
         store_u32(arena, ends, used)
         ends += _FOUR
-    _note_high(cols, column, arena, data, used)
-    cols[column, USED] = used
+    _note_high(column, arena, used)
+    column.used = used
 
 
 @inlined
 def _gather_mixed_bytes(
-    window: Any, cols: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
+    data: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
 ) -> None:
     """The same where located rows may not have the column, or do not."""
-    place = column * CHUNK
-    ends = np.uint64(cols[column, VALUES]) + np.uint64(row) * _FOUR
-    data = np.uint64(cols[column, DATA])
-    used = np.uint64(cols[column, USED])
-    valid = cols[column, VALID] + row
-    limit = np.uint64(len(window))
+    place = column.first
+    ends = np.uint64(column.values) + np.uint64(row) * _FOUR
+    target = np.uint64(column.body)
+    used = np.uint64(column.used)
+    valid = column.valid + row
     for i in range(count):
         at = np.uint64(places[place + i]) if uneven else _ABSENT
         if at == _ABSENT:
-            _mark_nulls(cols, column, scratch, row + i)
-            cols[column, NULLS] += 1
+            _mark_nulls(column, scratch, row + i)
+            column.nulls += 1
             scratch[valid + i] = 0
         else:
-            length = load_big_u32(window, at)
-            _copy_value(window, at + _LENGTH, length, limit, arena, data + used)
+            length = load_big_u32(data, at)
+            _copy_value(data, at + _LENGTH, length, arena, target + used)
             used += length
-            if cols[column, NULLS] != 0:
+            if column.nulls != 0:
                 scratch[valid + i] = 1
         store_u32(arena, ends, used)
         ends += _FOUR
-    _note_high(cols, column, arena, data, used)
-    cols[column, USED] = used
+    _note_high(column, arena, used)
+    column.used = used
 
 
 @inlined
-def _mark_valid(cols: Any, column: Any, scratch: Any, count: Any, row: Any) -> None:
+def _mark_valid(column: Any, scratch: Any, count: Any, row: Any) -> None:
     """Located rows all have the column; that need only be written down when others did not."""
-    if cols[column, NULLS] != 0:
-        valid = cols[column, VALID] + row
+    if column.nulls != 0:
+        valid = column.valid + row
         for i in range(count):
             scratch[valid + i] = 1
 
 
 @inlined
-def gather(window: Any, cols: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any) -> None:
+def gather(data: Any, uneven: Any, count: Any, row: Any, out: Any, rules: Any) -> None:
     """Copy all wanted columns of the located rows.
 
     Args:
-        window: uint8, the rows.
-        cols: int64[:, COLUMN_FIELDS], the stored columns.
-        uneven: Whether `places` has the place of every field; else that of the fields behind those with a length.
-        places: uint32, CHUNK per column, ABSENT for null; else CHUNK per segment.
+        data: uint8, the rows.
+        uneven: Whether `rules.places` has the place of every field, CHUNK per column, ABSENT for null; else that of
+            the fields behind those with a length, CHUNK per segment.
         count: Rows located.
         row: Rows gathered before.
-        arena: uint8, values.
-        scratch: uint8, Booleans and validity, a byte each.
+        out: See `sawlog.deephaven_log.kernels.rows`.
+        rules: See `sawlog.deephaven_log.kernels.judge`.
     """
-    for column in range(len(cols)):
-        if cols[column, WANTED] == 0:
+    places, arena, scratch = rules.places, out.arena, out.scratch
+    for number in range(len(rules.columns)):
+        column = rules.columns[number]
+        if column.wanted == 0:
             continue
-        width = cols[column, WIDTH]
+        width = column.width
         if width == 0:
-            if uneven or cols[column, PRESENT] == 0:
-                _gather_mixed_bytes(window, cols, column, uneven, places, count, row, arena, scratch)
+            if uneven or column.present == 0:
+                _gather_mixed_bytes(data, column, uneven, places, count, row, arena, scratch)
             else:
-                _gather_bytes(window, cols, column, places, count, row, arena)
-                _mark_valid(cols, column, scratch, count, row)
+                _gather_bytes(data, column, places, count, row, arena)
+                _mark_valid(column, scratch, count, row)
         elif width == 8:
-            _gather_8(window, cols, column, uneven, places, count, row, arena, scratch)
+            _gather_8(data, column, uneven, places, count, row, arena, scratch)
         elif width == 4:
-            _gather_4(window, cols, column, uneven, places, count, row, arena, scratch)
+            _gather_4(data, column, uneven, places, count, row, arena, scratch)
         elif width == 2:
-            _gather_2(window, cols, column, uneven, places, count, row, arena, scratch)
+            _gather_2(data, column, uneven, places, count, row, arena, scratch)
         else:
-            target = scratch if cols[column, BOOLEAN] != 0 else arena
-            _gather_1(window, cols, column, uneven, places, count, row, target, scratch)
+            target = scratch if column.boolean != 0 else arena
+            _gather_1(data, column, uneven, places, count, row, target, scratch)
 
 
 @inlined
-def room(cols: Any) -> Any:
+def room(columns: Any) -> Any:
     """Bytes of rows that can be gathered whatever is in them."""
     least = np.int64(1) << 62
-    for column in range(len(cols)):
-        if cols[column, WANTED] != 0 and cols[column, WIDTH] == 0:
-            least = min(least, cols[column, ROOM] - cols[column, USED])
+    for number in range(len(columns)):
+        column = columns[number]
+        if column.wanted != 0 and column.width == 0:
+            least = min(least, column.room - column.used)
     return np.uint64(least)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.kernels.chain import MAX_ENTRY, ORIGIN, STRICT, SUMMED, VERIFY
-from sawlog.deephaven_log.kernels.gather import ABSENT, BYTE, CHUNK, MASK, OFFSET, PRESENT, SEGMENT, WIDTH
+from sawlog.deephaven_log.kernels.digest import SUMMED
+from sawlog.deephaven_log.kernels.gather import ABSENT, CHUNK
 from sawlog.kernels.adler32 import BRIEF, LEAD, adler32_before
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64, prefetch
@@ -34,18 +34,19 @@ _WITH_SIZE = 3
 
 
 @inlined
-def _prepare(window: Any, body: Any, cols: Any, fixed: Any) -> Any:
+def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
     """Lay out rows with the same columns as the one whose presence map is at `body`. Returns their lengths' number."""
     segments = 0
     offset = np.int64(0)
-    for column in range(len(cols)):
-        here = window[body + np.uint64(cols[column, BYTE])] & cols[column, MASK] != 0
-        cols[column, PRESENT] = 1 if here else 0
+    for place in range(len(rules.columns)):
+        column = rules.columns[place]
+        here = data[body + np.uint64(column.byte)] & column.mask != 0
+        column.present = 1 if here else 0
         if here:
-            cols[column, SEGMENT] = segments
-            cols[column, OFFSET] = offset
-            offset += cols[column, WIDTH]
-            if cols[column, WIDTH] == 0:
+            column.segment = segments
+            column.offset = offset
+            offset += column.width
+            if column.width == 0:
                 fixed[segments] = offset
                 segments += 1
                 offset = np.int64(0)
@@ -63,51 +64,59 @@ def _likeness(presence: Any, trusted: Any) -> Any:
 
 
 @inlined
-def run(
-    window: Any,
-    base: Any,
-    pos: Any,
-    stop: Any,
-    most: Any,
-    presence: Any,
-    trusted: Any,
-    state: Any,
-    cols: Any,
-    fixed: Any,
-    places: Any,
-    row: Any,
-    starts: Any,
-) -> Any:
+def _verifies(trusted: Any, state: Any, rules: Any) -> Any:
+    """Whether digests are verified, and the longest entry that is looked at here."""
+    longest = rules.longest
+    verify = rules.verify and not trusted
+    if verify:
+        longest = min(longest, SUMMED if state.origin >= 0 else _LONGEST)
+    return verify, longest
+
+
+@inlined
+def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
     """The common case, alone in a tight loop: intact committed rows that all have the same columns.
+
+    Args:
+        window: See `sawlog.chain`.
+        pos: Where the first one begins.
+        stop: Where the last one ends at the latest.
+        trusted: Whether all of them were judged before.
+        state: See `sawlog.chain`; where rows begin goes to `out.starts`, from `state.rows` on.
+        out: See `sawlog.deephaven_log.kernels.rows`.
+        rules: See `sawlog.deephaven_log.kernels.judge`.
 
     Returns:
         Position and number of rows at the first entry that is anything else.
     """
-    longest = np.uint64(state[MAX_ENTRY])
-    verify = state[VERIFY] != 0 and not trusted
-    if verify:
-        longest = min(longest, SUMMED if state[ORIGIN] >= 0 else _LONGEST)
-    strict = state[STRICT] != 0
+    data = window.data
+    base = window.base
+    places = rules.places
+    starts = out.starts
+    fixed = out.fixed
+    presence = rules.presence
+    row = state.rows
+    verify, longest = _verifies(trusted, state, rules)
+    strict = rules.strict
     head = _BODY + np.uint64(presence)
     first = pos + _BODY
     if pos + head + _DIGEST > stop:
         return pos, 0
-    segments = np.uint64(_prepare(window, first, cols, fixed))
+    segments = np.uint64(_prepare(data, first, rules, fixed))
     tail = np.uint64(fixed[segments])
-    keep = len(starts) > 0
     # Flags and the first bytes of the presence map are compared at once, with what they must be.
     seen = _likeness(presence, trusted)
-    like = load_u64(window, pos) & seen & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
+    like = load_u64(data, pos) & seen & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
     last = stop - head - _DIGEST
-    room = np.uint64(most)
+    room = np.uint64(min(np.int64(CHUNK), state.max_rows - row))
     count = _ZERO
     while count < room and pos <= last:
-        prefetch(window, pos + _AHEAD)
-        total = load_big_u32(window, pos) + _SIZE
-        if load_u64(window, pos) & seen != like or total > longest + _SIZE or total > stop - pos:
+        prefetch(data, pos + _AHEAD)
+        total = load_big_u32(data, pos) + _SIZE
+        if load_u64(data, pos) & seen != like or total > longest + _SIZE or total > stop - pos:
             break
         same = _WITH_SIZE
-        while same < presence and window[pos + _BODY + np.uint64(same)] == window[first + np.uint64(same)]:
+        while same < presence and data[pos + _BODY + np.uint64(same)] == data[first + np.uint64(same)]:
             same += 1
         if same < presence:
             break
@@ -120,43 +129,50 @@ def run(
             at += np.uint64(fixed[segment])
             if at > finish:
                 break
-            at += load_big_u32(window, at) + _LENGTH
+            at += load_big_u32(data, at) + _LENGTH
             place += _CHUNK
             places[place] = at
         at += tail
         if at > finish or (strict and at != finish):
             break
-        if verify and (pos < _LEAD or load_big_u32(window, finish) != adler32_before(window, finish, finish - pos)):
+        if verify and (pos < _LEAD or load_big_u32(data, finish) != adler32_before(data, finish, finish - pos)):
             break
-        if keep:
-            starts[row + np.int64(count)] = base + pos
+        starts[row + np.int64(count)] = base + pos
         pos += total
         count += _ONE
     return pos, np.int64(count)
 
 
 @inlined
-def row_end(window: Any, body: Any, finish: Any, presence: Any, cols: Any, places: Any, index: Any) -> Any:
+def row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
     """Find every field of one row, for rows of any columns.
 
+    Args:
+        data: uint8, the rows.
+        body: Where its presence map begins.
+        finish: Where its digest begins.
+        rules: See `sawlog.deephaven_log.kernels.judge`.
+        index: Places go to `rules.places[column * CHUNK + index]`, ABSENT for columns that are null.
+
     Returns:
-        Where the last field ends; behind `finish` if the columns do not fit. Places go to `places[column * CHUNK +
-        index]`, ABSENT for columns that are null.
+        Where the last field ends; behind `finish` if the columns do not fit.
     """
-    at = body + np.uint64(presence)
+    places = rules.places
+    at = body + np.uint64(rules.presence)
     if at > finish:
         return at
-    for column in range(len(cols)):
-        place = column * CHUNK + index
-        if window[body + np.uint64(cols[column, BYTE])] & cols[column, MASK] == 0:
+    for number in range(len(rules.columns)):
+        column = rules.columns[number]
+        place = number * CHUNK + index
+        if data[body + np.uint64(column.byte)] & column.mask == 0:
             places[place] = ABSENT
             continue
         places[place] = at
-        width = np.uint64(cols[column, WIDTH])
+        width = np.uint64(column.width)
         if width == _ZERO:
             if at + _LENGTH > finish:
                 return at + _LENGTH
-            at += load_big_u32(window, at) + _LENGTH
+            at += load_big_u32(data, at) + _LENGTH
         else:
             at += width
         if at > finish:
@@ -165,45 +181,32 @@ def row_end(window: Any, body: Any, finish: Any, presence: Any, cols: Any, place
 
 
 @inlined
-def mixed_run(
-    window: Any,
-    base: Any,
-    pos: Any,
-    stop: Any,
-    most: Any,
-    presence: Any,
-    trusted: Any,
-    state: Any,
-    cols: Any,
-    places: Any,
-    row: Any,
-    starts: Any,
-) -> Any:
+def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
     """As `run`, for rows that differ in which columns they have."""
-    longest = np.uint64(state[MAX_ENTRY])
-    verify = state[VERIFY] != 0 and not trusted
-    if verify:
-        longest = min(longest, SUMMED if state[ORIGIN] >= 0 else _LONGEST)
-    strict = state[STRICT] != 0
-    least = _BODY + np.uint64(presence) + _DIGEST
-    keep = len(starts) > 0
+    data = window.data
+    base = window.base
+    starts = out.starts
+    row = state.rows
+    verify, longest = _verifies(trusted, state, rules)
+    strict = rules.strict
+    least = _BODY + np.uint64(rules.presence) + _DIGEST
+    most = min(np.int64(CHUNK), state.max_rows - row)
     count = 0
     while count < most and pos + least <= stop:
-        prefetch(window, pos + _AHEAD)
-        length = load_big_u32(window, pos)
+        prefetch(data, pos + _AHEAD)
+        length = load_big_u32(data, pos)
         if length > longest or length + _SIZE > stop - pos or length + _SIZE < least:
             break
-        flags = np.uint64(window[pos + _SIZE])
+        flags = np.uint64(data[pos + _SIZE])
         if flags != _SINGLE and (not trusted or flags & _RECORD):
             break
         finish = pos + length + _SIZE - _DIGEST
-        at = row_end(window, pos + _BODY, finish, presence, cols, places, count)
+        at = row_end(data, pos + _BODY, finish, rules, count)
         if at > finish or (strict and at != finish):
             break
-        if verify and (pos < _LEAD or load_big_u32(window, finish) != adler32_before(window, finish, finish - pos)):
+        if verify and (pos < _LEAD or load_big_u32(data, finish) != adler32_before(data, finish, finish - pos)):
             break
-        if keep:
-            starts[row + count] = base + pos
+        starts[row + count] = base + pos
         pos += length + _SIZE
         count += 1
     return pos, count

@@ -1,0 +1,364 @@
+"""The judgement of entries: where each ends, whether it is whole, and where the chain goes on behind damage.
+
+An entry tells its own size, so entries are chained from the end of the header on. Where the chain breaks, the next
+entry is searched byte by byte; see `_agrees` for what is taken for one. See `sawlog.chain` for the verdicts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import (
+    DAMAGED,
+    ENDED,
+    FOUND,
+    GOOD,
+    LOST,
+    SHORT,
+    SKIPPED,
+    TORN,
+    blame,
+    search_chain,
+    state_type,
+)
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.kernels.digest import STEP, digest_of
+from sawlog.deephaven_log.kernels.locate import row_end
+from sawlog.deephaven_log.layout import Kind
+from sawlog.kernels.jit import always_inlined, inlined
+from sawlog.kernels.memory import load_big_u32, load_u64
+
+STATE = state_type(
+    # While something is lost:
+    "following",  # where a bad entry ends by its own account; -1 when it cannot be, or when that has been looked at
+    "cut_off",  # 1 when the end of the file cuts the bad entry off, which is then no damage but the tail
+    "zeros_go_on",  # 1 while all bytes since `lost` are zero
+    # The running sums, see `sawlog.deephaven_log.kernels.digest`:
+    "sums_wanted",  # 1 when there should be room for them
+    "origin",  # byte that they begin at; -1 when there are none
+    "ready",  # bytes that they cover; a multiple of `STEP`
+    # Rows, see `sawlog.deephaven_log.kernels.rows`:
+    "trusted",  # entries before this byte were walked before: they are intact, and their rows are to be delivered
+    "doomed",  # likewise, but their rows belong to a set that damage has broken
+    "set_start",  # start of the set that is being walked, to see how it ends; -1 when there is none
+    "set_rows",
+    "orphaned",  # 1 behind damage, until a set begins: what follows may lack its start
+    "orphaned_from",  # then: the start of that damage, or of the set that it broke
+    "uneven",  # 1 while rows differ too often in which columns they have
+    "orphan_rows",
+    "aborted_rows",
+    "deleted_rows",
+    "undigested",  # commands without a digest
+    "last_delete",  # end of the last DELETE_PARTITION; -1 when there was none
+    # Scans, see `sawlog.deephaven_log.kernels.scan`:
+    "target",  # stop at the first entry at or behind this byte that begins a set
+    "cut",  # that entry; -1 when none was met
+)
+"""The state of a walk over entries."""
+
+
+class Rules(NamedTuple):
+    """What entries are judged by.
+
+    Attributes:
+        longest: uint64, longest entry that is believed, in bytes behind its size.
+        verify: Whether digests are verified.
+        vouched: Whether digests vouch for flags; reserved ones of entries that nobody verifies are damage.
+        strict: Whether reserved flags and bytes behind the last column are damage.
+        presence: int64, bytes of a presence map.
+        columns: The stored columns, see `sawlog.deephaven_log.kernels.gather`.
+        places: uint32, CHUNK times one more than columns: scratch.
+        totals: uint64, room for the running sums; one item as long as there are none.
+        weights: uint64, likewise.
+        live_from: uint64, rows before this byte were deleted by a later DELETE_PARTITION.
+        emit: Whether rows of sets that lack a member are delivered all the same.
+        applies_deletes: Whether a DELETE_PARTITION ends a set.
+        notes_aborted: Whether aborted sets are written down one by one.
+    """
+
+    longest: Any
+    verify: Any
+    vouched: Any
+    strict: Any
+    presence: Any
+    columns: Any
+    places: Any
+    totals: Any
+    weights: Any
+    live_from: Any
+    emit: Any
+    applies_deletes: Any
+    notes_aborted: Any
+
+
+REACH = 8 << 20
+"""Bytes in sight that the search wants, to follow chains of entries through."""
+_REACH = np.uint64(REACH)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_EIGHT = np.uint64(8)
+_SIZE = np.uint64(layout.SIZE_SIZE)
+_HEAD = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
+_DIGEST = np.uint64(layout.DIGEST_SIZE)
+_FLAGS = np.uint64(layout.SIZE_SIZE)
+_MIN = np.uint64(layout.MIN_ENTRY_SIZE)
+_RECORD_TYPE = np.uint64(layout.RECORD_TYPE_OFFSET)
+_COMMAND_ID = np.uint64(layout.RECORD_DATA_OFFSET)
+_COMMAND = np.uint64(layout.COMMAND_RECORD)
+_DELETE = np.uint64(layout.DELETE_PARTITION)
+_BARE_COMMAND = np.uint64(layout.BARE_COMMAND_SIZE)
+_RECORD = np.uint64(layout.Flag.RECORD)
+_KNOWN_FLAGS = np.uint64(layout.KNOWN_FLAGS)
+_SIGN = np.uint64(1 << 31)
+
+_BAD_SIZE = int(Kind.BAD_SIZE)
+_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_BAD_FLAGS = int(Kind.BAD_FLAGS)
+_BAD_ROW = int(Kind.BAD_ROW)
+_UNUSED = int(Kind.UNUSED_SPACE)
+
+_WHOLE = 0
+_MISMATCHED = 1
+_BEYOND = 2
+_IMPOSSIBLE = 3
+_UNSEEN = 4
+
+
+@inlined
+def flags_of(data: Any, pos: Any) -> Any:
+    """The flags of an entry, without reserved ones."""
+    return np.uint64(data[pos + _FLAGS]) & _KNOWN_FLAGS
+
+
+@inlined
+def has_digest(data: Any, pos: Any, total: Any) -> Any:
+    """Whether the entry at `pos` ends with a digest: all do but commands that have no room for one behind their id.
+
+    Published texts differ on whether records that are no rows have digests; whoever leaves them out leaves them out of
+    every command. One without data cannot be mistaken; with data, its last bytes look like a digest that is wrong.
+    """
+    if total != _BARE_COMMAND or flags_of(data, pos) != _RECORD:
+        return True
+    return load_big_u32(data, pos + _RECORD_TYPE) != _COMMAND
+
+
+@inlined
+def is_delete(data: Any, pos: Any, total: Any) -> Any:
+    """Whether the record at `pos` is the command DELETE_PARTITION."""
+    if total < _BARE_COMMAND or load_big_u32(data, pos + _RECORD_TYPE) != _COMMAND:
+        return False
+    return load_big_u32(data, pos + _COMMAND_ID) == _DELETE
+
+
+@inlined
+def _frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
+    """What the size and the digest of an entry at `pos` say.
+
+    Returns:
+        _WHOLE, _MISMATCHED, _BEYOND (it ends behind the file), _IMPOSSIBLE (its size is), or _UNSEEN (it ends behind
+        the window); and its bytes.
+    """
+    data = window.data
+    limit = np.uint64(len(data))
+    if pos + _HEAD > limit:
+        return _UNSEEN, _HEAD
+    length = load_big_u32(data, pos)
+    total = _SIZE + length
+    if length < _MIN or length > rules.longest:
+        return _IMPOSSIBLE, total
+    if window.base + pos + total > window.size:
+        return _BEYOND, total
+    if pos + total > limit:
+        return _UNSEEN, total
+    if verify and has_digest(data, pos, total):
+        covered = total - _DIGEST
+        if load_big_u32(data, pos + covered) != digest_of(window, pos, covered, state, rules):
+            return _MISMATCHED, total
+    return _WHOLE, total
+
+
+@inlined
+def _only_zeros(data: Any, pos: Any) -> Any:
+    """Whether the next bytes, up to `STEP` of them, are zero."""
+    stop = min(pos + np.uint64(STEP), np.uint64(len(data)))
+    while pos < stop:
+        if data[pos] != 0:
+            return False
+        pos += _ONE
+    return True
+
+
+@inlined
+def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """Whether a chain of entries begins at `pos`: a good one, and behind it another good one or the end of the file.
+
+    The digest of a short entry is weak, so one alone proves nothing. Two in a row, the second exactly where the first
+    one says, leave random bytes a chance of less than 2**-58 per place. One bad digest between the two is let pass;
+    zeros up to the end, or an entry cut off by it, are as good as the end.
+    """
+    verdict, total = _frame(window, pos, True, state, rules)
+    if verdict != _WHOLE:
+        return False
+    following = pos + total
+    for _ in range(2):
+        if window.base + following + _HEAD > window.size:
+            return True
+        if following + _HEAD > np.uint64(len(window.data)):
+            return False
+        verdict, total = _frame(window, following, True, state, rules)
+        if verdict == _WHOLE:
+            return True
+        if verdict >= _IMPOSSIBLE:
+            return load_big_u32(window.data, following) == _ZERO and _only_zeros(window.data, following)
+        following += total
+        if window.base + following >= window.size:
+            return True
+    return False
+
+
+@inlined
+def _chain_to(window: Any, pos: Any, goal: Any, state: Any, rules: Any) -> Any:
+    """Where good entries begin that lead from one to the next exactly to `goal`, from `pos` on; `goal` if none do."""
+    while pos < goal:
+        start = pos
+        verdict, total = _frame(window, pos, True, state, rules)
+        while verdict == _WHOLE and pos + total < goal:
+            pos += total
+            verdict, total = _frame(window, pos, True, state, rules)
+        if verdict == _WHOLE and pos + total == goal:
+            return start
+        # What has led nowhere is passed over as a whole, so that nothing is looked at twice.
+        pos = max(pos, start + _ONE)
+    return goal
+
+
+@inlined
+def _pass_zeros(window: Any, pos: Any, state: Any) -> Any:
+    """Go on over zeros, which are padding if they reach the end of the file, and damage elsewhere."""
+    data = window.data
+    stop = min(np.uint64(len(data)), window.end - window.base)
+    at = pos
+    while stop - at >= _EIGHT and load_u64(data, at) == _ZERO:
+        at += _EIGHT
+    while at < stop and data[at] == 0:
+        at += _ONE
+    if window.base + at >= window.end:
+        if window.end < window.size:
+            return FOUND, at - pos
+        state.zeros = state.lost
+        state.padding_bytes += np.int64(window.end) - state.lost
+        state.lost = -1
+        return SKIPPED, at - pos
+    state.zeros_go_on = 0 if at < stop else 1
+    # The last of the zeros may be the first bytes of a size.
+    back = min(at - pos, _SIZE - _ONE)
+    if state.zeros_go_on != 0 and back == at - pos:
+        return SHORT, _REACH
+    return SKIPPED, at - pos - back
+
+
+@inlined
+def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """Find the next good entry behind a bad one.
+
+    A good entry where the bad one ends by its own account is taken first: then only its content is damaged, and nothing
+    in it may be mistaken for entries; unless entries in it lead exactly there, for then it is its size that is damaged.
+    """
+    if len(rules.totals) < 2:
+        state.sums_wanted = 1
+        return SHORT, _ONE
+    if state.zeros_go_on != 0:
+        return _pass_zeros(window, pos, state)
+    limit = np.uint64(len(window.data))
+    whole = window.base + limit >= window.size
+    if state.following >= 0:
+        following = np.uint64(state.following) - window.base
+        in_sight = following + _SIZE <= limit
+        reach = following + _SIZE
+        if in_sight:
+            reach += min(load_big_u32(window.data, following), rules.longest) + _EIGHT
+        if reach > limit and not whole:
+            return SHORT, reach - pos
+        good = window.base + following == window.end or window.base + following == window.size
+        if good or (in_sight and _frame(window, following, True, state, rules)[0] == _WHOLE):
+            state.following = -1
+            found = _chain_to(window, pos, following, state, rules)
+            return FOUND, min(found, window.end - window.base) - pos
+        state.following = -1
+    verdict, size = search_chain(_agrees, window.end, _REACH, window, pos, state, rules)
+    if verdict == FOUND and state.cut_off != 0 and window.base + pos + size >= window.end:
+        state.tail = state.lost
+        state.lost = -1
+        verdict = ENDED
+    return verdict, size
+
+
+@inlined
+def _lose(state: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
+    """A bad entry, behind which the next good one is to be searched."""
+    blame(state, kind, one, two)
+    state.following = following
+    state.cut_off = 0
+    state.zeros_go_on = 0
+    return LOST, _ONE
+
+
+@inlined
+def _signed(length: Any) -> Any:
+    """A size as the signed number that it is."""
+    return np.int64(length) - (np.int64(1 << 32) if length >= _SIGN else np.int64(0))
+
+
+@always_inlined
+def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What stands at a position. See `sawlog.chain`."""
+    if state.lost >= 0:
+        return _search(window, pos, state, rules)
+    data = window.data
+    at = window.base + pos
+    if at >= window.end:
+        return ENDED, _ZERO
+    left = window.end - at
+    last = window.end == window.size
+    if left < _SIZE:
+        if last:
+            return TORN, left
+        return _lose(state, _BAD_SIZE, left, _SIZE, -1)
+    if np.uint64(len(data)) - pos < min(_HEAD, left):
+        return SHORT, _HEAD
+    length = load_big_u32(data, pos)
+    total = _SIZE + length
+    if length == _ZERO:
+        lost = _lose(state, _UNUSED, 0, 0, -1)
+        state.zeros_go_on = 1
+        return lost
+    if length < _MIN or length > rules.longest or (total > window.size - at and not last):
+        return _lose(state, _BAD_SIZE, _signed(length), _MIN, -1)
+    if total > left and last:
+        lost = _lose(state, _BAD_SIZE, length, _MIN, -1)
+        state.cut_off = 1
+        return lost
+    verdict, total = _frame(window, pos, rules.verify, state, rules)
+    if verdict == _UNSEEN:
+        return SHORT, total
+    if verdict == _MISMATCHED:
+        covered = total - _DIGEST
+        expected = digest_of(window, pos, covered, state, rules)
+        return _lose(state, _MISMATCH, expected, load_big_u32(data, pos + covered), at + total)
+    if total > left:
+        return _lose(state, _BAD_SIZE, _signed(length), _MIN, -1)
+    flags = np.uint64(data[pos + _FLAGS])
+    if flags > _KNOWN_FLAGS and not rules.vouched:
+        return _lose(state, _BAD_FLAGS, flags, 0, -1)
+    if flags > _RECORD and rules.strict:
+        blame(state, _BAD_FLAGS, flags, 0)
+        return DAMAGED, total
+    if flags & _RECORD == _ZERO:
+        finish_ = pos + total - _DIGEST
+        stop = row_end(data, pos + _HEAD, finish_, rules, 0)
+        if stop > finish_ or (rules.strict and stop != finish_):
+            blame(state, _BAD_ROW, total, stop - pos)
+            return DAMAGED, total
+    return GOOD, total
