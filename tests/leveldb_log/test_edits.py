@@ -118,7 +118,7 @@ DAMAGED = [
     (b"\x01\x05abc", "5 bytes expected at byte 2, 3 are left"),
     (b"\x05\x01" + lp(b"short"), "internal key of 5 bytes"),
     (b"\x06" + varint(256) + b"\x01", "level 256"),
-    (varint(103) + new_file(0, 1)[1:] + b"\x01\x01" + varint(66) + lp(b""), "field 66"),
+    (varint(103) + new_file(0, 1)[1:] + b"\x01\x01" + varint(70) + lp(b""), "field 70"),
     (varint(9001), "a varint at byte 2"),
 ]
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from sawlog.errors import SawlogError
 from sawlog.format import PROBE_BYTES, Fragment, Projection, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import ROWS_SCHEMA
-from sawlog.leveldb_log.head import read_head
+from sawlog.leveldb_log.head import LogHead, read_head
 from sawlog.leveldb_log.layout import Dialect, Kind
 from sawlog.leveldb_log.options import ReadOptions
 from sawlog.storage import File, Storage
@@ -48,19 +49,28 @@ class LogRange(Fragment):
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
         from sawlog.leveldb_log.walk import Walk
 
-        storage = self.scan.storage
-        with closing(storage.open(self.path, self.end)) as source:
+        with closing(self.scan.storage.open(self.path, self.end)) as source:
             if source.size < self.file.size:
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             try:
-                # Far from its start, a remote file's window would be fetched for nothing.
-                near = self.start < PROBE_BYTES
-                probe = bytes(source.window(0, PROBE_BYTES)) if near else storage.read(self.path, 0, PROBE_BYTES)
+                if self.start < PROBE_BYTES:
+                    # What is read of a remote file anyway is not fetched twice.
+                    vars(self)["head"] = read_head(bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect)
+                head = self.head
             except OSError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
                 return
-            yield from Walk(self, source, read_head(probe, self.file, self.dialect), schema, findings).batches()
+            yield from Walk(self, source, head, schema, findings).batches()
+
+    @cached_property
+    def head(self) -> LogHead:
+        """What the beginning of the file says.
+
+        Raises:
+            OSError: When it cannot be read.
+        """
+        return read_head(self.scan.storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect)
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""

@@ -56,13 +56,42 @@ def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, b
 
 
 def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
-    """The dialect from the options, or RocksDB's where its IDENTITY file lies beside the log (or its archive)."""
+    """The dialect from the options, or whose database the log (or its archive) lies in, as other files there say.
+
+    Where none does, Pebble's logs show by how they end, once they are closed.
+    """
+    if dialect != "auto":
+        return dialect
     directory = posixpath.dirname(file.path)
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
-    if dialect == "auto" and storage.exists(posixpath.join(directory, layout.IDENTITY_NAME)):
+    try:
+        beside = {one.name: one for one in storage.files_in(directory or ".")}
+    except OSError:
+        return dialect
+    if any(name.startswith(layout.PEBBLE_MARKER) for name in beside):
+        return "pebble"
+    if layout.IDENTITY_NAME in beside:
         return "rocksdb"
-    return dialect
+    for name in sorted(beside, reverse=True):
+        if layout.OPTIONS_NAME.match(name):
+            options = storage.read(beside[name].path, 0, layout.OPTIONS_HEAD)
+            return next((owner for key, owner in layout.OPTIONS_OWNERS.items() if key in options), dialect)
+    return "pebble" if _ends_as_pebble_ends(file, storage) else dialect
+
+
+def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
+    """Whether a log ends in a header of the log that follows, without a checksum: what Pebble writes last."""
+    named = layout.LOG_NAME.match(file.name)
+    if named is None or file.size < layout.RECYCLABLE_HEADER_SIZE:
+        return False
+    last = storage.read(file.path, file.size - layout.RECYCLABLE_HEADER_SIZE, layout.RECYCLABLE_HEADER_SIZE)
+    return (
+        len(last) == layout.RECYCLABLE_HEADER_SIZE
+        and layout.CHECKSUM.of(last) == layout.LENGTH.of(last) == 0
+        and layout.TYPE.of(last) == layout.Type.RECYCLABLE_FULL
+        and layout.LOG_NUMBER.of(last) == (int(named[1]) + 1) & 0xFFFFFFFF
+    )
 
 
 def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> LogHead:
@@ -72,15 +101,16 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> Lo
         FormatError: For a compression that is not supported.
     """
     if dialect == "auto":
-        foreign = any(kind in layout.ROCKSDB_ONLY for _, kind, _ in first_fragments(head, "rocksdb"))
-        dialect = "rocksdb" if foreign else "leveldb"
+        dialect = _dialect_of(head)
     if dialect == "leveldb":
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.COMPRESSION_NONE)
     named = layout.LOG_NAME.match(file.name)
+    fragments = list(first_fragments(head, dialect))
     number = int(named[1]) & 0xFFFFFFFF if named else -1
-    recycled = False
+    # Pebble ends every log, an empty one too, with a header of the next one.
+    recycled = dialect == "pebble" and named is not None and not fragments
     compression = layout.COMPRESSION_NONE
-    for offset, kind, body in first_fragments(head, dialect):
+    for offset, kind, body in fragments:
         known = layout.TYPES[dialect][kind]
         recycled = known.header_size > layout.HEADER_SIZE
         if recycled and number < 0:
@@ -94,3 +124,11 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> Lo
             f"{file.path}: records are compressed with type {compression}; only ZSTD (7) is known in logs"
         )
     return LogHead(dialect, recycled, number, compression)
+
+
+def _dialect_of(head: bytes) -> Dialect:
+    """Whose fragments a log begins with; LevelDB's where they are everyone's."""
+    for dialect, own in layout.OWN_TYPES.items():
+        if any(kind in own for _, kind, _ in first_fragments(head, dialect)):
+            return dialect
+    return "leveldb"

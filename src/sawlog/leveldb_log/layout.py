@@ -166,7 +166,11 @@ LEGACY_METADATA: dict[int, int] = {
 }
 """Metadata types with a recyclable header, and the types that say the same with a legacy one."""
 
-ROCKSDB_ONLY = frozenset(TYPES["rocksdb"]) - frozenset(_LEGACY)
+OWN_TYPES: dict[Dialect, frozenset[int]] = {
+    "rocksdb": frozenset(TYPES["rocksdb"]) - frozenset(_LEGACY),
+    "pebble": frozenset(TYPES["pebble"]) - frozenset(TYPES["leveldb"]) - frozenset(_RECYCLABLE),
+}
+"""Types by which a log shows whose it is; those with recyclable headers are taken for RocksDB's."""
 
 LOG_NAME = re.compile(r"^(\d+)\.log$")
 """A write-ahead log; the digits are its number, in decimal."""
@@ -175,6 +179,12 @@ SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
 IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
+PEBBLE_MARKER = "marker.format-version."
+"""Begins the name of a file that only Pebble puts into its directories."""
+OPTIONS_NAME = re.compile(r"^OPTIONS-\d+$")
+"""The options that RocksDB or Pebble ran with; which of them, its first lines say."""
+OPTIONS_HEAD = 4096
+OPTIONS_OWNERS: dict[bytes, Dialect] = {b"pebble_version": "pebble", b"rocksdb_version": "rocksdb"}
 ARCHIVE_NAME = "archive"
 """The directory, within its own, that RocksDB moves old logs to."""
 TABLE_NAME = re.compile(r"^\d+\.(ldb|sst)$")

@@ -11,7 +11,7 @@ from sawlog.errors import SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb_log.columns import ROWS_SCHEMA
 from sawlog.leveldb_log.payloads import layout
-from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, binary_buffers, operation_names, tag_tables
+from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, binary_buffers, operation_names, tag_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,21 +96,18 @@ class BatchBuilder:
         if families is None:
             families = np.zeros(batch.num_rows, np.int64)
         self._check_families(operations, families)
-        keys = self._binary(batch, "key", operations)
-        values = self._binary(batch, "value", operations)
+        keys, values = (kernels.Strings(*self._binary(batch, name, operations)) for name in ("key", "value"))
         sequences, counted = self._sequences(batch, operations)
         starts = self._starts(batch, sequences, counted)
-        _, shapes, tags = tag_tables()
-        payload = keys[1][-1] - keys[1][0] + values[1][-1] - values[1][0]
+        payload = keys.offsets[-1] - keys.offsets[0] + values.offsets[-1] - values.offsets[0]
         batches = len(starts) - 1
         room = int(payload) + batches * layout.BATCH_HEADER + batch.num_rows * kernels.OPERATION_ROOM
         if room > layout.MAX_RECORD:
             raise SchemaError(f"row {self._row}: a write batch of 2 GiB or more")
         out = Column(np.uint8, room)
         ends = np.zeros(batches + 1, np.int32)
-        status = kernels.encode_batches(
-            starts, sequences, operations, families, *keys, *values, tags, shapes[::2].copy(), out.values, ends
-        )
+        rows = kernels.Operations(starts, sequences, operations, families, keys, values)
+        status = kernels.encode_batches(rows, tag_table("rocksdb"), out.values, ends)
         if status == kernels.INVALID:
             raise SchemaError("columns 'key' and 'value': an Arrow array is invalid: offsets outside its data")
         return pa.RecordBatch.from_arrays([binary_array(ends, out)], schema=ROWS_SCHEMA)
@@ -147,7 +144,12 @@ class BatchBuilder:
         return numbers
 
     def _check_families(self, operations: NDArray[np.int8], families: NDArray[np.int64]) -> None:
-        _, _, tags = tag_tables()
+        tags = tag_table("rocksdb").tags
+        foreign = (tags[operations] < 0).all(1)
+        if foreign.any():
+            row = int(foreign.argmax())
+            name = layout.NAMES[operations[row]]
+            raise SchemaError(f"column 'operation', row {self._row + row}: {name!r} is Pebble's, and is not written")
         wrong = (families != 0) & (tags[operations, 1] < 0)
         if wrong.any():
             row = int(wrong.argmax())

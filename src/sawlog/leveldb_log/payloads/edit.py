@@ -23,6 +23,18 @@ class Cursor:
         self.position = 0
 
     @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self.position
+
+    def byte(self) -> int:
+        """A byte."""
+        if not self.more:
+            raise EditError(f"a byte expected at byte {self.position}, where the edit ends")
+        self.position += 1
+        return self._data[self.position - 1]
+
+    @property
     def more(self) -> bool:
         """Whether bytes are left."""
         return self.position < len(self._data)
@@ -122,13 +134,16 @@ def _deleted_file(cursor: Cursor) -> dict[str, Any]:
     return {"level": cursor.level(), "file": cursor.number()}
 
 
-def _new_file(cursor: Cursor, *, path: bool = False, sequences: bool = False, custom: bool = False) -> dict[str, Any]:
+def _new_file(
+    cursor: Cursor, *, path: bool = False, ranges: bool = False, sequences: bool = False, custom: bool = False
+) -> dict[str, Any]:
     entry: dict[str, Any] = {"level": cursor.level(), "file": cursor.number()}
     if path:
         entry["path_id"] = cursor.small()
     entry["size"] = cursor.number()
-    for end in ("smallest", "largest"):
-        entry[f"{end}_key"], entry[f"{end}_key_sequence"] = cursor.internal_key()
+    smallest, largest = _bounds(cursor) if ranges else (cursor.internal_key(), cursor.internal_key())
+    entry["smallest_key"], entry["smallest_key_sequence"] = smallest
+    entry["largest_key"], entry["largest_key_sequence"] = largest
     if sequences:
         entry["smallest_sequence"] = cursor.number()
         entry["largest_sequence"] = cursor.number()
@@ -137,10 +152,34 @@ def _new_file(cursor: Cursor, *, path: bool = False, sequences: bool = False, cu
     return entry
 
 
+def _bounds(cursor: Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
+    """The bounds of a table that has range keys, of which one, or both, may be those of its point keys."""
+    marker = cursor.byte()
+    points = (cursor.internal_key(), cursor.internal_key()) if marker & layout.POINT_KEYS else None
+    ranges = cursor.internal_key(), cursor.internal_key()
+    if points is None and marker & (layout.SMALLEST_IS_POINT | layout.LARGEST_IS_POINT):
+        raise EditError(f"bounds of point keys in a table that has none, before byte {cursor.position}")
+    smallest = points if points is not None and marker & layout.SMALLEST_IS_POINT else ranges
+    largest = points if points is not None and marker & layout.LARGEST_IS_POINT else ranges
+    return smallest[0], largest[1]
+
+
 def _custom_fields(cursor: Cursor, entry: dict[str, Any]) -> None:
     """The fields behind a `Tag.NEW_FILE_4`."""
     while (tag := cursor.small()) != Custom.END:
         at = cursor.position
+        if tag == Custom.VIRTUAL:
+            entry["backing_file"] = cursor.number()
+            continue
+        if tag == Custom.BLOB_REFERENCES:
+            cursor.varint()
+            count = cursor.varint()
+            entry["blob_references"] = []
+            for _ in range(min(count, cursor.left)):
+                entry["blob_references"].append({"file": cursor.number(), "size": cursor.number()})
+            if count > len(entry["blob_references"]):
+                raise EditError(f"{count} references to blob files at byte {at}, which do not end")
+            continue
         value = cursor.string()
         if tag in _CUSTOM:
             name, read = _CUSTOM[tag]
@@ -154,6 +193,19 @@ def _blob_file(cursor: Cursor) -> dict[str, Any]:
     checksum_method, checksum = cursor.text(), cursor.string()
     _skip_fields(cursor, layout.BLOB_END)
     return {**entry, "checksum_method": checksum_method, "checksum": checksum}
+
+
+def _backing(cursor: Cursor) -> dict[str, Any]:
+    return {"file": cursor.number(), "size": cursor.number()}
+
+
+def _pebble_blob_file(cursor: Cursor) -> dict[str, Any]:
+    blob, file, size, value_bytes, created = (cursor.number() for _ in range(5))
+    return {"blob": blob, "file": file, "size": size, "value_bytes": value_bytes, "creation_time": created}
+
+
+def _pebble_blob_removal(cursor: Cursor) -> dict[str, Any]:
+    return {"blob": cursor.number(), "file": cursor.number()}
 
 
 def _blob_garbage(cursor: Cursor) -> dict[str, Any]:
@@ -206,6 +258,11 @@ _SCALARS: dict[int, tuple[str, Callable[[Cursor], Any]]] = {
 }
 
 _ENTRIES: dict[int, tuple[str, Callable[[Cursor], dict[str, Any]]]] = {
+    Tag.NEW_FILE_5: ("new_files", lambda cursor: _new_file(cursor, ranges=True, sequences=True, custom=True)),
+    Tag.BACKING_ADDITION: ("new_backing_files", _backing),
+    Tag.BACKING_REMOVAL: ("removed_backing_files", lambda cursor: {"file": cursor.number()}),
+    Tag.BLOB_FILE_ADDITION: ("new_value_files", _pebble_blob_file),
+    Tag.BLOB_FILE_REMOVAL: ("removed_value_files", _pebble_blob_removal),
     Tag.COMPACT_POINTER: ("compact_pointers", _compact_pointer),
     Tag.DELETED_FILE: ("deleted_files", _deleted_file),
     Tag.NEW_FILE: ("new_files", _new_file),
@@ -228,6 +285,8 @@ _CUSTOM: dict[int, tuple[str, Callable[[bytes], Any]]] = {
     Custom.TEMPERATURE: ("temperature", _byte),
     Custom.EPOCH_NUMBER: ("epoch_number", _varint),
     Custom.PATH_ID: ("path_id", _byte),
+    Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", bytes),
+    Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", bytes),
 }
 
-_LISTS = ("compact_pointers", "deleted_files", "new_files", "new_blob_files", "blob_garbage", "wals_added")
+_LISTS = ("wals_added", *dict.fromkeys(name for name, _ in _ENTRIES.values() if name != "wals_added"))

@@ -40,8 +40,22 @@ _FILE_FIELDS = (
     pa.field("checksum_function", pa.string()),
     pa.field("temperature", pa.int32()),
     pa.field("epoch_number", pa.int64()),
+    pa.field("backing_file", pa.int64()),
+    pa.field("synthetic_prefix", pa.binary()),
+    pa.field("synthetic_suffix", pa.binary()),
+    pa.field(
+        "blob_references",
+        pa.list_(
+            pa.field(
+                "element",
+                pa.struct([pa.field(name, pa.int64(), nullable=False) for name in ("file", "size")]),
+                nullable=False,
+            )
+        ),
+    ),
 )
-"""A table file. What follows the sequences of its keys is RocksDB's, and null where it was not written."""
+"""A table file. What follows the sequences of its keys is RocksDB's or, from `backing_file` on, Pebble's; it is null
+where it was not written."""
 
 
 def _entries(name: str, *fields: pa.Field) -> pa.Field:
@@ -81,9 +95,18 @@ EDITS_SCHEMA = pa.schema(
         _entries("blob_garbage", *_BLOB_FIELDS),
         _entries("wals_added", pa.field("log", pa.int64(), nullable=False), pa.field("synced_size", pa.int64())),
         pa.field("wals_deleted_before", pa.int64()),
+        _entries("new_backing_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("file", "size"))),
+        _entries("removed_backing_files", pa.field("file", pa.int64(), nullable=False)),
+        _entries(
+            "new_value_files",
+            *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file", "size", "value_bytes")),
+            pa.field("creation_time", pa.int64(), nullable=False, metadata=_SECONDS),
+        ),
+        _entries("removed_value_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file"))),
     ]
 )
-"""One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's."""
+"""One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
+`new_backing_files` on Pebble's."""
 
 FILES_SCHEMA = pa.schema(
     [

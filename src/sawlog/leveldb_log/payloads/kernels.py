@@ -2,35 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BatchKind, Field
 
-# Fields of the decoder's state, an int64 array.
-RECORD = 0
-"""The record being decoded."""
-POSITION = 1
-"""Byte of it behind the last operation that is decoded; 0 before its header."""
-SEQUENCE = 2
-"""Sequence number of the next operation."""
-FOUND = 3
-"""Operations of the record so far that take a sequence number."""
-ROWS = 4
-KEY_BYTES = 5
-VALUE_BYTES = 6
-EVENTS = 7
-NO_KEYS = 8
-"""Rows without a key."""
-NO_VALUES = 9
-STATE_SIZE = 10
+DECODER = record_type(
+    "record",  # the one being decoded
+    "position",  # byte of it behind the last operation that is decoded; 0 before its header
+    "sequence",  # number of the next operation
+    "found",  # operations of the record so far that take a sequence number
+    "rows",
+    "key_bytes",
+    "value_bytes",
+    "events",
+    "no_keys",  # rows without a key
+    "no_values",
+)
+"""The decoder's state."""
+EVENT = record_type("kind", "record", "one", "two")
+"""Damage in a record, with two numbers for the message."""
 
-EVENT_FIELDS = 4
-"""Kind, record, and two numbers for the message."""
+
+class Strings(NamedTuple):
+    """Binary values: value i is `data[offsets[i] : offsets[i + 1]]`, uint8 and int32."""
+
+    data: Any
+    offsets: Any
+
+
+class Table(NamedTuple):
+    """What tags stand for.
+
+    Attributes:
+        variants: uint8[256], of each tag: twice the code of an operation, plus one where a column family follows; or
+            `len(shapes)` for nothing.
+        shapes: uint8, the `Field` bits of each variant.
+        tags: int16[:, 2], tags of each code, without and with a column family; -1 for none.
+    """
+
+    variants: Any
+    shapes: Any
+    tags: Any
+
+
+class Gathered(NamedTuple):
+    """A column of keys or values that is being made.
+
+    Attributes:
+        wanted: Whether they are copied.
+        has: uint8 per row, 0 or 1.
+        data: uint8, as long as all batches if they are copied.
+        ends: int32, `ends[i + 1]` is the end of value i; `ends[0]` is 0.
+    """
+
+    wanted: Any
+    has: Any
+    data: Any
+    ends: Any
+
+
+class Decoded(NamedTuple):
+    """Where operations go, a row each.
+
+    Attributes:
+        records: int32, the batch that it is from.
+        sequences: int64.
+        operations: int8, codes.
+        families: int64.
+        keys: `Gathered`.
+        values: `Gathered`.
+        events: `EVENT`.
+    """
+
+    records: Any
+    sequences: Any
+    operations: Any
+    families: Any
+    keys: Any
+    values: Any
+    events: Any
+
+
+class Operations(NamedTuple):
+    """Operations to be laid out.
+
+    Attributes:
+        starts: int64, batch i is made of the rows from `starts[i]` up to `starts[i + 1]`.
+        sequences: int64, of each row.
+        codes: int8, each below the number of operations.
+        families: int64, each a u32.
+        keys: `Strings`.
+        values: `Strings`.
+    """
+
+    starts: Any
+    sequences: Any
+    codes: Any
+    families: Any
+    keys: Any
+    values: Any
+
 
 # What a call ended with.
 DONE = 0
@@ -97,90 +174,62 @@ def _string(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _note(events: Any, state: Any, kind: Any, record: Any, one: Any, two: Any) -> None:
-    row = state[EVENTS]
-    events[row, 0] = kind
-    events[row, 1] = record
-    events[row, 2] = one
-    events[row, 3] = two
-    state[EVENTS] = row + 1
+def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
+    row = state.events
+    events[row].kind = kind
+    events[row].record = state.record
+    events[row].one = one
+    events[row].two = two
+    state.events = row + 1
 
 
 @kernel
-def decode_batches(
-    data: Any,
-    offsets: Any,
-    variants: Any,
-    shapes: Any,
-    gather_keys: Any,
-    gather_values: Any,
-    state: Any,
-    records: Any,
-    sequences: Any,
-    operations: Any,
-    families: Any,
-    has_key: Any,
-    keys: Any,
-    key_ends: Any,
-    has_value: Any,
-    values: Any,
-    value_ends: Any,
-    events: Any,
-) -> Any:
+def decode_batches(batches: Any, table: Any, state: Any, out: Any) -> Any:
     """Decode write batches into rows, one per operation. Section 10.1 of the format.
 
     What follows an error in a batch is left out; the operations before it are kept.
 
     Args:
-        data: uint8, the batches.
-        offsets: int32, batch i is `data[offsets[i] : offsets[i + 1]]`.
-        variants: uint8[256], what each tag stands for: twice the code of an operation, plus one where a column family
-            follows; or `len(shapes)` for nothing.
-        shapes: uint8, the `Field` bits of each variant.
-        gather_keys: Whether keys are copied.
-        gather_values: Whether values are copied.
-        state: int64[STATE_SIZE], updated.
-        records: int32, the batch of each row.
-        sequences: int64.
-        operations: int8, codes.
-        families: int64.
-        has_key: uint8, 0 or 1.
-        keys: uint8, at least as long as `data` if keys are gathered.
-        key_ends: int32, `key_ends[i + 1]` is the end of key i; `key_ends[0]` is 0.
-        has_value: As `has_key`.
-        values: As `keys`.
-        value_ends: As `key_ends`.
-        events: int64[:, EVENT_FIELDS], damage.
+        batches: `Strings`, the records.
+        table: `Table`.
+        state: `DECODER`, updated.
+        out: `Decoded`.
 
     Returns:
         DONE, FULL or INVALID.
     """
+    data, offsets = batches.data, batches.offsets
+    variants, shapes = table.variants, table.shapes
+    records, sequences, operations, families = out.records, out.sequences, out.operations, out.families
+    has_key, keys, key_ends = out.keys.has, out.keys.data, out.keys.ends
+    has_value, values, value_ends = out.values.has, out.values.data, out.values.ends
+    events = out.events
     count = len(offsets) - 1
     max_rows = len(sequences)
     max_events = len(events)
     unknown = len(shapes)
-    record = state[RECORD]
-    resume = np.uint64(state[POSITION])
-    sequence = state[SEQUENCE]
-    found = state[FOUND]
-    row = state[ROWS]
-    key_at = np.uint64(state[KEY_BYTES])
-    value_at = np.uint64(state[VALUE_BYTES])
-    no_keys = state[NO_KEYS]
-    no_values = state[NO_VALUES]
+    resume = np.uint64(state.position)
+    sequence = state.sequence
+    found = state.found
+    row = state.rows
+    key_at = np.uint64(state.key_bytes)
+    value_at = np.uint64(state.value_bytes)
+    no_keys = state.no_keys
+    no_values = state.no_values
     status = DONE
-    while record < count:
+    while state.record < count:
+        record = state.record
         if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
             return INVALID
         # A record causes one event at the most.
-        if state[EVENTS] >= max_events or row >= max_rows:
+        if state.events >= max_events or row >= max_rows:
             status = FULL
             break
         start = np.uint64(offsets[record])
         end = np.uint64(offsets[record + 1])
         if end - start < _HEADER:
-            _note(events, state, _TOO_SMALL, record, end - start, 0)
-            record += 1
+            _note(events, state, _TOO_SMALL, end - start, 0)
+            state.record += 1
             continue
         pos = start + resume
         if resume == _ZERO:
@@ -195,7 +244,7 @@ def decode_batches(
             variant = np.int64(variants[tag])
             here = pos
             if variant >= unknown:
-                _note(events, state, _UNKNOWN, record, tag, here - start)
+                _note(events, state, _UNKNOWN, tag, here - start)
                 intact = False
                 break
             shape = shapes[variant]
@@ -212,7 +261,7 @@ def decode_batches(
             if shape & _VALUE and not shape & _VALUE_FIRST and pos != _ZERO:
                 value_start, value_length, pos = _string(data, pos, end)
             if pos == _ZERO:
-                _note(events, state, _BROKEN, record, code, here - start)
+                _note(events, state, _BROKEN, code, here - start)
                 intact = False
                 break
             records[row] = record
@@ -223,10 +272,10 @@ def decode_batches(
             has_value[row] = 1 if shape & _VALUE else 0
             no_keys += 0 if shape & _KEY else 1
             no_values += 0 if shape & _VALUE else 1
-            if gather_keys:
+            if out.keys.wanted:
                 copy_bytes(keys, key_at, data, key_start, key_length)
                 key_at += key_length
-            if gather_values:
+            if out.values.wanted:
                 copy_bytes(values, value_at, data, value_start, value_length)
                 value_at += value_length
             row += 1
@@ -241,18 +290,17 @@ def decode_batches(
             break
         counted = np.int64(load_u32(data, start + _COUNT))
         if intact and found != counted:
-            _note(events, state, _WRONG_COUNT, record, counted, found)
+            _note(events, state, _WRONG_COUNT, counted, found)
         resume = _ZERO
-        record += 1
-    state[RECORD] = record
-    state[POSITION] = resume
-    state[SEQUENCE] = sequence
-    state[FOUND] = found
-    state[ROWS] = row
-    state[KEY_BYTES] = key_at
-    state[VALUE_BYTES] = value_at
-    state[NO_KEYS] = no_keys
-    state[NO_VALUES] = no_values
+        state.record += 1
+    state.position = resume
+    state.sequence = sequence
+    state.found = found
+    state.rows = row
+    state.key_bytes = key_at
+    state.value_bytes = value_at
+    state.no_keys = no_keys
+    state.no_values = no_values
     return status
 
 
@@ -300,61 +348,43 @@ def _put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 
 @kernel
-def encode_batches(
-    starts: Any,
-    sequences: Any,
-    operations: Any,
-    families: Any,
-    keys: Any,
-    key_offsets: Any,
-    values: Any,
-    value_offsets: Any,
-    tags: Any,
-    shapes: Any,
-    out: Any,
-    ends: Any,
-) -> Any:
+def encode_batches(rows: Any, table: Any, out: Any, ends: Any) -> Any:
     """Lay operations out as write batches. Section 10.1 of the format.
 
     Args:
-        starts: int64, batch i is made of the rows from `starts[i]` up to `starts[i + 1]`.
-        sequences: int64, of each row.
-        operations: int8, codes, each below `len(shapes)`.
-        families: int64, each a u32.
-        keys: uint8.
-        key_offsets: int32, key i is `keys[key_offsets[i] : key_offsets[i + 1]]`.
-        values: As `keys`.
-        value_offsets: As `key_offsets`.
-        tags: int16[:, 2], tags of each code, without and with a column family.
-        shapes: uint8, the `Field` bits of each code.
+        rows: `Operations`; each has a tag for its column family, or for none.
+        table: `Table`.
         out: uint8, with room for a header and `OPERATION_ROOM` bytes per row beside all keys and values.
         ends: int32, `ends[i + 1]` is the end of batch i in `out`; `ends[0]` is 0.
 
     Returns:
         DONE, or INVALID.
     """
+    starts = rows.starts
+    keys, key_offsets = rows.keys.data, rows.keys.offsets
+    values, value_offsets = rows.values.data, rows.values.offsets
     batches = len(starts) - 1
     pos = _ZERO
     for batch in range(batches):
         header = pos
         counted = _ZERO
-        sequence = np.uint64(sequences[starts[batch]])
+        sequence = np.uint64(rows.sequences[starts[batch]])
         store_u32(out, header, sequence & _U32)
         store_u32(out, header + _HALF, sequence >> _HALF_BITS)
         pos += _HEADER
         for row in range(starts[batch], starts[batch + 1]):
-            code = operations[row]
-            shape = shapes[code]
-            family = np.uint64(families[row])
+            code = rows.codes[row]
+            shape = table.shapes[2 * code]
+            family = np.uint64(rows.families[row])
             key_start, key_end = key_offsets[row], key_offsets[row + 1]
             value_start, value_end = value_offsets[row], value_offsets[row + 1]
             if not (0 <= key_start <= key_end <= len(keys) and 0 <= value_start <= value_end <= len(values)):
                 return INVALID
             if family == _ZERO:
-                out[pos] = tags[code, 0]
+                out[pos] = table.tags[code, 0]
                 pos += _ONE
             else:
-                out[pos] = tags[code, 1]
+                out[pos] = table.tags[code, 1]
                 pos = _put_varint(out, pos + _ONE, family)
             if shape & _VALUE_FIRST:
                 pos = _put_string(out, pos, values, value_start, value_end)

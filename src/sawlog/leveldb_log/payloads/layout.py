@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sawlog.leveldb_log.layout import Dialect
+
 VARINT32_BYTES = 5
 VARINT64_BYTES = 10
 
@@ -42,12 +44,17 @@ _FAMILY, _KEY, _VALUE, _COUNTED, _VALUE_FIRST = (field.value for field in Field)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: its name in the column `operation`, and its tags without and with a column family."""
+    """One operation: its name in the column `operation`, its tags without and with a column family, and Pebble's."""
 
     name: str
     shape: int
     tag: int | None = None
     family_tag: int | None = None
+    pebble_tag: int | None = None
+
+    def tags(self, dialect: Dialect) -> tuple[int | None, int | None]:
+        """Its tags in a dialect, without and with a column family."""
+        return (self.pebble_tag, None) if dialect == "pebble" else (self.tag, self.family_tag)
 
     @property
     def key(self) -> bool:
@@ -61,12 +68,12 @@ class Operation:
 
 
 OPERATIONS = (
-    Operation("delete", _KEY | _COUNTED, 0x00, 0x04),
-    Operation("put", _KEY | _VALUE | _COUNTED, 0x01, 0x05),
-    Operation("merge", _KEY | _VALUE | _COUNTED, 0x02, 0x06),
-    Operation("log_data", _VALUE, 0x03),
-    Operation("single_delete", _KEY | _COUNTED, 0x07, 0x08),
-    Operation("delete_range", _KEY | _VALUE | _COUNTED, 0x0F, 0x0E),
+    Operation("delete", _KEY | _COUNTED, 0x00, 0x04, 0x00),
+    Operation("put", _KEY | _VALUE | _COUNTED, 0x01, 0x05, 0x01),
+    Operation("merge", _KEY | _VALUE | _COUNTED, 0x02, 0x06, 0x02),
+    Operation("log_data", _VALUE, 0x03, None, 0x03),
+    Operation("single_delete", _KEY | _COUNTED, 0x07, 0x08, 0x07),
+    Operation("delete_range", _KEY | _VALUE | _COUNTED, 0x0F, 0x0E, 0x0F),
     Operation("put_blob_index", _KEY | _VALUE | _COUNTED, 0x11, 0x10),
     Operation("put_entity", _KEY | _VALUE | _COUNTED, 0x16, 0x17),
     Operation("timed_put", _KEY | _VALUE | _COUNTED, 0x18, 0x19),
@@ -78,8 +85,20 @@ OPERATIONS = (
     Operation("commit_with_timestamp", _KEY | _VALUE | _VALUE_FIRST, 0x15),
     Operation("rollback", _KEY, 0x0C),
     Operation("noop", 0, 0x0D),
+    Operation("range_key_delete", _KEY | _VALUE | _COUNTED, pebble_tag=0x13),
+    Operation("range_key_unset", _KEY | _VALUE | _COUNTED, pebble_tag=0x14),
+    Operation("range_key_set", _KEY | _VALUE | _COUNTED, pebble_tag=0x15),
+    Operation("ingest_sst", _KEY | _COUNTED, pebble_tag=0x16),
+    Operation("delete_sized", _KEY | _VALUE | _COUNTED, pebble_tag=0x17),
+    Operation("excise", _KEY | _VALUE | _COUNTED, pebble_tag=0x18),
 )
-"""LevelDB knows `put` and `delete` in family 0; the others are RocksDB's. Their codes are their places here."""
+"""LevelDB knows `put` and `delete` in family 0; the others are RocksDB's, or Pebble's. Codes are places here.
+
+Up to 0x0F Pebble's tags are RocksDB's; above, it has put others in the places of RocksDB's. Of its own operations
+`range_key_set` and `range_key_unset` have the key behind the range, its suffixes and values in `value`,
+`range_key_delete` and `excise` the key behind the range; `ingest_sst` has the number of the table, a varint, in `key`,
+and `delete_sized` the size of what it deletes, a varint, in `value`.
+"""
 
 NAMES = tuple(operation.name for operation in OPERATIONS)
 DELETE, PUT, DELETE_RANGE = (NAMES.index(name) for name in ("delete", "put", "delete_range"))
@@ -121,7 +140,7 @@ INTERNAL_TRAILER = 8
 
 
 class Tag(IntEnum):
-    """Tags of version edits. 1 to 9 are LevelDB's, the others RocksDB's."""
+    """Tags of version edits. 1 to 9 are LevelDB's, the others RocksDB's and Pebble's."""
 
     COMPARATOR = 1
     LOG_NUMBER = 2
@@ -135,6 +154,13 @@ class Tag(IntEnum):
     NEW_FILE_2 = 100
     NEW_FILE_3 = 102
     NEW_FILE_4 = 103
+    NEW_FILE_5 = 104
+    """Pebble: a table with range keys."""
+    BACKING_ADDITION = 105
+    BACKING_REMOVAL = 106
+    BLOB_FILE_ADDITION = 107
+    """Pebble, as are the next one and the two before."""
+    BLOB_FILE_REMOVAL = 108
     COLUMN_FAMILY = 200
     ADD_COLUMN_FAMILY = 201
     DROP_COLUMN_FAMILY = 202
@@ -152,7 +178,7 @@ class Tag(IntEnum):
 
 
 class Custom(IntEnum):
-    """Tags of the fields that end a `Tag.NEW_FILE_4`; each but `END` is followed by a string."""
+    """Tags of the fields that end a `Tag.NEW_FILE_4`; each but `END` and Pebble's varints is followed by a string."""
 
     END = 1
     NEED_COMPACTION = 2
@@ -164,7 +190,18 @@ class Custom(IntEnum):
     TEMPERATURE = 9
     EPOCH_NUMBER = 13
     PATH_ID = 65
+    VIRTUAL = 66
+    """Pebble, as are those that follow: a varint, the file that holds the table."""
+    SYNTHETIC_PREFIX = 67
+    SYNTHETIC_SUFFIX = 68
+    BLOB_REFERENCES = 69
+    """A varint, the depth; another, how many references follow; of each the file and the bytes of its values."""
 
+
+POINT_KEYS = 1
+"""Bit of the byte behind the size in a `Tag.NEW_FILE_5`: the table has point keys; their bounds come first."""
+SMALLEST_IS_POINT = 2
+LARGEST_IS_POINT = 4
 
 CUSTOM_MUST_KNOW = 64
 """Unknown custom tags with this bit must not be skipped."""

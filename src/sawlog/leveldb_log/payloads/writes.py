@@ -13,12 +13,15 @@ from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb_log.fragments import LogRange
+from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sawlog.leveldb_log.payloads.kernels import Table
 
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024
@@ -41,16 +44,16 @@ transactions have their id as the key, `log_data` has a value alone.
 """
 
 _BINARY = ("key", "value")
+_OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values")
+"""What of the decoder's state begins anew with each batch of rows."""
 
 
 @cache
-def tag_tables() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int16]]:
-    """What tags stand for, as the kernels take it.
-
-    Returns:
-        `variants` and `shapes` of `kernels.decode_batches`, and `tags` of `kernels.encode_batches`.
-    """
+def tag_table(dialect: Dialect) -> Table:
+    """What tags stand for in a dialect."""
     import numpy as np
+
+    from sawlog.leveldb_log.payloads.kernels import Table
 
     operations = layout.OPERATIONS
     variants = np.full(256, 2 * len(operations), np.uint8)
@@ -59,11 +62,11 @@ def tag_tables() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int16
     for code, operation in enumerate(operations):
         shapes[2 * code] = operation.shape
         shapes[2 * code + 1] = operation.shape | Field.FAMILY
-        for variant, tag in enumerate((operation.tag, operation.family_tag)):
+        for variant, tag in enumerate(operation.tags(dialect)):
             if tag is not None:
                 variants[tag] = 2 * code + variant
                 tags[code, variant] = tag
-    return variants, shapes, tags
+    return Table(variants, shapes, tags)
 
 
 @cache
@@ -89,8 +92,9 @@ class WriteRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
-        decoder = _Decoder(self.path, schema, findings)
+        decoder = None
         for records in super().decode(RECORDS_SCHEMA, findings):
+            decoder = decoder or _Decoder(self.path, self.head.dialect, schema, findings)
             findings.rows -= records.num_rows
             yield from decoder.batches(records)
 
@@ -98,7 +102,7 @@ class WriteRange(LogRange):
 class _Decoder:
     """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
 
-    def __init__(self, path: str, schema: pa.Schema, findings: Findings) -> None:
+    def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
         import numpy as np
 
         from sawlog.leveldb_log.payloads import kernels
@@ -107,31 +111,35 @@ class _Decoder:
         self._path = path
         self._schema = schema
         self._findings = findings
-        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self._table = tag_table(dialect)
+        self._state = np.zeros(1, kernels.DECODER)[0]
         # The first damage must stop the kernel where rows behind it must not be delivered.
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
-        self._events = np.zeros((room, kernels.EVENT_FIELDS), np.int64)
+        self._events = np.zeros(room, kernels.EVENT)
         self._records = np.empty(BATCH_ROWS, np.int32)
         self._operations = np.empty(BATCH_ROWS, np.int8)
         self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
 
     def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of some records, in batches of bounded size."""
+        import numpy as np
+
         k = self._kernels
         data, offsets = binary_buffers(records.column(RECORD_COLUMN))
         starts = records.column(OFFSET_COLUMN).to_numpy()
         stops = records.column(END_COLUMN).to_numpy()
-        self._state[:] = 0
+        self._state = np.zeros(1, k.DECODER)[0]
         status = k.FULL
         while status == k.FULL:
-            self._state[k.ROWS :] = 0
+            for name in _OF_BATCH:
+                self._state[name] = 0
             self._renew(len(data))
             status = self._decode(data, offsets)
-            rows = int(self._state[k.ROWS])
+            rows = int(self._state.rows)
             self._findings.rows += rows
             if rows or status == k.DONE:
                 yield self._batch(rows, starts)
-            self._report(self._events[: int(self._state[k.EVENTS])], starts, stops)
+            self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _renew(self, payload: int) -> None:
         """Fresh columns for the next batch."""
@@ -148,29 +156,21 @@ class _Decoder:
             ends.values[0] = 0
 
     def _decode(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> int:
-        variants, shapes, _ = tag_tables()
-        return int(
-            self._kernels.decode_batches(
-                data,
-                offsets,
-                variants,
-                shapes,
-                "key" in self._schema.names,
-                "value" in self._schema.names,
-                self._state,
-                self._records,
-                self._sequences.values,
-                self._operations,
-                self._families.values,
-                self._has["key"],
-                self._bytes["key"].values,
-                self._ends["key"].values,
-                self._has["value"],
-                self._bytes["value"].values,
-                self._ends["value"].values,
-                self._events,
-            )
+        k = self._kernels
+        keys, values = (
+            k.Gathered(name in self._schema.names, self._has[name], self._bytes[name].values, self._ends[name].values)
+            for name in _BINARY
         )
+        out = k.Decoded(
+            self._records,
+            self._sequences.values,
+            self._operations,
+            self._families.values,
+            keys,
+            values,
+            self._events,
+        )
+        return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
 
     def _batch(self, rows: int, starts: NDArray[np.int64]) -> pa.RecordBatch:
         arrays = [self._column(name, rows, starts) for name in self._schema.names]
@@ -205,14 +205,13 @@ class _Decoder:
         """`key` or `value`, null where the operation has none."""
         import numpy as np
 
-        k = self._kernels
-        missing = int(self._state[k.NO_KEYS if name == "key" else k.NO_VALUES])
+        missing = int(self._state.no_keys if name == "key" else self._state.no_values)
         validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
         used = int(self._ends[name].values[rows])
         buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
         return pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
 
-    def _report(self, events: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+    def _report(self, events: NDArray[np.record], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for kind, record, one, two in events.tolist():
             what = layout.NAMES[one] if kind == BatchKind.BROKEN_OPERATION else one
             offset = int(starts[record])
