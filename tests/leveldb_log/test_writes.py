@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import struct
@@ -347,13 +348,13 @@ def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
 
 
 def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb_log.payloads import history
+    from sawlog.leveldb_log.payloads import fold
 
     operations = [("put", b"%d" % (i * 7919 % 500), b"%d" % i) for i in range(20_000)]
     path = tmp_path / "000001.log"
     sawlog.write(as_table(operations), path, format="leveldb_log", view="writes", operations_per_batch=50)
     truth = {key: value for _, key, value in operations}
-    monkeypatch.setattr(history, "FOLD_ROWS", 1000)
+    monkeypatch.setattr(fold, "FOLD_ROWS", 1000)
     table = sawlog.read(path, view="writes", latest=True)
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == truth
     assert table["sequence"].to_pylist() == sorted(table["sequence"].to_pylist())
@@ -425,3 +426,43 @@ def test_against_rocksdb(tmp_path: Path) -> None:
     assert dict(recovered.items()) == truth
     assert recovered.get_column_family("other")[b"x"] == b"y"
     recovered.close()
+
+
+TRANSACTIONS = Path(__file__).parents[1] / "golden" / "leveldb_log" / "transactions"
+
+
+@pytest.mark.parametrize("policy", ["write_committed", "write_prepared", "write_unprepared"])
+def test_latest_is_what_rocksdb_holds_under_every_policy_for_transactions(policy: str) -> None:
+    """With write-prepared transactions, each batch counts one number: they do not tell the order of operations."""
+    lines = (TRANSACTIONS / f"{policy}.tsv").read_text().splitlines()
+    truth = dict(line.encode().split(b"\t") for line in lines)
+    states = sawlog.read(TRANSACTIONS / policy, view="writes", latest=True).to_pylist()
+    assert {row["key"]: row["value"] for row in states if row["operation"] == "put"} == truth
+
+
+def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sawlog.leveldb_log.payloads import fold
+
+    rng = random.Random(5)
+    done, truth = [], {}
+    for i in range(4000):
+        if i % 3:
+            key = b"%04d" % rng.randrange(3000)
+            done.append(("put", key, b"%d" % i))
+            truth[key] = b"%d" % i
+        else:
+            low = rng.randrange(3000)
+            first, last = b"%04d" % low, b"%04d" % (low + rng.randrange(12))
+            done.append(("delete_range", first, last))
+            truth = {key: value for key, value in truth.items() if not first <= key < last}
+    path = tmp_path / "000001.log"
+    sawlog.write(as_table(done), path, format="leveldb_log", view="writes", operations_per_batch=7)
+    lookups, stretches = [], []
+    place, covered = fold._Keys.place, fold._covered
+    monkeypatch.setattr(fold._Keys, "place", lambda self, key: lookups.append(key) or place(self, key))
+    monkeypatch.setattr(fold, "_covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
+    states = sawlog.read(path, view="writes", latest=True).to_pylist()
+    assert {row["key"]: row["value"] for row in states if row["operation"] == "put"} == truth
+    ranges = sum(operation == "delete_range" for operation, _, _ in done)
+    assert len(lookups) == 2 * ranges
+    assert len(stretches) <= 2 * ranges
