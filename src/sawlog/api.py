@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -18,6 +19,7 @@ from sawlog.guard import guarded
 from sawlog.inputs import Input
 from sawlog.options import parse_options
 from sawlog.reading import cores, in_order
+from sawlog.spelling import meant
 from sawlog.storage import File, PathLike, Storage, normalize
 
 WriteMode = Literal["overwrite", "error"]
@@ -87,14 +89,15 @@ def open(
     found = _find(paths, format, view, storage)
     chosen = found.format
     if view not in chosen.views:
-        raise OptionError(f"{chosen.name} has no view {view!r}; views: {', '.join(chosen.views)}")
+        near = meant(view, chosen.views)
+        raise OptionError(f"{chosen.name} has no view {view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
         view=view,
         columns=None if columns is None else tuple(columns),
         filters=tuple(tuple(condition) for condition in filters or ()),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
-        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}"),
+        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=_names_of(open)),
         storage=storage,
         roots=tuple(map(normalize, paths)),
     )
@@ -167,7 +170,7 @@ def write(
     """
     chosen = get_format(format)
     schema, batches = _tabular(data)
-    parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}")
+    parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}", general=_names_of(write))
     storage = _storage(storage_options)
     check_free(path, mode, storage)
     writer = chosen.writer(os.fspath(path), schema, parsed, storage)
@@ -264,6 +267,11 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+
+
+def _names_of(function: Callable[..., Any]) -> list[str]:
+    """The arguments that a function takes by name."""
+    return [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
 
 
 def _threads(wanted: bool | int) -> int:

@@ -31,6 +31,7 @@ from sawlog.scan import (
     fixed_schema,
 )
 from sawlog.skipped import Skipped, remarks
+from sawlog.spelling import meant
 from sawlog.storage import File, Staged, Storage
 
 __all__ = [
@@ -525,7 +526,7 @@ def get_format(name: str) -> Format:
     """
     known = _entry_points()
     if name not in known:
-        raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
+        raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
     return _load(known[name])
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sawlog.errors import OptionError
+from sawlog.spelling import meant
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,7 +20,7 @@ Options = TypeVar("Options", bound="DataclassInstance")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -> Options:
+def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, general: Iterable[str] = ()) -> Options:
     """Build the options dataclass `cls` from `given`.
 
     Args:
@@ -27,6 +28,7 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -
             each option takes.
         given: Names and values. Strings are converted, so `"true"` is as good as `True`.
         where: What the options are for, to begin error messages with.
+        general: Names that are taken besides options, which one may have meant.
 
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
@@ -35,7 +37,8 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str) -
     unknown = sorted(set(given) - set(hints))
     if unknown:
         known = ", ".join(sorted(hints)) or "none"
-        raise OptionError(f"{where}: unknown option {unknown[0]!r}; known options: {known}")
+        near = meant(unknown[0], [*hints, *general])
+        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known}")
     missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
     for name in missing:
         if name not in given:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sawlog.damage import OnDamage
 from sawlog.errors import SchemaError
 from sawlog.filters import Filter, apply_filters, parse_filters
+from sawlog.spelling import meant
 from sawlog.storage import Storage
 
 FILE_COLUMN = "_file"
@@ -85,7 +86,8 @@ class Projection:
             names = (*viewed, *appended)
         for name in names:
             if name not in known:
-                raise SchemaError(f"no column {name!r} in view {scan.view!r}; columns: {', '.join(known)}")
+                near = meant(name, known)
+                raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
         filters = parse_filters(scan.filters, every)
         wanted = {*names, *(condition.column for condition in filters)}
         return cls(

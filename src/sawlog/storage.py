@@ -46,6 +46,14 @@ __all__ = [
 ]
 
 
+_EXTRAS = {
+    **dict.fromkeys(("s3", "http", "https"), "remote"),
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("abfs", "abfss", "az", "adl"), "azure"),
+}
+"""The extra of sawlog that brings what fsspec needs for a scheme."""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file that exists.
@@ -353,7 +361,17 @@ class Storage:
         try:
             fs, path = fsspec.core.url_to_fs(url, **self.options)
         except ImportError as error:
-            raise SawlogError(f"{url}: {error}; install sawlog[remote]") from error
+            scheme = url.partition(":")[0]
+            extra = _EXTRAS.get(scheme)
+            how = f"pip install 'sawlog[{extra}]'" if extra else f"install what fsspec needs for {scheme}: {error}"
+            raise SawlogError(f"{url}: {how}") from error
+        except OSError as error:
+            if "libjvm" in str(error) or "libhdfs" in str(error):
+                raise SawlogError(
+                    f"{url}: HDFS is reached through Java: set JAVA_HOME and HADOOP_HOME, and CLASSPATH to what"
+                    " `hadoop classpath --glob` prints"
+                ) from error
+            raise
         return fs, path
 
     def _fresh(self, url: str) -> tuple[Any, str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 
 INTERRUPTED = 130
 TERMINATED = 143
+BUG = 70
+"""What the BSDs call EX_SOFTWARE."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -26,6 +30,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception:  # noqa: BLE001, whatever it is, it must not look like damage
+        traceback.print_exc()
+        sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
+        return BUG
 
 
 @contextlib.contextmanager

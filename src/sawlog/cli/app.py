@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from sawlog import __version__
+from sawlog import __version__, notice
 from sawlog.cli import cat, convert, formats, info, init, repair, spark_jar, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
@@ -95,6 +96,8 @@ def root(
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a wrong one is told in one line."""
+    if sys.stderr.isatty():
+        notice.compiling = _tell_compiling
     try:
         code = app(None if args is None else list(args), prog_name="sawlog", standalone_mode=False)
     except USAGE_ERROR as error:
@@ -103,3 +106,7 @@ def run(args: Sequence[str] | None = None) -> int:
         complain(f"{message.rstrip('.')}; see {context.command_path if context else 'sawlog'} --help")
         return Exit.UNUSABLE
     return code if isinstance(code, int) else Exit.OK
+
+
+def _tell_compiling() -> None:
+    complain("compiling kernels, once after installation; sawlog warm-up does it ahead of time")

@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 import typer
 
-from sawlog.cli import INTERRUPTED, TERMINATED, Terminated
+from sawlog.cli import BUG, INTERRUPTED, TERMINATED, Terminated
 from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, SawlogError
 
@@ -36,6 +36,8 @@ class Exit(IntEnum):
     """A new file was written, and something of the source is not in it."""
     INTERRUPTED = INTERRUPTED
     TERMINATED = TERMINATED
+    BUG = BUG
+    """Something that nobody has thought of; a traceback tells where."""
     BROKEN_PIPE = 141
     """The reader of stdout went away; what any Unix filter ends with."""
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import numba
 from numba import config
+from numba.core import event
+
+from sawlog import notice
 
 PLAIN = bool(config.DISABLE_JIT)
 CHECKED = PLAIN or bool(config.BOUNDSCHECK)
@@ -55,3 +58,20 @@ def always_inlined(function: Any) -> Any:
 
 def _compiled(function: Any, *, cache: bool, **more: Any) -> Any:
     return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)
+
+
+class _Compiling(event.Listener):  # type: ignore[misc]
+    """Tells of the first compilation in this process."""
+
+    def on_start(self, event: Any) -> None:
+        """Tell it once."""
+        tell, notice.compiling = notice.compiling, None
+        if tell is not None:
+            tell()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to be told."""
+
+
+if notice.compiling is not None:
+    event.register("numba:compile", _Compiling())

@@ -1,0 +1,87 @@
+"""What a command line says when something is mistyped, missing, slow or broken."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sawlog
+from sawlog.cli import main
+from sawlog.storage import Storage
+from tests.cli.conftest import Run
+
+
+def test_mistyped_names_are_answered_with_the_nearest(run: Run, log: Path) -> None:
+    with pytest.raises(sawlog.OptionError, match=r"unknown option 'colums'; did you mean 'columns'\?"):
+        sawlog.open(log, colums=["record"])
+    with pytest.raises(sawlog.OptionError, match=r"did you mean 'verify_checksums'\?"):
+        sawlog.open(log, verify_checksum=False)
+    with pytest.raises(sawlog.OptionError, match=r"did you mean 'mode'\?"):
+        sawlog.write(sawlog.open(log), log.with_name("x.log"), format="leveldb_log", mod="error")
+    assert "did you mean 'record'?" in run("cat", log, "--columns", "recrod").err
+    assert "did you mean 'writes'?" in run("cat", log, "--view", "write").err
+    assert "did you mean 'leveldb_log'?" in run("cat", log, "--format", "leveldb-log").err
+    assert "did you mean" not in run("cat", log, "--columns", "zzz").err
+
+
+@pytest.mark.parametrize(("url", "extra"), [("gs://bucket/x", "gcs"), ("abfs://box@account/x", "azure")])
+def test_a_store_that_needs_a_package_names_the_extra_that_has_it(run: Run, url: str, extra: str) -> None:
+    result = run("cat", url)
+    assert (result.code, result.err) == (2, f"sawlog: {url}: pip install 'sawlog[{extra}]'\n")
+
+
+def test_hdfs_without_java_is_told_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    def missing(*_: object, **__: object) -> object:
+        raise OSError("Unable to load libjvm: " + "/very/long/path: no such file\n" * 100)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(sawlog.SawlogError, match="set JAVA_HOME and HADOOP_HOME"):
+        Storage().find("hdfs://host/x")
+    result = run("cat", "hdfs://host/x")
+    assert (result.code, len(result.err) < 300) == (2, True)
+
+
+def test_a_bug_is_not_taken_for_damage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("sawlog.cli.app.run", broken)
+    assert main(["info", "x"]) == 70
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError: oops" in err
+    assert "please report" in err
+
+
+def test_the_first_run_says_why_it_takes_so_long(log: Path, tmp_path: Path) -> None:
+    script = """
+import sys, types
+from sawlog.cli import app
+app.app = lambda *args, **kwargs: 0
+app.run([])
+from sawlog.kernels.jit import kernel
+def one(x): return x + 1
+def two(x): return x + 2
+print(kernel(one)(1), kernel(two)(1))
+"""
+    (tmp_path / "script.py").write_text(script)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for _ in range(2):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, str(tmp_path / "script.py")]
+        assert subprocess.run(command, stderr=theirs, env=environment, check=False).returncode == 0
+        os.close(theirs)
+        try:
+            said.append(os.read(ours, 1 << 16).decode())
+        except OSError:
+            said.append("")
+        os.close(ours)
+    assert said[0].count("sawlog: compiling kernels") == 1
+    assert said[1] == "", "the cache has them"
