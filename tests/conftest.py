@@ -14,6 +14,8 @@ import fsspec
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["pytester"]
+
 SPARK = ("tests/spark/", "tests/exactly_once/")
 """Where the tests are that run Spark."""
 

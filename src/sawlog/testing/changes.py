@@ -10,13 +10,18 @@ from sawlog.damage import TailStatus
 from sawlog.errors import SawlogError
 from sawlog.guard import raised_by_system
 from sawlog.testing.counting import SPARE_MEMORY, counted, measured
+from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, subsequence, texts
-from sawlog.testing.sample import Subject
+from sawlog.testing.sample import Mutation, Sample, Subject, placed
 
 PASSES = 16
 """How often a verb may look at every byte, on average."""
 PASSING = 1 << 16
 """Bytes that it may look at besides."""
+
+
+_SMALL = 1 << 16
+"""Bytes of the smaller of two files that are compared."""
 
 
 def readable(subject: Subject) -> bool:
@@ -64,6 +69,8 @@ class _Compared:
 
     def __init__(self, intact: Subject) -> None:
         self.truth: Outcome = examine(intact)
+        if self.truth.refused is not None:
+            raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
         self.words = self.truth.words()
 
     def told(self, outcome: Outcome) -> bool:
@@ -117,6 +124,38 @@ class Prefix(_Compared):
         if len(rows) == len(truth) and outcome.damages:
             found.append("damage, where all rows are whole")
         return found
+
+
+def linear(sample: Sample) -> Iterator[str]:
+    """Bytes looked at follow the size of the file, whatever is wrong with it."""
+    ((name, data),) = sample.content.items()
+    head, body = data[: sample.body], data[sample.body :]
+    dice = seeded(sample.format, sample.name, "linear")
+    flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(4)))]
+    for at in flipped:
+        part = bytearray(body)
+        if at is not None:
+            part[at] ^= 0xFF
+        for view in (sample.view, "damage"):
+            seen = []
+            for size in (_SMALL, 4 * _SMALL):
+                whole = head + bytes(part) * -(-size // len(part))
+                with placed(sample, Mutation("repeated", {name: whole})) as subject:
+                    seen.append(_looked(subject, view))
+            if seen[1] > 5 * seen[0] + PASSING:
+                yield f"byte {at} of every copy changed, {view}: looked at {seen} bytes of {_SMALL} and {4 * _SMALL}"
+
+
+def _looked(subject: Subject, view: str) -> int:
+    """Bytes that a read of a view looks at; none where the path is refused."""
+    with warnings.catch_warnings(), suppress(SawlogError):
+        warnings.simplefilter("ignore")
+        dataset, work = counted(opened(subject, on_damage="skip", view=view))
+        for batch in dataset.to_batches():
+            del batch
+        dataset.count_rows()
+        return work.bytes
+    return 0
 
 
 def frugal(subject: Subject) -> list[str]:

@@ -182,6 +182,10 @@ class Laws:
         """Files of anything."""
         self.changed("any_bytes", sample, mutations.some(sample, 30, mutations.any_bytes), changes.agreed)
 
+    def test_linear_work(self, sample: Sample) -> None:
+        """Four times the records, intact or every one damaged, take four times the bytes looked at."""
+        self.judge("linear_work", sample, map(Complaint, changes.linear(sample)))
+
     # Law 6
 
     def test_repair(self, sample: Sample) -> None:
@@ -210,6 +214,7 @@ class Laws:
             if missing:
                 raise AssertionError(f"{self.page} does not say: {missing}")
 
+    test_linear_work.concerns = lambda sample: sample.body is not None  # type: ignore[attr-defined]
     test_repair.concerns = lambda sample: sample.repaired != "no"  # type: ignore[attr-defined]
     test_follow.concerns = lambda sample: sample.grows  # type: ignore[attr-defined]
     test_write_and_read_back.concerns = lambda sample: sample.written is not None  # type: ignore[attr-defined]

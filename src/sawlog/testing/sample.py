@@ -58,6 +58,7 @@ class Sample:
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
         written: A table that can be written to give the same rows back; `None` where the view is not written.
         write_options: Options for that.
+        body: Where the records of the one file begin: from there on it may be repeated, for the law of linear work.
         filters: Filters to be tried besides those that the suite derives from the rows.
     """
 
@@ -78,6 +79,7 @@ class Sample:
     repaired: Literal["bytes", "rows", "no"] = "bytes"
     written: pa.Table | None = None
     write_options: Mapping[str, Any] = field(default_factory=dict)
+    body: int | None = None
     filters: Sequence[Sequence[tuple[str, str, Any]]] = ()
 
     @property

@@ -59,9 +59,13 @@ class Watch:
         command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", self.name, self.seed, str(first), str(self.step)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
         said: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        threading.Thread(target=_listen, args=(process, said), daemon=True).start()
         errors: list[str] = []
-        threading.Thread(target=_last_lines, args=(process, errors), daemon=True).start()
+        listeners = [
+            threading.Thread(target=_listen, args=(process, said)),
+            threading.Thread(target=_last_lines, args=(process, errors)),
+        ]
+        for listener in listeners:
+            listener.start()
         number, patience = first - self.step, STARTING
         try:
             while time.monotonic() < self.until:
@@ -88,6 +92,8 @@ class Watch:
                         self._found(number, law, text)
         finally:
             process.kill()
+            for listener in listeners:
+                listener.join()
             process.wait()
         return number + self.step
 
@@ -98,17 +104,19 @@ class Watch:
 
 def _listen(process: subprocess.Popen[str], said: queue.Queue[dict[str, Any] | None]) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("{"):
-            said.put(json.loads(line))
+    with process.stdout:
+        for line in process.stdout:
+            if line.startswith("{") and line.endswith("\n"):
+                said.put(json.loads(line))
     said.put(None)
 
 
 def _last_lines(process: subprocess.Popen[str], kept: list[str]) -> None:
     assert process.stderr is not None
-    for line in process.stderr:
-        kept.append(line.strip())
-        del kept[:-3]
+    with process.stderr:
+        for line in process.stderr:
+            kept.append(line.strip())
+            del kept[:-3]
 
 
 def _death(code: int, errors: Sequence[str]) -> str:

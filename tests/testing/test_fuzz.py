@@ -1,0 +1,88 @@
+"""The fuzzer: inputs that can be repeated, processes that die, hang and grow, findings by cause."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sawlog import api
+from sawlog.testing.fuzz.__main__ import main
+from sawlog.testing.fuzz.findings import Log
+from sawlog.testing.fuzz.inputs import Inputs
+
+from . import toy
+
+NAME = "tests.testing.faulty:TestLaws"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+
+
+def fuzz(out: Path, *faults: str, monkeypatch: pytest.MonkeyPatch, minutes: float = 0.02) -> tuple[int, dict[str, str]]:
+    silence = 0.5 if "sleeps" in faults else 60
+    monkeypatch.setenv("TOY_FAULTS", ",".join(faults))
+    arguments = ["--minutes", minutes, "--seed", "s", "--jobs", 1, "--silence", silence, "--out", out]
+    code = main([NAME, *map(str, arguments)])
+    return code, {one.parent.name: one.read_text() for one in (out / "toy").glob("*/README")}
+
+
+def test_inputs_depend_on_seed_and_number_alone() -> None:
+    inputs, again, other = (Inputs.of(NAME, seed) for seed in ("1", "1", "2"))
+    made = [inputs.make(n)[1].files for n in range(50)]
+    assert made == [again.make(n)[1].files for n in range(50)]
+    assert made != [other.make(n)[1].files for n in range(50)]
+    labels = "; ".join(inputs.make(n)[1].label for n in range(50))
+    assert "another record" in labels
+    assert "bit " in labels
+
+
+def test_nothing_is_found_where_nothing_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fuzz(tmp_path, monkeypatch=monkeypatch) == (0, {})
+    tried = re.search(r"(\d+) inputs, 0 complaints of 0 kinds", capsys.readouterr().out)
+    assert tried is not None
+    assert int(tried[1]) > 10
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("aborts", "crash: the process died: signal 6"),
+        ("sleeps", "hang: nothing for 0 s"),
+        ("hungry", "memory: [0-9]+ MiB of memory"),
+        ("verify is blind", "agreed: "),
+    ],
+)
+def test_what_is_wrong_is_found_and_can_be_repeated(
+    fault: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, readmes = fuzz(tmp_path, fault, monkeypatch=monkeypatch, minutes=0.06)
+    assert code == 1
+    (readme,) = [one for one in readmes.values() if re.match(found, one)][:1]
+    line = re.search(r"--seed s --number (\d+)", readme)
+    assert line is not None
+    if fault == "verify is blind":
+        toy.FAULTS.add(fault)
+        try:
+            assert main([NAME, "--seed", "s", "--number", line[1]]) == 1
+        finally:
+            toy.FAULTS.clear()
+        assert "agreed: " in capsys.readouterr().out
+
+
+def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) -> None:
+    inputs = Inputs.of(NAME, "1")
+    log = Log(tmp_path, NAME, "1")
+    sizes = [len(inputs.make(n)[1].files["a.toy"]) for n in range(20)]
+    for n in range(20):
+        log.add(inputs, n, "agreed", f"/a.toy: damage at byte {n}: skip meets [('/a.toy', {n}, 4, 'bad')], verify []")
+    log.add(inputs, 0, "agreed", "IndexError left from walk.py:17 (read): 7")
+    assert sorted(log.causes.values()) == [1, 20]
+    assert len(list(tmp_path.iterdir())) == 2
+    (kept,) = [one for one in tmp_path.iterdir() if "skip meets" in (one / "README").read_text()]
+    assert (kept / "a.toy").stat().st_size == min(sizes)

@@ -1,0 +1,147 @@
+"""The suite of laws sees what is wrong: of a format that keeps them all, each fault breaks the law that forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sawlog import api
+from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span
+from sawlog.testing.mutations import flip
+
+from . import toy
+
+TEXTS = [b"", b"one", b"two" * 4, b"x" * 40, b"three"]
+STARTS = [sum(map(len, map(toy.record, TEXTS[:n]))) for n in range(len(TEXTS))]
+ROWS = pa.table({"text": pa.array(TEXTS, pa.binary())})
+SAMPLE = Sample(
+    "texts",
+    "toy",
+    b"".join(map(toy.record, TEXTS)),
+    "a.toy",
+    headers=[Span(at, toy.HEADER) for at in STARTS],
+    checked=True,
+    rows=ROWS,
+    grows=True,
+    written=ROWS,
+    body=0,
+)
+
+
+class ToyLaws(Laws):
+    @classmethod
+    def samples(cls) -> Sequence[Sample]:
+        return [SAMPLE]
+
+
+LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("test_") and "exemptions" not in name]
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+    yield
+    toy.FAULTS.clear()
+
+
+def law(name: str, sample: Sample = SAMPLE, suite: Laws | None = None) -> None:
+    getattr(suite or ToyLaws(), f"test_{name}")(sample)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
+    law(name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken", "said"),
+    [
+        ("loses a row at a cut", "any_fragments", "tasks of 1 bytes: expected 5 rows, found 1"),
+        ("counts one more", "same_counts", r"count_rows\(\) is 6, of 5 rows"),
+        ("head is longer", "same_counts", r"head\(1\) differs"),
+        ("verify is blind", "bits", "skip meets .*bad_record.*verify"),
+        ("verify is blind", "every_header_bit", "skip meets"),
+        ("fails early", "bits", "fail delivers 0 rows, . stand before"),
+        ("silent", "every_header_bit", "rows instead of 5, and not a word"),
+        ("silent", "bits", "other rows, and not a word|not a word"),
+        ("forgets the tail", "cuts", "adds up to"),
+        ("trusts", "bits", "rows that were not there, under checksums"),
+        ("trusts", "splices", "a row that was not there, under checksums"),
+        ("leaks", "lying_numbers", "only the guard knew what to do: IndexError"),
+        ("hungry", "lying_numbers", "bytes of memory for"),
+        ("rereads", "linear_work", "looked at"),
+        ("gives up on repair", "repair", "repair gives up, where skip delivers 5 rows"),
+        ("repairs by copying", "repair", "is not clean|not clean|or others"),
+        ("reads tails", "follow", "looks after"),
+        ("shortens", "write_and_read_back", "wrote 5 rows, read 5, or others"),
+    ],
+)
+def test_each_fault_breaks_its_law(fault: str, broken: str, said: str) -> None:
+    toy.FAULTS.add(fault)
+    with pytest.raises(AssertionError, match=f"(?s)law {broken}, sample texts: broken .*({said})"):
+        law(broken)
+
+
+def test_a_sample_that_holds_something_else() -> None:
+    other = Sample("other", "toy", SAMPLE.files, "a.toy", rows=ROWS.slice(1))
+    with pytest.raises(AssertionError, match="expected 4 rows, found 5"):
+        law("intact", other)
+
+
+def exempting(page: Path | None = None, *exemptions: Exemption) -> Any:
+    return type("Exempting", (ToyLaws,), {"exemptions": exemptions, "page": page})()
+
+
+def test_exemptions_excuse_what_they_are_about_and_nothing_else(tmp_path: Path) -> None:
+    toy.FAULTS.add("silent")
+    law("every_header_bit", suite=exempting(None, Exemption("every_header_bit", "It is silent.")))
+    with pytest.raises(AssertionError, match="not a word"):
+        law("every_header_bit", suite=exempting(None, Exemption("bits", "It is silent.")))
+    with pytest.raises(AssertionError, match="not a word"):
+        law("every_header_bit", suite=exempting(None, Exemption("every_header_bit", "", spans=[SAMPLE.headers[0]])))
+    with pytest.raises(AssertionError, match="not a word"):
+        law("every_header_bit", suite=exempting(None, Exemption("every_header_bit", "", samples=["another"])))
+
+
+def test_exemptions_must_be_needed_and_documented(tmp_path: Path) -> None:
+    page = tmp_path / "toy.md"
+    page.write_text("Much is said,\n  over two lines.")
+    with pytest.raises(AssertionError, match=r"exemptions that nothing needs: .*over two"):
+        law("bits", suite=exempting(None, Exemption("bits", "said, over two")))
+    exempting(page, Exemption("bits", "said, over two lines")).test_exemptions_are_documented()
+    for suite in (exempting(page, Exemption("bits", "never said")), exempting(None, Exemption("bits", "said"))):
+        with pytest.raises(AssertionError, match="does not say"):
+            suite.test_exemptions_are_documented()
+
+
+def test_a_span_that_was_changed_must_be_covered_whole() -> None:
+    one = Exemption("bits", "", spans=[Span(3, 2)])
+    for bit, excused in ((23, False), (24, True), (39, True), (40, False)):
+        complaint = Complaint("", flip(SAMPLE, "a.toy", bit))
+        assert one.excuses(complaint, SAMPLE) is excused
+    assert not one.excuses(Complaint("", Mutation("", {})), SAMPLE) or not Mutation("", {}).spans
+
+
+def test_pytest_runs_each_law_for_each_sample(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from sawlog.testing import Laws, Sample
+
+        class TestMine(Laws):
+            not_yet = {"cuts": "a fault", "bits[two]": "another"}
+
+            @classmethod
+            def samples(cls):
+                return [Sample(name, "nothing", b"x", checked=True) for name in ("one", "two")]
+        """
+    )
+    result = pytester.runpytest_subprocess("--collect-only", "-q")
+    names = [line.partition("::test_")[2] for line in result.outlines if "::test_" in line]
+    assert {"bits[one]", "bits[two]", "intact[one]", "any_bytes[two]", "exemptions_are_documented"} <= set(names)
+    result = pytester.runpytest_subprocess("-q", "-k", "bits or cuts")
+    result.assert_outcomes(failed=1, xfailed=3)
+    result.stdout.fnmatch_lines(["*the sample itself is refused: *unknown format 'nothing'*"])

@@ -1,0 +1,174 @@
+"""A format that exists to be wrong: records of length (u8), CRC-32 of the rest (u32), data; and faults to choose."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.damage import Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.errors import FormatError, SchemaError
+from sawlog.follow import Range
+from sawlog.format import Dataset, Format, Fragment, Match, Scan, Writer
+from sawlog.scan import Projection
+from sawlog.storage import File, Staged, Storage
+
+HEADER = 5
+ROWS = pa.schema([pa.field("text", pa.binary(), nullable=False)])
+FAULTS: set[str] = set()
+"""What is wrong at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    pass
+
+
+def record(data: bytes) -> bytes:
+    return bytes([len(data)]) + struct.pack("<I", zlib.crc32(bytes([len(data)]) + data)) + data
+
+
+@dataclass(frozen=True)
+class ToyRange(Fragment):
+    file: File
+    start: int
+    end: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.start, self.end - self.start
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        source = self.scan.storage.open(self.path)
+        data = bytes(source.window(0, self.file.size))
+        at, rows = self.start, []
+        if "aborts" in FAULTS and b"\x7f" in data:
+            os.abort()
+        if "sleeps" in FAULTS and b"\x80" in data:
+            time.sleep(60)
+        if "hungry" in FAULTS and b"\xff" in data and not schema.names and self.start == 0 and self.end == len(data):
+            assert b"x" * (90 << 20)
+        while at < self.end and len(data) - at >= HEADER + data[at]:
+            length = data[at]
+            if "rereads" in FAULTS:
+                source.window(0, self.file.size)
+            whole = data[at : at + HEADER + length]
+            if "leaks" in FAULTS and whole[1:5] == b"\0\0\0\0":
+                raise IndexError(at)
+            if whole != record(whole[HEADER:]) and "trusts" not in FAULTS:
+                break
+            rows.append((at, whole[HEADER:]))
+            at += len(whole)
+        if "loses a row at a cut" in FAULTS and self.start:
+            rows = rows[1:]
+        tail = len(data) - at if self.end == len(data) else 0
+        torn = tail and (tail < HEADER or tail < HEADER + data[at])
+        findings.account.record += at - self.start
+        values = {"_file": [self.path] * len(rows), "_offset": [one for one, _ in rows], "text": [x for _, x in rows]}
+        if not (findings.on_damage == "fail" and "fails early" in FAULTS and tail and not torn):
+            findings.rows += len(rows)
+            yield pa.RecordBatch.from_arrays([pa.array(values[f.name], f.type) for f in schema], schema=schema)
+        if torn:
+            findings.account.tail += tail if "forgets the tail" not in FAULTS else 0
+            findings.tail = Tail(TailStatus.TORN, at, tail)
+        elif tail and "verify is blind" in FAULTS and not schema.names:
+            findings.account.record += tail
+        elif tail and "silent" in FAULTS:
+            findings.account.padding += tail
+        elif at < self.end:
+            findings.damage(Damage(self.path, at, self.end - at, "bad_record", "expected another checksum"))
+
+
+class Toys(Dataset):
+    def view_schema(self) -> pa.Schema:
+        return ROWS
+
+    def plan(self, task_bytes: int | None) -> Iterator[ToyRange]:
+        for file in self.files:
+            start = 0
+            for at in self._starts(file) if task_bytes else ():
+                if at - start >= task_bytes:
+                    yield self._range(file, start, at)
+                    start = at
+            yield self._range(file, start, file.size)
+
+    def _starts(self, file: File) -> list[int]:
+        rows = self._range(file, 0, file.size)
+        offsets = pa.schema([pa.field("_offset", pa.int64())])
+        return [n for batch in rows.decode(offsets, Findings("skip")) for n in batch.column(0).to_pylist()]
+
+    def _range(self, file: File, start: int, end: int) -> ToyRange:
+        return ToyRange(self.scan, self.projection, file.path, end - start, file, start, end)
+
+    def frontier(self, file: File, position: int) -> int:
+        found = self._range(file, position, file.size).inspect(every=True)
+        torn = found.tail is not None and "reads tails" not in FAULTS
+        return found.tail.offset if torn else file.size
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        return [self._range(replace(file, size=end), start, end) for file, start, end in ranges]
+
+    def count_rows(self) -> int:
+        return super().count_rows() + ("counts one more" in FAULTS)
+
+    def head(self, n: int = 10) -> pa.Table:
+        return super().head(n + ("head is longer" in FAULTS))
+
+
+class ToyWriter(Writer):
+    def __init__(self, path: str, storage: Storage) -> None:
+        self.storage, self._file = storage, storage.stage(path)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row, text in enumerate(batch.column("text").to_pylist()):
+            if text is None or len(text) > 255:
+                raise SchemaError(f"column 'text', row {row}")
+            self._file.write(record(text[:30] if "shortens" in FAULTS else text))
+
+    def finish(self) -> list[Staged]:
+        return [self._file.finish()]
+
+    def abort(self) -> None:
+        self._file.discard(self.storage)
+
+
+class Toy(Format):
+    name = "toy"
+    title = "toy"
+    suffix = ".toy"
+    views: ClassVar = {"rows": "", "damage": ""}
+    read_options = Options
+    write_options = Options
+
+    def match(self, file: File, head: bytes) -> Match:
+        return Match.NAME
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        return list(files)
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        return Toys(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        if schema.names != ["text"]:
+            raise SchemaError("one column: 'text'")
+        return ToyWriter(path, storage)
+
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+        if "gives up on repair" in FAULTS:
+            raise FormatError(f"{file.path}: no")
+        findings = Findings("skip")
+        scan = Scan(options=options, on_damage="skip", storage=storage)
+        whole = ToyRange(scan, Projection.of(ROWS, scan), file.path, file.size, file, 0, file.size)
+        with ToyWriter(target, storage) as writer:
+            for batch in whole.to_batches(findings):
+                writer.write(batch)
+            if "repairs by copying" in FAULTS:
+                writer._file.write(storage.read(file.path)[-7:])
+        return FileReport.of(file.path, file.size, [findings])
