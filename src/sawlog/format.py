@@ -550,7 +550,9 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
     scores: dict[str, Match] = {}
     having = {name: one for name, one in formats().items() if view in one.views}
     for name, candidate in (having or formats()).items():
-        chosen = candidate.select(files, "rows") or (files if len(files) == 1 else [])
+        # What the view reads tells, where nothing is there that rows are read of: the MANIFEST of a database, say.
+        told = candidate.select(files, "rows") or candidate.select(files, view)
+        chosen = told or (files if len(files) == 1 else [])
         with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
             scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO
     best = max(scores.values(), default=Match.NO)

@@ -164,8 +164,18 @@ def varint(value: int) -> bytes:
     return out + bytes([value])
 
 
-def save_export(place: Path, kinds: dict[str, list[list[bytes]]], start: int = 1_700_000_000_000_000) -> Path:
-    """An export as Google lays it out: per kind a directory with the records of its data files. Returns its root."""
+def save_export(
+    place: Path,
+    kinds: dict[str, list[list[bytes]]],
+    start: int = 1_700_000_000_000_000,
+    *,
+    label: bytes = b"",
+    slash: str = "/",
+) -> Path:
+    """An export as Google lays it out: per kind a directory with the records of its data files. Returns its root.
+
+    Managed exports have the label `__all__`; the emulator on Windows writes backslashes in paths.
+    """
     root = place / "2024-export"
     pointers = b""
     for kind, files in kinds.items():
@@ -178,10 +188,11 @@ def save_export(place: Path, kinds: dict[str, list[list[bytes]]], start: int = 1
         name = f"default_namespace_kind_{kind}.export_metadata"
         (directory / name).write_bytes(
             field(1, field(1, b"2024-export") + field(2, start) + field(3, start + 9))
-            + field(2, field(1, b"") + outputs)
+            + field(2, field(1, label) + outputs)
         )
         counted = sum(map(len, files))
-        pointer = field(2, f"default_namespace/kind_{kind}/{name}".encode()) + field(3, counted) + field(4, 1000)
+        path = slash.join(("default_namespace", f"kind_{kind}", name))
+        pointer = field(2, path.encode()) + field(3, counted) + field(4, 1000)
         pointers += field(1, field(1, field(1, 2) + field(3, 3)) + pointer)
     root.mkdir(exist_ok=True)
     (root / "2024-export.overall_export_metadata").write_bytes(write(b"\x33", pointers))

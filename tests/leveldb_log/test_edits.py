@@ -216,3 +216,23 @@ def test_against_rocksdb(tmp_path: Path) -> None:
     assert {row["column_family_name"] for row in found} == {"default", "other"}
     assert any(row.get("db_id") for row in edits(path))
     db.close()
+
+
+def test_a_database_that_was_closed_cleanly(tmp_path: Path) -> None:
+    """Its log is empty, and what it holds is in a table: the MANIFEST is read without naming the format."""
+    database = tmp_path / "db"
+    for key in (b"a", b"b"):
+        with plyvel.DB(str(database), create_if_missing=True) as opened:
+            opened.put(key, b"1")
+    plyvel.DB(str(database)).close()
+    live = sawlog.read(database, view="files").to_pylist()
+    assert {one["smallest_key"] for one in live} == {b"a", b"b"}
+    assert sawlog.open(database, view="edits").format.name == "leveldb_log"
+    for log in database.glob("*.log"):
+        assert log.stat().st_size == 0
+        log.unlink()
+    assert sawlog.read(database, view="files").to_pylist() == live
+    fresh = tmp_path / "fresh"
+    plyvel.DB(str(fresh), create_if_missing=True).close()
+    assert sawlog.read(fresh, view="files").num_rows == 0
+    assert sawlog.read(fresh, view="writes").num_rows == 0

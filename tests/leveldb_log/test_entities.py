@@ -387,6 +387,20 @@ def test_the_metadata_tree(tmp_path: Path) -> None:
         read(kind)
 
 
+@pytest.mark.parametrize(("label", "slash"), [(b"", "/"), (b"__all__", "/"), (b"", "\\")])
+def test_exports_of_google_and_of_the_emulator(tmp_path: Path, label: bytes, slash: str) -> None:
+    root = save_export(tmp_path, {"users": [[entity({"a": 1})], [entity({"a": 2})]]}, label=label, slash=slash)
+    assert properties(root / "2024-export.overall_export_metadata") == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("name", ["../output-0", "/etc/passwd", "a/../../b", "C:\\output-0", ""])
+def test_metadata_that_leads_out_of_the_export(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.export_metadata"
+    path.write_bytes(field(1, field(1, b"x")) + field(2, field(2, name.encode())))
+    with pytest.raises(FormatError, match="expected the name of a file of the export"):
+        read(path)
+
+
 def test_an_empty_export(tmp_path: Path) -> None:
     root = save_export(tmp_path, {"users": []})
     table = sawlog.read(root, format="leveldb_log", view="entities")

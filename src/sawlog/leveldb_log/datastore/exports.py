@@ -46,8 +46,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
         FormatError: When it is none.
     """
     message = _parse("ExportMetadata", storage.read(file.path), file.path)
-    directory = posixpath.dirname(file.path)
-    outputs = tuple(posixpath.join(directory, one.prefix, name) for one in message.outputs for name in one.file)
+    outputs = tuple(_beside(file, name) for one in message.outputs for name in one.file)
     export = message.export
     return KindExport(export.name, _time(export.start), _time(export.end), outputs)
 
@@ -95,7 +94,7 @@ def find_outputs(files: Sequence[File], options: ReadOptions, storage: Storage) 
         if not layout.OVERALL_NAME.match(overall.name):
             continue
         for pointer in read_overall(overall, options, storage):
-            path = posixpath.join(posixpath.dirname(overall.path), pointer.path)
+            path = _beside(overall, pointer.path)
             if path not in kinds:
                 kinds[path] = _existing(path, overall, storage)
     for kind in kinds.values():
@@ -103,6 +102,18 @@ def find_outputs(files: Sequence[File], options: ReadOptions, storage: Storage) 
             if path not in outputs:
                 outputs[path] = _existing(path, kind, storage)
     return list(outputs.values())
+
+
+def _beside(file: File, name: str) -> str:
+    """The path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes.
+
+    Raises:
+        FormatError: When it leads out of the export.
+    """
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or not parts[0] or parts[0].endswith(":"):
+        raise FormatError(f"{file.path}: expected the name of a file of the export, found {name!r}")
+    return posixpath.join(posixpath.dirname(file.path), *parts)
 
 
 def _existing(path: str, source: File, storage: Storage) -> File:

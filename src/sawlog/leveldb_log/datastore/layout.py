@@ -95,12 +95,13 @@ MESSAGES: dict[str, dict[str, ProtoField]] = {
         "start": ProtoField(2, "int64"),
         "end": ProtoField(3, "int64"),
     },
-    "Outputs": {"prefix": ProtoField(1, "string"), "file": ProtoField(2, "string", repeated=True)},
+    "Outputs": {"label": ProtoField(1, "string"), "file": ProtoField(2, "string", repeated=True)},
 }
 """The messages that are read; fields that nobody needs are left out, and skipped as unknown ones.
 
 `Entities` is in no file: records become one such message so that many entities are parsed at a time. Names are
-protobuf's own but for those of the metadata, whose definition is not public.
+protobuf's own but for those of the metadata, whose definition is not public: the `label` of outputs is `__all__` in
+managed exports and empty in those of the emulators.
 """
 
 
