@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,14 @@ import pytest
 
 import sawlog
 from sawlog.deephaven_import.spark import import_logs, merge
+from sawlog.deephaven_log.logger import Logger
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
 from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+load = sys.modules["sawlog.deephaven_import.spark.load"]
 ROOT = Path(__file__).resolve().parents[2]
 XML = """<Table namespace="Ns" name="T" storageType="NestedPartitionedOnDisk">
   <Column name="Day" dataType="String" columnType="Partitioning"/>
@@ -338,3 +341,95 @@ def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession,
     import_logs(spark, logs.directory, db, location_bytes=30_000)
     assert numbers(intraday(db)) == list(range(total))
     assert not staged(db)
+
+
+@contextmanager
+def logged(logs: Logs, schema: pa.Schema, internal: str) -> Iterator[Logger]:
+    """A log of other columns."""
+    logs.seconds += 1
+    named = {"namespace": "Ns", "table": "T", "internal_partition": internal, "column_partition": DATE}
+    with Logger(logs.directory, schema, clock=lambda: logs.seconds, **named) as logger:
+        yield logger
+
+
+def test_locations_appear_as_they_are_done(
+    spark: SparkSession, logs: Logs, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of many is killed while the first is there already; a restart goes on from there."""
+    logs.write(0, 20_000)
+    seen: list[int] = []
+    arrived = load._Publication.arrived
+
+    def dies(self: Any, index: int, outcome: Any) -> None:
+        arrived(self, index, outcome)
+        seen.append(len(published(db)))
+        if len(seen) == 3:
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load._Publication, "arrived", dies)
+        with pytest.raises(RuntimeError, match="killed"):
+            import_logs(spark, logs.directory, db, location_bytes=30_000)
+    assert seen[0] <= seen[1] <= seen[2]
+    there = len(published(db))
+    assert there >= 1
+    rows = numbers(intraday(db))
+    assert rows == list(range(len(rows)))
+    assert 0 < len(rows) < 20_000
+    again = import_logs(spark, logs.directory, db, location_bytes=30_000)
+    assert again.rows == 20_000 - len(rows)
+    assert numbers(intraday(db)) == list(range(20_000))
+    assert not [name for name in os.listdir(db / "Intraday/Ns/T") if name.startswith(".sawlog-board")]
+
+
+def test_logs_that_do_not_agree_on_a_type(spark: SparkSession, logs: Logs, db: Path) -> None:
+    """A host that logs a narrower number, and a text as an Enum; and one that logs a text as a number."""
+    logs.write(0, 10)
+    other = pa.schema([("N", pa.int32()), ("Sym", pa.dictionary(pa.int32(), pa.string())), ("Px", pa.float32())])
+    with logged(logs, other, "vm2") as logger:
+        logger.write(pa.record_batch({"N": [10], "Sym": pa.array(["a"]).dictionary_encode(), "Px": [0.5]}, other))
+    done = import_logs(spark, logs.directory, db)
+    assert done.rows == 11
+    assert numbers(intraday(db)) == list(range(11))
+    assert intraday(db).column("Sym").to_pylist()[-1] == "a"
+    wrong = pa.schema([("N", pa.int64()), ("Sym", pa.int64()), ("Px", pa.string())])
+    with logged(logs, wrong, "vm3") as logger:
+        logger.write(pa.record_batch({"N": [1], "Sym": [2], "Px": ["x"]}, wrong))
+    logs.write(11, 20)
+    with pytest.raises(SchemaError, match="'Px'"):
+        import_logs(spark, logs.directory, db)
+    assert sorted(numbers(intraday(db))) == list(range(20))
+
+
+@pytest.mark.parametrize("policy", ["null", "replace"])
+def test_values_that_cannot_be_stored(spark: SparkSession, logs: Logs, db: Path, policy: str) -> None:
+    schema = pa.schema([("N", pa.int64()), ("Sym", pa.string()), ("Raw", pa.binary())])
+    with logged(logs, schema, "vm1") as logger:
+        values = {"N": [0, 1, 2, 3], "Sym": ["ok", "a€b", "\0", None], "Raw": [b"x", b"", b"y", None]}
+        logger.write(pa.record_batch(values, schema))
+    plain = {"charset": "ISO-8859-1"}
+    xml = db.with_name("T.schema")
+    xml.write_text(
+        '<Table><Column name="N" dataType="long"/><Column name="Sym" dataType="String"/>'
+        '<Column name="Raw" dataType="java.lang.Object"/></Table>'
+    )
+    given = {"schema": str(xml), "write_options": plain}
+    with pytest.raises(SchemaError, match=r"row [12]"):
+        import_logs(spark, logs.directory, db, **given)
+    done = import_logs(spark, logs.directory, db, on_unstorable=policy, **given)
+    assert (done.rows, done.unstorable) == (4, 3)
+    found = intraday(db).to_pydict()
+    assert found["Sym"] == ["ok", "a?b" if policy == "replace" else None, "" if policy == "replace" else None, None]
+    assert found["Raw"] == [b"x", None, b"y", None]
+    lines = [json.loads(one) for one in (Path(done.locations[0]) / "_sawlog.unstorable.jsonl").read_text().splitlines()]
+    assert [(one["column"], one["value"], one["stored"]) for one in lines] == [
+        ("Sym", "'a€b'", found["Sym"][1]),
+        ("Sym", "'\\x00'", found["Sym"][2]),
+        ("Raw", "b''", None),
+    ]
+    entries = sawlog.read(logs.directory, provenance=True)
+    assert [one["offset"] for one in lines[:2]] == entries.column("_offset").to_pylist()[1:3]
+    assert {one["file"] for one in lines} == set(entries.column("_file").to_pylist())
+    assert any("3 values that column files cannot hold" in remark for remark in done.remarks)
+    with pytest.raises(OptionError, match="on_unstorable"):
+        import_logs(spark, logs.directory, db, on_unstorable="drop")

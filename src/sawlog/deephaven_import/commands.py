@@ -20,6 +20,14 @@ class NamespaceSet(StrEnum):
     USER = "User"
 
 
+class Unstorable(StrEnum):
+    """What becomes of values that column files cannot hold."""
+
+    ERROR = "error"
+    NULL = "null"
+    REPLACE = "replace"
+
+
 def load(
     src: Annotated[str, typer.Argument(metavar="SRC", help="Directory of logs, a log, a glob or fsspec URL.")],
     root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the tree; the rows go to ROOT/Intraday.")],
@@ -30,6 +38,10 @@ def load(
         arguments.OnDamage,
         typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
     ] = arguments.OnDamage.FAIL,
+    on_unstorable: Annotated[
+        Unstorable,
+        typer.Option("--on-unstorable", help="What becomes of values that column files cannot hold."),
+    ] = Unstorable.ERROR,
     option: arguments.ReadOptions = None,
     write_option: arguments.WriteOptions = None,
     storage: arguments.StorageOptions = None,
@@ -38,7 +50,8 @@ def load(
 ) -> int:
     """Import what Deephaven's binary logs have got since the last time, each row once.
 
-    Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if damage was skipped.
+    Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if damage was skipped or values were
+    stored as others.
     """
     given = {"schema": schema, "namespace": namespace, "table": table}
     options = {**arguments.format_options(option), **{name: one for name, one in given.items() if one is not None}}
@@ -52,6 +65,7 @@ def load(
             src,
             root,
             on_damage=on_damage,
+            on_unstorable=on_unstorable.value,
             write_options=arguments.format_options(write_option, "-O"),
             storage_options=arguments.storage_options(storage),
             **options,
@@ -63,7 +77,7 @@ def load(
     Output.of(json).done(Outcome(document, counted(done.rows, "row"), summary, facts))
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
-    return Exit.LOST if done.skipped else Exit.OK
+    return Exit.LOST if done.skipped or done.unstorable else Exit.OK
 
 
 def merge(

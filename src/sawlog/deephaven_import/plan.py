@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +77,13 @@ class Planner:
 
     Args:
         scan: How the logs are read: options, damage policy, storage.
-        projection: The columns of the table.
+        projections: The columns of each log, by its path.
         location_bytes: Bytes of logs per location, about.
     """
 
-    def __init__(self, scan: Scan, projection: Projection, location_bytes: int) -> None:
+    def __init__(self, scan: Scan, projections: Mapping[str, Projection], location_bytes: int) -> None:
         self._scan = scan
-        self._projection = projection
+        self._projections = projections
         self._location_bytes = location_bytes
 
     @staticmethod
@@ -121,7 +121,7 @@ class Planner:
         """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
         if progress.truncated_in is None or log.file.name in progress.logs:
             return False
-        return _order(log.file.name) < _order(progress.truncated_in)
+        return order_of(log.file.name) < order_of(progress.truncated_in)
 
     def _news(self, log: Log, taken: Taken | None, remarks: list[str], *, last: bool) -> _News | None:
         header, storage = log.header, self._scan.storage
@@ -191,7 +191,7 @@ class Planner:
         for start, end in itertools.pairwise(bounds):
             yield RowRange(
                 self._scan,
-                self._projection,
+                self._projections[one.log.file.path],
                 one.log.file.path,
                 end - start,
                 one.log.file,
@@ -203,6 +203,7 @@ class Planner:
             )
 
 
-def _order(name: str) -> tuple[Any, ...]:
+def order_of(name: str) -> tuple[Any, ...]:
+    """Sort key of logs by their paths or names: the order in which they were begun."""
     base = posixpath.basename(name)
     return order_key(parse_name(base), base)

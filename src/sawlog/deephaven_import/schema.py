@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.deephaven_table.fields import column_spec, fits
+from sawlog.deephaven_table.fields import column_spec, fits, is_text
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.layout import FIXED, ColumnType
 from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
@@ -56,6 +56,36 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
     return pa.schema(fields)
 
 
+def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of logs that do not agree on them: by name, of the type that all of them can become.
+
+    Numbers are as wide as the widest, everything that is text is text; else the first log decides.
+    """
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.get(field.name)
+            fields[field.name] = field if known is None else _common(known, field)
+    return pa.schema(list(fields.values()))
+
+
+def _common(one: pa.Field, other: pa.Field) -> pa.Field:
+    if one.type == other.type:
+        return one
+    ladder = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+    if one.type in ladder and other.type in ladder:
+        if pa.types.is_floating(one.type) != pa.types.is_floating(other.type):
+            return one.with_type(pa.float64()).remove_metadata()
+        return max(one, other, key=lambda field: ladder.index(field.type))
+    if _is_text(one.type) and _is_text(other.type):
+        return other if pa.types.is_dictionary(one.type) else one
+    return one
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
 def left_out(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
     """Columns that are logged, and that the schema file does not know."""
     known = {column.name for column in columns}
@@ -73,19 +103,24 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if field.name not in batch.schema.names:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
-        try:
-            arrays.append(_convert(batch.column(field.name), field))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SchemaError(f"column {field.name!r}: a value does not fit {field.type}: {error}") from error
+        arrays.append(convert(batch.column(field.name), field))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
+def convert(column: pa.Array, field: pa.Field) -> pa.Array:
+    """A logged column as one of a location.
+
+    Raises:
+        SchemaError: When a value does not fit; names the column.
+    """
     if column.type == field.type:
         return column
     spec = ColumnSpec.of_metadata(field.metadata)
     if spec is None or not pa.types.is_binary(column.type):
-        return column.cast(field.type)
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(f"column {field.name!r}: a value does not fit {field.type}: {error}") from error
     values, bad = _decode(spec, column, field.type)
     if bad.any():
         raise SchemaError(

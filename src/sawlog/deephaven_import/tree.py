@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ from sawlog.storage import PathLike, Storage, is_remote, normalize
 _SEQUENCE = re.compile(r"(.+)~(\d{6,})")
 """The second and later locations of a partition: a writer never appends to one that is published."""
 _LOCK_NAME = ".sawlog.lock"
+_BOARD = ".sawlog-board-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,13 @@ class IntradayTable:
             except OSError as error:
                 raise SawlogError(f"{self.directory}: another import or merge of this table is at work") from error
             yield
+
+    def board(self) -> str:
+        """A new place for what workers have to tell while they are at work; those of killed imports are deleted."""
+        for name in os.listdir(self.directory):
+            if name.startswith(_BOARD):
+                shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
+        return os.path.join(self.directory, f"{_BOARD}{uuid.uuid4().hex[:12]}")
 
     def locations(self, column_partition: str | None = None) -> list[Location]:
         """Locations that are published: by column partition, internal partition, and place in it.

@@ -140,6 +140,24 @@ class ColumnWriter:
         return os.path.join(self._directory, self.name + suffix)
 
 
+def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
+    """Make sure that a column can hold values.
+
+    Raises:
+        SchemaError: When it cannot.
+    """
+    if spec.type is ColumnType.STRING_SET:
+        _Symbols(spec.charset).masks(array, place)
+    elif spec.type is ColumnType.STRING:
+        encode_strings(array, spec.charset, place)
+    elif spec.type in layout.FIXED:
+        encode_fixed(spec.type, array, place)
+    elif spec.variable:
+        encode_variable(spec, array, place)
+    else:
+        encode_slots(spec, array, place)
+
+
 class _Symbols:
     """The symbol table of a column: ids in the order in which strings first appear."""
 

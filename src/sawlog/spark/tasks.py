@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -12,17 +16,23 @@ from sawlog.errors import SawlogError
 from sawlog.format import TASK_BYTES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
+_LOOK_SECONDS = 0.05
 _ITEM_BYTES = 1 << 20
 """What an item costs at least, so that thousands of small ones do not make one task."""
 
 
 def run_tasks(
-    spark: SparkSession, function: Callable[[Item], Outcome], items: Sequence[Item], sizes: Sequence[int]
+    spark: SparkSession,
+    function: Callable[[Item], Outcome],
+    items: Sequence[Item],
+    sizes: Sequence[int],
+    board: str | None = None,
+    arrived: Callable[[int, Outcome | SawlogError], None] | None = None,
 ) -> list[Outcome | SawlogError]:
     """Apply a function to items in the tasks of one job.
 
@@ -34,6 +44,8 @@ def run_tasks(
         function: What is done; it and the items are pickled.
         items: What it is done to.
         sizes: Bytes that each item reads; small ones share a task.
+        board: A directory that all workers see, which is made and deleted: there outcomes are put up as they come.
+        arrived: Told of each outcome, by the number of its item, as soon as it is on the board.
 
     Returns:
         Outcomes, or errors, in the order of the items.
@@ -52,11 +64,54 @@ def run_tasks(
                         outcome = function(items[index])
                     except SawlogError as error:
                         outcome = error
+                    if board is not None:
+                        _put_up(board, index, pickled.dumps(outcome))
                     yield pa.record_batch({"item": [index], "outcome": [pickled.dumps(outcome)]}, _SCHEMA)
 
-    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "item long, outcome binary").collect()
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "item long, outcome binary")
+    if board is None or arrived is None:
+        rows = frame.collect()
+    else:
+        rows = _collect(frame, board, lambda index, data: arrived(index, pickled.loads(data)))
     found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [found[index] for index in range(len(items))]
+
+
+def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]) -> list[Any]:
+    """Collect a frame, and tell of what is put up on a board meanwhile, each item once."""
+    os.makedirs(board, exist_ok=True)
+    seen: set[str] = set()
+
+    def look() -> None:
+        for name in sorted(set(os.listdir(board)) - seen):
+            if name.isdecimal():
+                seen.add(name)
+                with open(os.path.join(board, name), "rb") as file:
+                    arrived(int(name), file.read())
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(frame.collect)
+        try:
+            while not wait([job], _LOOK_SECONDS).done:
+                look()
+            look()
+            rows: list[Any] = job.result()
+            return rows
+        finally:
+            shutil.rmtree(board, ignore_errors=True)
+
+
+def _put_up(board: str, index: int, outcome: bytes) -> None:
+    """Put an outcome on the board. Of attempts at the same item, the first one counts."""
+    path = os.path.join(board, str(index))
+    with tempfile.NamedTemporaryFile(dir=board, prefix=".", delete=False) as file:
+        file.write(outcome)
+    try:
+        os.link(file.name, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(file.name)
 
 
 _SCHEMA = pa.schema([("item", pa.int64()), ("outcome", pa.binary())])
