@@ -468,3 +468,38 @@ def test_remote_root(s3: dict[str, Any], tmp_path: Path) -> None:
     assert table.equals(with_etcd("2.3.5", "alltypes").to_table())
     sawlog.write(table, "s3://logs/written", format="milvus_binlog", storage_options=s3)
     assert sawlog.read("s3://logs/written", storage_options=s3).num_rows == table.num_rows
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_statistics_of_keys_leave_segments_unread(tmp_path: Path, texts: bool) -> None:
+    """As far as they are trusted, and never where they say nothing; the rows are the same."""
+
+    def key(value: int) -> Any:
+        return f"k{value:04}" if texts else value
+
+    for segment in range(4):
+        numbers = range(segment * 100, segment * 100 + 100, 2)
+        write(
+            tmp_path, pa.table({"pk": [key(n) for n in numbers]}), first_id=1000 * (segment + 1), binlog_bytes=1 << 10
+        )
+    cases = [
+        ("=", key(102), 1), ("=", key(103), 1), ("in", [key(0), key(398)], 2), (">", key(250), 2),
+        ("<=", key(100), 2), ("!=", key(4), 4), ("<", key(0), 0), ("not in", [key(2)], 4),
+    ]  # fmt: skip
+    for op, value, most in cases:
+        filters = [("100", op, value)]
+        plain = open_as_it_lies(tmp_path, filters=filters)
+        quick = open_as_it_lies(tmp_path, filters=filters, use_statistics=True)
+        assert quick.to_table().equals(plain.to_table())
+        assert len({fragment.place[2] for fragment in quick.fragments()}) <= most
+        told = [one for one in quick.skipped if "statistics" in one.reason]
+        assert len(told) >= 4 - most
+        assert len({fragment.place[2] for fragment in plain.fragments()}) == 4
+    absent = open_as_it_lies(
+        tmp_path, filters=[("100", "in", [key(n) for n in (1, 103, 205, 307)])], use_statistics=True
+    )
+    assert len(absent.fragments()) < len(open_as_it_lies(tmp_path).fragments())  # the Bloom filters know
+    for log in tmp_path.glob("stats_log/1/2/2000/100/*"):
+        log.write_bytes(b"{")
+    kept = open_as_it_lies(tmp_path, filters=[("100", "=", key(0))], use_statistics=True)
+    assert {fragment.place[2] for fragment in kept.fragments()} == {1000, 2000}

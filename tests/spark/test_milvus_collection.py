@@ -173,6 +173,20 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     assert done.files_after == len([path for path in (tmp_path / "out").rglob("*") if path.is_file()])
 
 
+def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) -> None:
+    """Names with dots, and names that differ in case alone, which Spark would take for other things."""
+    from sawlog.milvus_binlog.spark import compact
+
+    table = pa.table({"pk": range(20), "a.b": [f"{i}" for i in range(20)], "A.B": range(20), "a`": [0.5] * 20})
+    write(tmp_path / "in", table, tree="backup", collection_name="odd", binlog_bytes=100)
+    done = compact(spark, str(tmp_path / "in"), str(tmp_path / "out"), tree="backup")
+    assert (done.rows, done.segments_after) == (20, 1)
+    copy = sawlog.open(tmp_path / "out")
+    assert (copy.collection.name, copy.collection.meta.partitions) == ("odd", {2: "_default"})
+    assert copy.to_table().sort_by("pk").cast(table.schema).equals(table)
+    assert compact(spark, str(tmp_path / "out"), str(tmp_path / "plain")).rows == 20
+
+
 def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from sawlog.cli import main
 

@@ -19,6 +19,7 @@ def compact(
     target: Annotated[str, typer.Argument(metavar="DST", help="A root that does not hold it yet.")],
     segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="Size of segments, about.")] = 512,
     binlog_mib: Annotated[int, typer.Option("--binlog-mib", min=1, help="Size of binlog batches, about.")] = 64,
+    backup: Annotated[bool, typer.Option("--backup", help="Make a milvus-backup's tree, names included.")] = False,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     conf: arguments.SparkSettings = None,
@@ -37,6 +38,7 @@ def compact(
             target,
             segment_bytes=segment_mib * _MIB,
             binlog_bytes=binlog_mib * _MIB,
+            tree="backup" if backup else "plain",
             storage_options=arguments.storage_options(storage),
             **options,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan, Writer
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.envelope import sniff
@@ -92,7 +93,13 @@ class MilvusBinlog(Format):
     def task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
     ) -> Writer:
-        """All tasks write below one root, each with ids of its own."""
+        """All tasks write below one root, each with ids of its own.
+
+        Raises:
+            OptionError: For a backup's tree, whose metadata is one file.
+        """
+        if options.tree == "backup":
+            raise OptionError("writing milvus_binlog: tree='backup' is written by one process; compact makes one, too")
         return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:

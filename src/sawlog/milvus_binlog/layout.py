@@ -128,6 +128,10 @@ FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
 ID = re.compile(r"^(-1|\d{1,19})$")
 """A decimal int64 in a path; -1 stands for all partitions."""
 BACKUP_META = "full_meta.json"
+BACKUP_META_DIRECTORY = "meta"
+BACKUP_LOGS = "binlogs"
+"""Directories of a milvus-backup."""
+DEFAULT_PARTITION = "_default"
 DEFAULT_DATABASE = "default"
 TTL_PROPERTY = "collection.ttl.seconds"
 """Property of a collection: seconds after which rows are no longer seen."""

@@ -31,6 +31,8 @@ class ReadOptions:
             double, string and json (default: json, the value's text); `*` for every key there is, found by reading
             the dynamic field of the whole collection first.
         dedupe: Whether of several live rows with the same primary key only the newest is read.
+        use_statistics: Whether a filter on the primary key leaves segments unread whose stats logs say that they do not
+            hold it. Nothing proves what a stats log says.
         max_page_bytes: Parquet pages that claim to be larger when decompressed are damage. By default those are that
             are larger than 8 MiB and 64 times the bytes that they take in the file, or than 256 MiB.
         max_delete_bytes: What the keys of a segment's, or of a partition's, delta logs may take in memory, the newest
@@ -47,6 +49,7 @@ class ReadOptions:
     deletes: Literal["all", "own"] = "all"
     dynamic_fields: tuple[str, ...] = ()
     dedupe: bool = False
+    use_statistics: bool = False
     max_page_bytes: int | None = None
     max_delete_bytes: int | None = None
 
@@ -102,6 +105,10 @@ class WriteOptions:
         segment_bytes: A segment takes about so many bytes of rows; rows with a column `_segment` stay in theirs.
         binlog_bytes: A binlog batch takes about so many bytes of rows, in all of its files together.
         stats: Whether stats logs are written, which a server needs that loads the segments itself.
+        tree: `plain` is a server's, its root the path; `backup` that of a milvus-backup, the logs below `binlogs` and
+            the metadata in `meta/full_meta.json`, by which names and types survive.
+        collection_name: Name of the collection in a backup's metadata.
+        partition_names: Names of partitions in a backup's metadata, as `id=name`; `_default` for `partition_id`.
     """
 
     content: Literal["inserts", "deletes", "ddl"] = "inserts"
@@ -113,3 +120,21 @@ class WriteOptions:
     segment_bytes: int = 512 << 20
     binlog_bytes: int = 64 << 20
     stats: bool = True
+    tree: Literal["plain", "backup"] = "plain"
+    collection_name: str = "collection"
+    partition_names: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> dict[int, str]:
+        """Names of partitions by id.
+
+        Raises:
+            OptionError: For a text that is not `id=name`.
+        """
+        found = {self.partition_id: layout.DEFAULT_PARTITION}
+        for text in self.partition_names:
+            id, equals, name = text.partition("=")
+            if not equals or not name or not layout.ID.match(id):
+                raise OptionError(f"partition_names: {text!r}: expected id=name")
+            found[int(id)] = name
+        return found

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.errors import OptionError, SawlogError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import MilvusDataset
 from sawlog.milvus_binlog.layout import PARTITION_COLUMN
+from sawlog.milvus_binlog.metadata.written import (
+    WrittenCollection,
+    WrittenLog,
+    WrittenSegment,
+    backup_document,
+    json_field,
+    meta_path,
+)
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
 from sawlog.spark.digest import digest, quoted
@@ -107,6 +115,7 @@ def compact(
     *,
     segment_bytes: int = 512 << 20,
     binlog_bytes: int = 64 << 20,
+    tree: Literal["plain", "backup"] = "plain",
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Compaction:
@@ -121,6 +130,7 @@ def compact(
         target: A root that does not hold the collection yet.
         segment_bytes: Bytes of rows per segment, about.
         binlog_bytes: Bytes of rows per binlog batch, about.
+        tree: `plain`, or `backup`: the tree of a milvus-backup, with metadata by which names survive.
         storage_options: What fsspec needs to reach both.
         **options: Read options of the format.
 
@@ -130,20 +140,49 @@ def compact(
     """
     dataset = _open(source, storage_options, options)
     collection = dataset.collection
-    if dataset.scan.storage.exists(f"{target.rstrip('/')}/{layout.INSERT_LOG}/{collection.id}"):
+    root = target.rstrip("/")
+    logs = f"{root}/{layout.BACKUP_LOGS}" if tree == "backup" else root
+    if dataset.scan.storage.exists(f"{logs}/{layout.INSERT_LOG}/{collection.id}"):
         raise OptionError(f"{target}: holds the collection {collection.id} already; compact into another root")
-    names = [*dataset.schema.names, *_SYSTEM]
-    rows = read_collection(spark, source, columns=names, storage_options=storage_options, **options)
+    # Under names that Spark takes as they are: those of Milvus may hold dots, or differ in case alone.
+    fields = [replace(one, name=f"field_{one.id}") for one in dataset.fields]
+    schema = json.dumps({"name": collection.name, "fields": list(map(json_field, fields))})
+    names = [*(one.name for one in fields), *_SYSTEM]
+    given = {name: value for name, value in options.items() if name != "dynamic_fields"} | {"schema": schema}
+    rows = read_collection(spark, source, columns=names, storage_options=storage_options, **given)
     size = sum(fragment.batch.size for fragment in dataset.batches())
     tasks = max(1, -(-size // segment_bytes))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
     settings = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
     settings |= {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
-    if dataset.primary is not None:
-        settings["primary_key"] = dataset.primary.name
-    writer.options(**settings).save(target)
-    return _proven(spark, rows, dataset, target, names, storage_options)
+    primary = next((one for one in fields if one.primary), None)
+    if primary is not None:
+        settings["primary_key"] = primary.name
+    writer.options(**settings).save(logs)
+    done = _proven(spark, rows, dataset, logs, names, schema, storage_options)
+    if tree == "backup":
+        _describe(dataset, root, logs, storage_options)
+    return done
+
+
+def _describe(dataset: MilvusDataset, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Write the metadata of a backup over what was compacted."""
+    collection, storage = dataset.collection, dataset.scan.storage
+    written = _open(logs, storage_options, {"collection": str(collection.id), "view": "segments"})
+    counts = {row["segment"]: row["rows"] for row in written.to_table().to_pylist()}
+    segments = []
+    for segment in written.collection.segments.values():
+        made = WrittenSegment(segment.partition, segment.id, counts[segment.id])
+        for id, files in segment.inserts.items():
+            made.inserts[id] = [WrittenLog(log.file.path.removeprefix(f"{logs}/"), log.file.size) for log in files]
+        segments.append(made)
+    names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
+    database = collection.meta.database if collection.meta is not None else layout.DEFAULT_DATABASE
+    about = WrittenCollection(collection.id, collection.name, tuple(dataset.fields), names, database)
+    staged = storage.stage(meta_path(root))
+    staged.write(backup_document(root, [(about, segments)], storage))
+    storage.publish([staged.finish()])
 
 
 def _proven(
@@ -152,23 +191,10 @@ def _proven(
     dataset: MilvusDataset,
     target: str,
     names: list[str],
+    schema: str,
     storage_options: Mapping[str, Any] | None,
 ) -> Compaction:
     """Read the target back, and compare counts and hashes of all rows."""
-    meta = [
-        {
-            "fieldID": one.id,
-            "name": one.name,
-            "data_type": one.type.name,
-            "element_type": one.element.name,
-            "is_primary": one.primary,
-            "nullable": one.nullable,
-            "is_dynamic": one.dynamic,
-            "params": {"dim": one.dim, "max_length": one.max_length},
-        }
-        for one in dataset.fields
-    ]
-    schema = json.dumps({"name": dataset.collection.name, "fields": meta})
     wanted = digest(rows)
     if not wanted.rows:
         return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)

@@ -22,6 +22,13 @@ from sawlog.milvus_binlog.layout import (
     EventType,
 )
 from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, insert_log
+from sawlog.milvus_binlog.metadata.written import (
+    WrittenCollection,
+    WrittenLog,
+    WrittenSegment,
+    backup_document,
+    meta_path,
+)
 from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field, field_of
@@ -70,7 +77,9 @@ class TreeWriter(Writer):
         self.storage = storage
         self.schema = schema
         self.options = options
-        self._root = path.rstrip("/")
+        self._tree = path.rstrip("/")
+        self._root = f"{self._tree}/{layout.BACKUP_LOGS}" if options.tree == "backup" else self._tree
+        self._written: dict[tuple[int, int, int], WrittenSegment] = {}
         self._marker = marker
         self._staged: list[Staged] = []
         self._open: StagedFile | None = None
@@ -93,6 +102,26 @@ class TreeWriter(Writer):
         self._staged.append(self._open.finish())
         self._open = None
 
+    def noted(self, place: Place) -> WrittenSegment:
+        """What was written of a segment."""
+        key = (place.collection, place.partition, place.segment)
+        return self._written.setdefault(key, WrittenSegment(place.partition, place.segment))
+
+    def stage_metadata(self, fields: tuple[Field, ...] = ()) -> None:
+        """Write a backup's metadata, with what was written, not yet visible."""
+        if self.options.tree != "backup" or not self._written:
+            return
+        collections = []
+        for id in sorted({collection for collection, _, _ in self._written}):
+            segments = [one for (collection, _, _), one in self._written.items() if collection == id]
+            name = self.options.collection_name if id == self.options.collection_id else f"_{id}"
+            collections.append((WrittenCollection(id, name, fields, self.options.partitions), segments))
+        data = backup_document(self._tree, collections, self.storage)
+        self._open = self.storage.stage(meta_path(self._tree), self._marker)
+        self._open.write(data)
+        self._staged.append(self._open.finish())
+        self._open = None
+
     def new_id(self) -> int:
         """An id that was not used before."""
         self._next += 1
@@ -110,6 +139,7 @@ class TreeWriter(Writer):
             )
 
     def _check_ids(self) -> None:
+        _ = self.options.partitions
         for name in ("collection_id", "partition_id", "first_id", "segment_bytes", "binlog_bytes"):
             value = getattr(self.options, name)
             if not 0 < value < layout.MAX_TSO:
@@ -163,6 +193,7 @@ class InsertWriter(TreeWriter):
         for segment in self._segments.values():
             self._close(segment)
         self._segments = {}
+        self.stage_metadata(tuple(replace(one, primary=one.id == self.primary.id) for one in self.fields))
         return self._staged
 
     def _user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
@@ -251,9 +282,14 @@ class InsertWriter(TreeWriter):
         first, last = limits["min"].as_py(), limits["max"].as_py()
         place = segment.place
         directory = f"{place.collection}/{place.partition}/{place.segment}"
+        rows = len(columns[0])
+        noted = self.noted(place)
+        noted.rows += rows
         for one, column in zip(self._every, columns, strict=True):
             data = insert_log(place, one, column, first, last)
-            self.stage(f"{layout.INSERT_LOG}/{directory}/{one.id}/{self.new_id()}", data)
+            name = f"{layout.INSERT_LOG}/{directory}/{one.id}/{self.new_id()}"
+            self.stage(name, data)
+            noted.inserts.setdefault(one.id, []).append(WrittenLog(name, len(data), rows, first, last))
         if self.options.stats:
             keys = columns[self._every.index(self.primary)].combine_chunks()
             entry = stats_log(self.primary.id, keys)
@@ -314,8 +350,11 @@ class DeltaWriter(TreeWriter):
             if len(keys):
                 name = f"{directory}/{self.new_id()}"
                 self.refuse_existing(name)
-                self.stage(name, delta_log(place, keys, times))
+                data = delta_log(place, keys, times)
+                self.stage(name, data)
+                self.noted(place).deltas.append(WrittenLog(name, len(data), len(keys)))
         self._parts = {}
+        self.stage_metadata()
         return self._staged
 
 

@@ -13,16 +13,18 @@ import pyarrow as pa
 from sawlog.damage import FileReport
 from sawlog.errors import OptionError, SawlogError, SchemaError
 from sawlog.follow import Range
-from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Projection, Scan
+from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.collection.checks import left_out, note_rows
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.follow import between, frontier
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields, time_range
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
+from sawlog.milvus_binlog.collection.pruning import excluded
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType, SegmentState
+from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType
 from sawlog.milvus_binlog.metadata.load import load
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.milvus_binlog.metadata.schema import user_schema
@@ -279,7 +281,7 @@ class MilvusDataset(Dataset):
             self.scan,
             self.projection,
             segment.directory,
-            sum(log.file.size for logs in segment.inserts.values() for log in logs),
+            segment.size,
             segment,
             tuple(segment.batches()),
             fields,
@@ -306,22 +308,10 @@ class MilvusDataset(Dataset):
             findings.rows = 0
             if fragment.path in sizes or findings.kinds:
                 reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
-        self._count(reports)
+        note_rows(self.single(), reports)
         yield from reports.values()
 
-    def _count(self, reports: Mapping[str, FileReport]) -> None:
-        """Note the rows that are read of every batch. Those of batches that are whole are counted by their keys."""
-        for dataset in self._single():
-            for fragment in dataset.counted():
-                files = [log.file.path for log in fragment.batch.files.values()]
-                if not files or files[0] not in reports:
-                    continue
-                damaged = any(path in reports and reports[path].damaged for path in (*files, fragment.path))
-                every = dataset.projection if damaged else Projection(pa.schema([]), pa.schema([]), ())
-                findings = replace(fragment, projection=every).inspect()
-                reports[files[0]].rows += findings.rows
-
-    def _single(self) -> Iterator[MilvusDataset]:
+    def single(self) -> Iterator[MilvusDataset]:
         """A dataset of each collection."""
         if not self._ambiguous:
             yield self
@@ -429,7 +419,7 @@ class MilvusDataset(Dataset):
         if raw and (self._options.segments or self.collection.states_known):
             segments = self._alive()
         for segment in segments:
-            if not self._wants(segment):
+            if not self._wants(segment) or segment.id in self._ruled_out:
                 continue
             own = () if raw else tuple(log.file for log in segment.deltas)
             across = self.collection.deltas_across(segment) if every and not raw else []
@@ -476,6 +466,15 @@ class MilvusDataset(Dataset):
                 if not condition.mask(row)[0].as_py():
                     return False
         return True
+
+    @cached_property
+    def _ruled_out(self) -> frozenset[int]:
+        """Segments that the statistics of their keys rule out."""
+        used = self._options.use_statistics and self._scan.view in ("rows", "inserts") and not self._ambiguous
+        if not (used and self.primary is not None and self.projection.filters):
+            return frozenset()
+        given = (self.primary, self.projection.filters, self.scan.storage)
+        return frozenset(one.id for one in self._every_segment() if one.inserts and excluded(one, *given))
 
     def _prunes(self, segment: Segment, batch: Batch) -> bool:
         """Whether the time of its rows, as metadata or Parquet statistics have it, leaves none of them possible."""
@@ -547,23 +546,11 @@ class MilvusDataset(Dataset):
 
     @cached_property
     def skipped(self) -> list[Skipped]:
-        """See `Dataset.skipped`: dropped collections and segments, and logs that the metadata does not name."""
-        found = list(super().skipped)
-        for id, collection in self.collections.items():
-            gone = bool(self._metas) and id not in self._metas
-            for segment in collection.segments.values():
-                logs = [*(log for some in segment.inserts.values() for log in some), *segment.deltas]
-                if gone and not collection.called(self._options.collection or ""):
-                    found += [
-                        Skipped(log.file.path, "its collection is none of the metadata's", log.file.size)
-                        for log in logs
-                    ]
-                elif segment.meta is not None and segment.meta.state == SegmentState.DROPPED and self._until is None:
-                    found += [Skipped(log.file.path, "its segment is dropped", log.file.size) for log in logs]
-                found += [
-                    Skipped(log.file.path, "the metadata does not name it", log.file.size, log.kind == layout.DELTA_LOG)
-                    for log in segment.unnamed
-                ]
+        """See `Dataset.skipped`: what the metadata says is gone or does not name, and what statistics rule out."""
+        found = [*super().skipped, *left_out(self.collections, self._metas, self._options.collection, self._until)]
+        if self._ruled_out:
+            segments = [self.collection.segments[id] for id in sorted(self._ruled_out)]
+            found += [Skipped(one.directory, "the statistics of its keys rule it out", one.size) for one in segments]
         return found
 
     def _every_inserted(self) -> list[Segment]:

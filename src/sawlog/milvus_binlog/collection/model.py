@@ -74,6 +74,11 @@ class Segment:
         return f"{self.root}/{layout.INSERT_LOG}/{path}" if self.root else f"{layout.INSERT_LOG}/{path}"
 
     @property
+    def size(self) -> int:
+        """Bytes of its insert logs."""
+        return sum(log.file.size for logs in self.inserts.values() for log in logs)
+
+    @property
     def deletes_only(self) -> bool:
         """Whether it is an L0 segment; by its lack of insert logs where the metadata does not say."""
         if self.meta is not None:

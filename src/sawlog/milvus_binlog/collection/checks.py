@@ -1,0 +1,72 @@
+"""What a check of collections reports besides damage: the rows that are read, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from sawlog.damage import FileReport
+from sawlog.format import Projection
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.collection.fragments import BatchFragment
+from sawlog.milvus_binlog.collection.model import Collection
+from sawlog.milvus_binlog.layout import SegmentState
+from sawlog.milvus_binlog.metadata.model import CollectionMeta
+from sawlog.skipped import Skipped
+
+
+class Counted(Protocol):
+    """A dataset of one collection."""
+
+    projection: Projection
+
+    def counted(self) -> list[BatchFragment]:
+        """The batches whose rows are read."""
+        ...
+
+
+def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) -> None:
+    """Note the rows that are read of every batch, with its first file.
+
+    Args:
+        datasets: Those whose rows count.
+        reports: What was found in each file. Rows of batches that are whole are counted by their keys alone.
+    """
+    for dataset in datasets:
+        for fragment in dataset.counted():
+            files = [log.file.path for log in fragment.batch.files.values()]
+            if not files or files[0] not in reports:
+                continue
+            damaged = any(path in reports and reports[path].damaged for path in (*files, fragment.path))
+            wanted = dataset.projection if damaged else Projection(pa.schema([]), pa.schema([]), ())
+            reports[files[0]].rows += replace(fragment, projection=wanted).inspect().rows
+
+
+def left_out(
+    collections: Mapping[int, Collection],
+    metas: Mapping[int, CollectionMeta],
+    wanted: str | None,
+    until: int | None,
+) -> Iterator[Skipped]:
+    """What metadata says is gone: dropped collections and segments; and logs that it does not name.
+
+    Args:
+        collections: All collections below the root.
+        metas: What the metadata says of them; empty where there is none.
+        wanted: The collection that was named.
+        until: The time that is asked for; `None` for now.
+    """
+    for id, collection in collections.items():
+        gone = bool(metas) and id not in metas and not (wanted is not None and collection.called(wanted))
+        for segment in collection.segments.values():
+            dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
+            if gone or dropped:
+                reason = "its segment is dropped" if dropped else "its collection is none of the metadata's"
+                logs = [*(log for some in segment.inserts.values() for log in some), *segment.deltas]
+                yield from (Skipped(log.file.path, reason, log.file.size) for log in logs)
+            for log in segment.unnamed:
+                missed = log.kind == layout.DELTA_LOG
+                yield Skipped(log.file.path, "the metadata does not name it", log.file.size, missed)

@@ -1,0 +1,95 @@
+"""Trees as milvus-backup makes them: names and types survive writing and reading again."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import FormatError, OptionError
+
+from .support import NOW, delete, with_etcd, write
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> None:
+    """The metadata says which segments are alive."""
+    warnings.simplefilter("error")
+
+
+def table(first: int, count: int) -> pa.Table:
+    values = pa.array(np.arange(count * 2, dtype="f4"))
+    return pa.table(
+        {
+            "key": range(first, first + count),
+            "Größe.A": [f"{i}" for i in range(count)],
+            "vec": pa.FixedSizeListArray.from_arrays(values, 2),
+            "tags": pa.array([[i] for i in range(count)], pa.list_(pa.int8())),
+            "$meta": ['{"a":1}'] * count,
+            "_partition": [2 + i % 2 for i in range(count)],
+        }
+    )
+
+
+def test_names_survive(tmp_path: Path) -> None:
+    root = tmp_path / "backup"
+    given = {"tree": "backup", "collection_name": "products", "partition_names": ("3=sold",)}
+    write(root, table(0, 10), **given)
+    dataset = sawlog.open(root)
+    assert dataset.schema.names == ["key", "Größe.A", "vec", "tags", "$meta"]
+    wanted = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
+    assert dataset.to_table().cast(wanted.schema).equals(wanted)
+    assert dataset.primary.name == "key"
+    assert sawlog.open(root, collection="products").count_rows() == 10
+    assert sawlog.open(root, partitions=("sold",)).count_rows() == 5
+    assert sorted(path.name for path in root.iterdir()) == ["binlogs", "meta"]
+    # More rows, deletes, deletes for all partitions, and another collection go into the same tree.
+    write(root, table(10, 4), **given, first_id=5000)
+    (first, *_) = sorted(int(path.name) for path in root.glob("binlogs/insert_log/1/2/*"))
+    delete(root, [0], [NOW + 1], first, tree="backup")
+    delete(root, [13], [NOW + 1], 900, -1, tree="backup")
+    write(root, pa.table({"other": ["x"]}), tree="backup", collection_name="more", collection_id=7, first_id=9000)
+    assert sorted(sawlog.read(root, collection="products")["key"].to_pylist()) == list(range(1, 13))
+    assert sawlog.read(root, collection="more").to_pydict() == {"other": ["x"]}
+    assert not sawlog.verify(root).damaged
+    with pytest.raises(OptionError, match="id=name"):
+        write(root, table(0, 1), tree="backup", partition_names=("sold",))
+
+
+def test_a_real_collection_is_written_and_read_with_its_names(tmp_path: Path) -> None:
+    source = with_etcd("2.3.5", "alltypes")
+    rows = source.to_table()
+    sawlog.write(source, tmp_path / "copy", format="milvus_binlog", tree="backup", collection_name="alltypes")
+    copy = sawlog.open(tmp_path / "copy")
+    assert copy.schema.equals(source.schema, check_metadata=True)
+    assert copy.to_table().sort_by("pk").equals(rows.sort_by("pk"))
+
+
+def test_the_metadata_has_the_form_of_a_real_backup(tmp_path: Path) -> None:
+    """Zero values are left out, paths end in ids, and ids are numbers."""
+    write(tmp_path / "backup", table(0, 4), tree="backup")
+    document = json.loads((tmp_path / "backup" / "meta" / "full_meta.json").read_text())
+    (collection,) = document["collection_backups"]
+    assert [one["fieldID"] for one in collection["schema"]["fields"]] == [100, 101, 102, 103, 104]
+    segment = collection["partition_backups"][0]["segment_backups"][0]
+    assert segment["num_of_rows"] == 2
+    assert "fieldID" not in segment["binlogs"][0]
+    (log,) = segment["binlogs"][0]["binlogs"]
+    stored = tmp_path / "backup" / "binlogs" / log["log_path"]
+    assert stored.stat().st_size == log["log_size"]
+    assert segment["size"] == sum(path.stat().st_size for path in stored.parents[1].rglob("*") if path.is_file())
+
+
+def test_metadata_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
+    place = tmp_path / "meta" / "full_meta.json"
+    place.parent.mkdir()
+    place.write_text("{")
+    with pytest.raises(FormatError, match="metadata of a backup"):
+        write(tmp_path, table(0, 1), tree="backup")
+    assert place.read_text() == "{"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != place]
