@@ -10,22 +10,28 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.damage import Account, FileReport, Findings
-from sawlog.format import TASK_BYTES, Dataset, Fragment
+from sawlog.format import TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, KeyRange, MissingTable
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.skipped import Skipped
+from sawlog.storage import File
 
 
 class DatabaseDataset(Dataset):
-    """One database."""
+    """One database.
 
-    @cached_property
-    def version(self) -> DatabaseVersion:
-        """The files that it is made of."""
-        return read_version(self.files, self.scan.options.column_family, self.scan.storage)
+    Attributes:
+        version: The files that it is made of.
+    """
+
+    version: DatabaseVersion
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self.version = read_version(files, scan.options.column_family, scan.storage)
+        super().__init__(format, files, scan)
 
     def view_schema(self) -> pa.Schema:
         """See `STATE_SCHEMA` and `HISTORY_SCHEMA`."""

@@ -72,3 +72,11 @@ class LevelDBDatabase(Format):
         """
         del target, options, storage
         raise OptionError(f"{file.path}: repair the tables and logs of a database one by one")
+
+    def warm_up(self) -> None:
+        """See `Format.warm_up`: two runs of one entry each, settled."""
+        from sawlog.leveldb_database.state import settle
+
+        run = pa.table({"key": [b"k"], "value": [b"v"], "sequence": [1], "operation": ["put"]})
+        deletion = pa.table({"key": [b"a"], "value": [b"z"], "sequence": [2], "operation": ["delete_range"]})
+        settle([run, deletion], bytewise=True)

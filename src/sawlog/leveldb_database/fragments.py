@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.layout import Kind
@@ -129,7 +129,8 @@ class KeyRange(Fragment):
         projection = Projection.of(ROWS_SCHEMA, scan)
         file = table.file
         whole = TableRange(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
-        batches = whole.decode(projection.decoded, self._apart(findings))
+        owned = not self.low or table.smallest >= self.low
+        batches = whole.decode(projection.decoded, self._apart(findings, owned=owned))
         return self._placed(map(self._inside, batches), file, table.level)
 
     def _log_runs(self, findings: Findings) -> Iterator[pa.Table]:
@@ -138,9 +139,9 @@ class KeyRange(Fragment):
         projection = Projection.of(WRITES_SCHEMA, scan)
         for file in self.version.logs:
             whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto")
-            ledger = self._apart(findings)
+            ledger = self._apart(findings, owned=not self.low)
             batches = [self._inside(self._of_family(batch)) for batch in whole.to_batches(ledger)]
-            if ledger.tail is not None and ledger.tail.unfinished:
+            if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
             yield self._placed(iter(batches), file, LOG_LEVEL)
 
@@ -185,19 +186,19 @@ class KeyRange(Fragment):
         table = table.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), count))
         return table.append_column(OFFSET_COLUMN, pa.repeat(pa.scalar(0, pa.int64()), count))
 
-    def _apart(self, findings: Findings) -> Findings:
-        """A ledger for one file, whose damage goes into that of the range."""
-        return _Forwarded(findings.on_damage, into=findings)
+    def _apart(self, findings: Findings, *, owned: bool) -> Findings:
+        """A ledger for one file, whose damage goes into that of the range that the file begins in."""
+        return _Forwarded(findings.on_damage, into=findings if owned or findings.on_damage == "fail" else None)
 
 
 class _Forwarded(Findings):
-    """A ledger that hands damage on, and keeps the rest to itself."""
+    """A ledger that hands damage on, or keeps it to itself."""
 
     __slots__ = ("_into",)
 
-    def __init__(self, on_damage: str, *, into: Findings) -> None:
-        super().__init__(on_damage)  # type: ignore[arg-type]
-        self._into = into
+    def __init__(self, on_damage: OnDamage, *, into: Findings | None) -> None:
+        super().__init__(on_damage)
+        self._into = into if into is not None else Findings("skip")
 
     def damage(self, damage: Damage) -> None:
         self._into.damage(damage)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sawlog.damage import Findings
-from sawlog.errors import OptionError, SawlogError
+from sawlog.damage import Damage, Findings
+from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import BYTEWISE, CURRENT_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
@@ -78,18 +78,30 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     comparator = ""
     logs: dict[int, int] = {}
     previous = 0
-    for edits, failed in whole.edits(Findings("fail")):
-        for offset, edit in edits:
-            version.apply(offset, edit)
-            family = edit["column_family"]
-            comparator = (edit.get("comparator") if family == 0 else None) or comparator
-            if "log_number" in edit:
-                logs[family] = edit["log_number"]
-            previous = edit.get("previous_log_number", previous)
-        if failed is not None:
-            raise SawlogError(f"{failed}: a database is only read by an intact MANIFEST; its files can be, one by one")
+    for offset, edit in _edits(whole):
+        version.apply(offset, edit)
+        family = edit["column_family"]
+        comparator = (edit.get("comparator") if family == 0 else None) or comparator
+        if "log_number" in edit:
+            logs[family] = edit["log_number"]
+        previous = edit.get("previous_log_number", previous)
     family = _family(version, column_family, manifest)
     return _version(files, manifest, comparator, version, family, logs.get(family, 0), previous)
+
+
+def _edits(whole: EditRange) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The edits of a MANIFEST: all of them, or it is refused."""
+    try:
+        for edits, failed in whole.edits(Findings("fail")):
+            yield from edits
+            if failed is not None:
+                raise _refused(failed)
+    except DamageError as error:
+        raise _refused(error.damage) from error
+
+
+def _refused(damage: Damage) -> SawlogError:
+    return SawlogError(f"{damage}; a database is read by an intact MANIFEST only: read its tables and logs one by one")
 
 
 def _manifest(files: Sequence[File], storage: Storage) -> File:
