@@ -22,7 +22,7 @@ __all__ = ["run", "samples"]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sawlog.reading", "sawlog.format"):
+    for place in ("sawlog.reading", "sawlog.dataset"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
 
 
@@ -49,7 +49,7 @@ def damage(path: Path, places: range) -> Path:
 
 
 def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.format.MAX_LISTED", 100)
+    monkeypatch.setattr("sawlog.dataset.MAX_LISTED", 100)
     path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
     found = []
     for threads in (1, 3):

@@ -37,11 +37,12 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "milvus_binlog", "spark")
+_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "leveldb_table", "milvus_binlog")
+_LIBRARIES = ("duckdb", "polars", "spark")
 
 
 def __getattr__(name: str) -> ModuleType:
     """Import a package when it is asked for, so that `import sawlog` stays quick."""
-    if name in _PACKAGES:
+    if name in _PACKAGES + _LIBRARIES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

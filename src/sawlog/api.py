@@ -38,7 +38,7 @@ class Written:
     size: int
 
 
-Filters = Sequence[tuple[str, str, Any]]
+Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
 
 def formats() -> dict[str, Format]:
@@ -52,6 +52,7 @@ def open(
     format: str | None = None,
     view: str = "rows",
     columns: Sequence[str] | None = None,
+    filter: Any = None,
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",
     provenance: bool = False,
@@ -68,7 +69,10 @@ def open(
         format: Name of the format; recognised from names and first bytes if not given.
         view: Which view of the bytes; `sawlog.formats()[name].views` lists them.
         columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view.
-        filters: `(column, op, value)` tuples, all of which must hold, as in `pyarrow.parquet.read_table`.
+        filter: A `pyarrow.compute.Expression` over columns of the view: only rows for which it holds are delivered.
+            Formats prune by comparisons of columns with values that it requires.
+        filters: `(column, op, value)` tuples, all of which must hold, or lists of such tuples, of which one must, as in
+            `pyarrow.parquet.read_table`.
         on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
         provenance: Append `_file` and `_offset` to the view's columns.
         storage_options: What fsspec needs to reach the path.
@@ -94,7 +98,8 @@ def open(
     scan = Scan(
         view=view,
         columns=None if columns is None else tuple(columns),
-        filters=tuple(tuple(condition) for condition in filters or ()),
+        filters=tuple(filters or ()),
+        expression=_expression(filter),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
         options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=_names_of(open)),
@@ -114,6 +119,7 @@ def read(
     format: str | None = None,
     view: str = "rows",
     columns: Sequence[str] | None = None,
+    filter: Any = None,
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",
     provenance: bool = False,
@@ -128,6 +134,7 @@ def read(
         format=format,
         view=view,
         columns=columns,
+        filter=filter,
         filters=filters,
         on_damage=on_damage,
         provenance=provenance,
@@ -267,6 +274,21 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+
+
+def _expression(given: Any) -> Any:
+    """A filter, if it is one.
+
+    Raises:
+        OptionError: When it is something else.
+    """
+    if given is not None:
+        import pyarrow.compute as pc
+
+        if not isinstance(given, pc.Expression):
+            kind = type(given).__name__
+            raise OptionError(f"filter is {kind}: expected a pyarrow.compute.Expression; filters= takes tuples")
+    return given
 
 
 def _names_of(function: Callable[..., Any]) -> list[str]:

@@ -1,7 +1,10 @@
-"""Filters as in `pyarrow.parquet.read_table`: `(column, op, value)`, all of which must hold."""
+"""Filters as in `pyarrow.parquet.read_table`: `(column, op, value)` in lists, lists of such lists, and expressions."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,3 +78,61 @@ def apply_filters(batch: pa.RecordBatch, filters: Iterable[Filter]) -> pa.Record
     for condition in filters:
         batch = batch.filter(condition.mask(batch))
     return batch
+
+
+def split_filters(filters: Iterable[Any] | None) -> tuple[list[Any], list[list[Any]]]:
+    """Conditions that must all hold, and groups of conditions of which one group must hold.
+
+    Args:
+        filters: A list of tuples, or a list of lists of tuples, as pyarrow takes them.
+    """
+    given = list(filters or ())
+    groups = [group for group in given if isinstance(group, list) and all(isinstance(one, tuple) for one in group)]
+    together = [one for one in given if one not in groups]
+    return (together, groups) if len(groups) > 1 else ([*together, *itertools.chain(*groups)], [])
+
+
+def any_of(groups: Iterable[Iterable[Any]], schema: pa.Schema) -> Any:
+    """Groups of conditions as one expression, which holds where one of the groups does.
+
+    Raises:
+        SchemaError: For a column that does not exist or a value that its type cannot hold.
+        OptionError: For anything that is not a `(column, op, value)` with a known operator.
+    """
+    expressions = [all_of(parse_filters(group, schema), schema) for group in groups]
+    return functools.reduce(operator.or_, expressions)
+
+
+def all_of(filters: Iterable[Filter], schema: pa.Schema) -> Any:
+    """Conditions as one expression, which holds where all of them do."""
+    import pyarrow.compute as pc
+
+    return functools.reduce(operator.and_, (_expression(one, schema) for one in filters), pc.scalar(True))
+
+
+def _expression(condition: Filter, schema: pa.Schema) -> Any:
+    import pyarrow.compute as pc
+
+    column = pc.field(condition.column)
+    kind = schema.field(condition.column).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if condition.op in _COMPARISONS:
+        return getattr(pc, _COMPARISONS[condition.op])(column, pa.scalar(condition.value, kind))
+    zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in condition.value else []
+    inside = column.isin(pa.array([*condition.value, *zeros], kind))
+    return inside if condition.op == "in" else ~inside & column.is_valid()
+
+
+def named_in(expression: Any, schema: pa.Schema) -> set[str]:
+    """The columns that an expression may need: Arrow does not tell them, but writes them out.
+
+    Raises:
+        SchemaError: When the expression does not fit the columns.
+    """
+    try:
+        schema.empty_table().filter(expression)
+    except (pa.ArrowException, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise SchemaError(f"filter {expression}: {said}; columns: {', '.join(schema.names)}") from error
+    text = str(expression)
+    return {name for name in schema.names if name in text}

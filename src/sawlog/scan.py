@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from sawlog.damage import OnDamage
 from sawlog.errors import SchemaError
-from sawlog.filters import Filter, apply_filters, parse_filters
+from sawlog.filters import Filter, any_of, apply_filters, named_in, parse_filters, split_filters
+from sawlog.pruning import conditions
 from sawlog.spelling import meant
 from sawlog.storage import Storage
 
@@ -35,7 +36,8 @@ class Scan:
     Attributes:
         view: The view being read.
         columns: Names to deliver, in order; `None` for all columns of the view.
-        filters: Conditions that every delivered row meets.
+        filters: Conditions that every delivered row meets, or lists of conditions of which it meets one.
+        expression: A `pyarrow.compute.Expression` that holds for every delivered row, too.
         on_damage: The damage policy.
         provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
         options: The format's own read options.
@@ -46,13 +48,14 @@ class Scan:
 
     view: str = "rows"
     columns: tuple[str, ...] | None = None
-    filters: tuple[tuple[str, str, Any], ...] = ()
+    filters: tuple[tuple[str, str, Any] | list[tuple[str, str, Any]], ...] = ()
     on_damage: OnDamage = "fail"
     provenance: bool = False
     options: Any = None
     storage: Storage = field(default_factory=Storage)
     schema: pa.Schema | None = None
     roots: tuple[str, ...] = ()
+    expression: Any = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class Projection:
     decoded: pa.Schema
     """What has to be decoded for it: the delivered columns and those that filters need."""
     filters: tuple[Filter, ...]
+    """Conditions that every delivered row meets, for formats to prune by."""
+    expression: Any = None
+    """What else every delivered row meets; the conditions in it are among `filters`."""
 
     @classmethod
     def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
@@ -88,18 +94,29 @@ class Projection:
             if name not in known:
                 near = meant(name, known)
                 raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
-        filters = parse_filters(scan.filters, every)
+        together, groups = split_filters(scan.filters)
+        filters = parse_filters(together, every)
+        expression = scan.expression
+        if groups:
+            one = any_of(groups, every)
+            expression = one if expression is None else expression & one
         wanted = {*names, *(condition.column for condition in filters)}
+        if expression is not None:
+            wanted |= named_in(expression, every)
+            filters = (*filters, *parse_filters(conditions(expression, every), every))
         return cls(
             pa.schema([every.field(name) for name in names], metadata=view_schema.metadata),
             pa.schema([f for f in every if f.name in wanted]),
             filters,
+            expression,
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""
         if self.filters:
             batch = apply_filters(batch, self.filters)
+        if self.expression is not None:
+            batch = batch.filter(self.expression)
         if batch.schema.names == self.schema.names:
             return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)

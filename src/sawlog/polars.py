@@ -1,0 +1,50 @@
+"""Lazy frames of Polars over logs, which decode no more than the columns and rows that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sawlog import api
+from sawlog.errors import SawlogError
+from sawlog.format import Dataset
+from sawlog.inputs import Input
+from sawlog.scanner import Scanner, narrowed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
+    """A lazy frame over what `sawlog.open` opens: of it is decoded what a query needs, and no rows behind its limit.
+
+    Args:
+        source: A dataset, or what `sawlog.open` takes.
+        **options: What `sawlog.open` takes besides.
+
+    Raises:
+        SawlogError: When Polars is not installed.
+    """
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise SawlogError("lazy frames need Polars: pip install polars") from error
+    dataset = source if isinstance(source, Dataset) else api.open(source, **options)
+
+    def frames(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        chosen = narrowed(dataset, columns)
+        chosen.threads = 1 if limit is not None else chosen.threads  # nothing is read ahead
+        left = limit
+        for batch in Scanner(chosen, batch_size).to_batches():
+            if left is not None and left <= 0:
+                return
+            frame = pl.DataFrame(pl.from_arrow(batch))
+            frame = frame if left is None else frame.head(left)
+            left = None if left is None else left - frame.height
+            yield frame if predicate is None else frame.filter(predicate)
+
+    empty = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table()))
+    return register_io_source(frames, schema=empty.schema)

@@ -1,0 +1,101 @@
+"""A dataset's rows under one more choice of columns and rows, as pyarrow's datasets have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from sawlog.format import Dataset
+
+SHOWN_ROWS = 10
+"""Rows that a notebook shows of a dataset."""
+
+
+class Scanner:
+    """Rows of a dataset.
+
+    Args:
+        dataset: What is read.
+        batch_size: Rows per batch, at most; as they come if not given.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int | None = None) -> None:
+        self.dataset = dataset
+        self._batch_size = batch_size
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the delivered batches."""
+        return self.dataset.schema
+
+    projected_schema = schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order."""
+        for batch in self.dataset.to_batches():
+            for start in range(0, batch.num_rows, self._batch_size or batch.num_rows):
+                yield batch.slice(start, self._batch_size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """The rows as a table in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are."""
+        return self.dataset.count_rows()
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing behind them is read."""
+        return self.dataset.head(n)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any = None) -> Dataset:
+    """The same dataset with fewer columns or rows.
+
+    Args:
+        dataset: What to choose from.
+        columns: Names to deliver, in order; those of the dataset if not given.
+        filter: A `pyarrow.compute.Expression` that holds for every delivered row, besides what the dataset's own does.
+
+    Raises:
+        SchemaError: For a column that the view does not have.
+    """
+    if columns is None and filter is None:
+        return dataset
+    scan = dataset.scan
+    if filter is not None and scan.expression is not None:
+        filter = scan.expression & filter
+    chosen = replace(
+        scan,
+        columns=scan.columns if columns is None else tuple(columns),
+        expression=scan.expression if filter is None else filter,
+    )
+    found = dataset.format.open(dataset.files, chosen)
+    found.beside, found.threads = dataset.beside, dataset.threads
+    return found
+
+
+def as_html(dataset: Dataset) -> str:
+    """What a notebook shows: what the dataset is, and its first rows."""
+    import html
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    head = dataset.head(SHOWN_ROWS)
+    names = row("th", head.schema.names)
+    types = row("th", head.schema.types)
+    rows = "".join(row("td", list(one.values())) for one in head.to_pylist())
+    return f"<p>{html.escape(repr(dataset))}</p><table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
