@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sawlog.errors import OptionError, SawlogError
 
@@ -88,6 +88,9 @@ class FollowedDataset:
 class FollowedFormat:
     """The part of a format that streams use, with what is right for files that grow, each by itself."""
 
+    recycles: ClassVar[bool] = False
+    """Whether writers use finished files again for later ones, under new names: such a file has not been read."""
+
     def stream_name(self, name: str) -> str:
         """What a stream calls a file, whose name is given relative to the stream's path; the same after a move."""
         return name
@@ -97,6 +100,11 @@ class FollowedFormat:
 
         When a writer has begun a file, it has finished those before.
         """
+        del file
+        return None
+
+    def table(self, file: File) -> str | None:
+        """The table that a file belongs to, by its name; `None` where that does not tell. A stream is of one table."""
         del file
         return None
 

@@ -45,6 +45,9 @@ __all__ = [
     "normalize",
 ]
 
+_VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
+"""What object stores call that which changes when an object is written anew, the best first."""
+
 
 _EXTRAS = {
     **dict.fromkeys(("s3", "http", "https"), "remote"),
@@ -62,11 +65,13 @@ class File:
         path: Path or URL.
         size: Size in bytes.
         explicit: Whether the user named it, by itself or by a glob; not so for what lies in a directory.
+        version: What a remote storage says of its state, as an ETag; empty where it says nothing.
     """
 
     path: str
     size: int
     explicit: bool = True
+    version: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -91,6 +96,10 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs))
+
+    def anew(self) -> Storage:
+        """The same, with nothing found yet: what is opened need not be what was found before."""
+        return Storage(self.options, self.memory_map, self.inputs)
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
         """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
@@ -432,7 +441,8 @@ class Storage:
             for name, info in entries.items():
                 explicit = name == match
                 if explicit or not any(hidden(part) for part in posixpath.relpath(name, match).split("/")):
-                    files.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit))
+                    version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
+                    files.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit, version))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
         return sorted(files, key=_natural)

@@ -34,7 +34,7 @@ def delete(root: Path, keys: list[int], number: int) -> None:
 class Stream:
     def __init__(self, root: Path, view: str, offset: Offset | None = None, **options: Any) -> None:
         dataset = sawlog.open(root, format=FORMAT, view=view)
-        scan = replace(dataset.scan, schema=dataset.view_schema())
+        scan = replace(dataset.scan, schema=dataset.view_schema(), storage=dataset.scan.storage.anew())
         self.follower = Follower(
             [str(root)],
             scan.storage,

@@ -57,6 +57,11 @@ class DeephavenLog(Format):
         name = parse_name(file.name)
         return Succession(name.partition, name.begun) if name.begun is not None and all(name.partition) else None
 
+    def table(self, file: File) -> str | None:
+        """The name says namespace and table."""
+        name = parse_name(file.name)
+        return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
+
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""
         return DeephavenLogDataset(self, files, scan)

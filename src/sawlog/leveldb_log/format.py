@@ -57,6 +57,7 @@ class LevelDBLog(Format):
         "files": "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
         "entities": "one row per entity of a Datastore or Firestore export: key, properties",
     }
+    recycles = True
     read_options = ReadOptions
     write_options = WriteOptions
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from sawlog.stream.offset import AT, FILES
+from sawlog.errors import SawlogError
+from sawlog.stream.offset import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
@@ -90,18 +91,13 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _between(start: str | None, end: str | None) -> int | None:
-    before, after = _places(start) or {}, _places(end)
-    if after is None:
-        return None
-    return sum(at - before.get(name, 0) for name, at in after.items())
-
-
-def _places(offset: str | None) -> dict[str, int] | None:
-    """How far each file was read; None for the offsets of other sources."""
+    """None for the offsets of other sources."""
     try:
-        return {name: int(place[AT]) for name, place in json.loads(offset or "")[FILES].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        after = Offset.from_json(json.loads(end or ""))
+        before = Offset.from_json(json.loads(start)) if start else Offset()
+    except (ValueError, SawlogError):
         return None
+    return sum(place.at - before.begin_of(name, place) for name, place in after.files.items())
 
 
 def _behind(latest: str | None) -> int | None:

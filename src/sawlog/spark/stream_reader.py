@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import logging
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, SawlogError
 from sawlog.format import Dataset, Fragment, pack
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import projected, read_fragments
 from sawlog.stream.follower import Follower
+from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset
 
 try:
@@ -29,11 +34,13 @@ except ImportError as missing:
     raise OptionError("streams need PySpark 4.2 or later") from missing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from sawlog.format import Scan
+    from sawlog.storage import File
     from sawlog.stream.listing import Seen
+
+logger = logging.getLogger("sawlog")
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -52,10 +59,11 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._follower: Follower | None = None
         self._reached: Offset | None = None
+        self._last: tuple[dict[str, Any], Offset] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors need no more than what to read with."""
-        return {**self.__dict__, "_follower": None}
+        return {**self.__dict__, "_follower": None, "_reached": None, "_last": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """Nothing is read yet."""
@@ -72,13 +80,16 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch."""
-        follower = self._follow()
+        begin = self._offset(start)
+        follower = self._follow(begin)
         if follower is None:
             return start
-        begin = Offset.from_json(start)
         end = follower.latest(begin, limited=not isinstance(limit, ReadAllAvailable))
         self._reached = end
-        return start if end is begin else end.to_json()
+        if end is begin:
+            return start
+        self._last = end.to_json(), end
+        return self._last[0]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What was not read yet when the files were last looked at, for the progress of the query: its lag."""
@@ -89,48 +100,106 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
-        follower = self._follow()
+        follower = self._follow(Offset())
         if follower is not None:
             follower.freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One partition per task: small files share one, but no core is left without work that is worth a task."""
-        follower = self._follow()
-        if follower is None or start == end:
+        begin, reached = self._offset(start), self._offset(end)
+        follower = self._follow(begin) if start != end else None
+        if follower is None:
             return []
-        fragments = follower.between(Offset.from_json(start), Offset.from_json(end))
+        fragments = follower.between(begin, reached)
         return [InputPartition(task) for task in _tasks(fragments, self._request.own.task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
         return read_fragments(partition.value or [], self._schema)
 
-    def _follow(self) -> Follower | None:
-        """What follows the files; `None` while there are none."""
+    def _offset(self, data: dict[str, Any]) -> Offset:
+        """An offset, which is the one that was handed out last, as a rule."""
+        if self._last is not None and self._last[0] == data:
+            return self._last[1]
+        return Offset.from_json(data)
+
+    def _follow(self, start: Offset) -> Follower | None:
+        """What follows the files, with the columns that the stream began with; `None` while there are no files."""
         if self._follower is None:
             request = self._request
             # What appears while the dataset is opened belongs to no one yet; so it is only told which of these do not.
-            found = request.storage.find(request.paths)
+            found = find_all(request.storage, request.paths)
             if not found:
                 return None
-            dataset = request.open()
+            storage = request.storage.anew()  # files may be replaced, which is for the follower to judge
+            dataset = open_followed(request, found, start.table)
+            if dataset is None:
+                return None
             ours = {file.path for file in dataset.files}
+            schema = start.schema or dump_schema(dataset.view_schema())
             scan = projected(request, dataset, self._schema)
             if scan.view != "damage":
-                scan = replace(scan, schema=dataset.view_schema())
+                scan = replace(scan, schema=load_schema(schema))
+            scan = replace(scan, storage=storage)
             opener = _Opener(dataset, scan)
             if dataset.format.whole(scan.view):
                 dataset = dataset.format.open(dataset.files, scan)
             self._follower = Follower(
                 request.paths,
-                request.storage,
+                storage,
                 dataset.format,
                 scan.view,
                 request.stream,
                 opener,
                 [file.path for file in found if file.path not in ours],
+                schema,
             )
         return self._follower
+
+
+def open_followed(request: Request, found: Sequence[File], table: str | None) -> Dataset | None:
+    """The dataset that a stream begins with, of those files that belong to it; `None` if there are none yet.
+
+    Args:
+        request: Options of the stream.
+        found: What there is.
+        table: The table that the stream is of, once that is known; files of others are left out.
+
+    Raises:
+        SawlogError: As `sawlog.open` does.
+    """
+    try:
+        dataset = request.open()
+    except SawlogError:
+        if len(found) == 1:
+            raise
+    else:
+        if table is None or {dataset.format.table(file) for file in dataset.files} <= {table, None}:
+            return dataset
+    usable: list[Dataset] = []
+    for file in found:
+        try:
+            one = replace(request, paths=(file.path,)).open()
+        except SawlogError as error:
+            logger.warning("%s: left out of the stream: %s", file.path, error)
+            continue
+        if table is None or one.format.table(file) in (table, None):
+            usable.append(one)
+    if not usable:
+        return None
+    chosen = usable[0].format
+    files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
+    return chosen.open(files, usable[0].scan)
+
+
+def dump_schema(schema: pa.Schema) -> str:
+    """A schema as text."""
+    return base64.b64encode(zlib.compress(schema.serialize().to_pybytes())).decode()
+
+
+def load_schema(text: str) -> pa.Schema:
+    """What `dump_schema` made."""
+    return pa.ipc.read_schema(pa.py_buffer(zlib.decompress(base64.b64decode(text))))
 
 
 class _Opener:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.errors import SawlogError
+from sawlog.errors import OptionError, SawlogError
 from sawlog.follow import Range, Succession
 from sawlog.format import Dataset, Format, Fragment
-from sawlog.names import natural_order
 from sawlog.storage import Storage
 from sawlog.stream.intake import Intake
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
-from sawlog.stream.offset import Finished, Offset, Place, covered
+from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of
 from sawlog.stream.proof import check_proof, prove
+from sawlog.stream.records import Records
 
 logger = logging.getLogger("sawlog")
 
@@ -33,7 +33,7 @@ SHARE = 10
 class _Frontier:
     """How far a file could be read when it had a stamp."""
 
-    stamp: tuple[int, ...]
+    stamp: tuple[Any, ...]
     at: int
 
 
@@ -49,6 +49,7 @@ class Follower:
         options: Limits, and when files are finished.
         open: Opens some of the files as a dataset with the columns of the stream.
         foreign: Paths of files that there are but do not belong to the stream.
+        schema: The columns of the view, for the offsets; see `Offset.schema`.
     """
 
     paths: Sequence[str]
@@ -58,22 +59,23 @@ class Follower:
     options: StreamOptions
     open: Callable[[Sequence[Seen]], Dataset]
     foreign: Iterable[str] = ()
+    schema: str | None = None
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
-    _finished: dict[str, int] = field(default_factory=dict)
-    _settled: Finished | None = None
-    _foreign: set[str] = field(default_factory=set)
+    _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
     _successions: dict[str, Succession | None] = field(default_factory=dict)
     _proved: dict[str, int] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
+    _records: Records | None = None
+    _table: str | None = None
     _frozen: dict[str, Seen] | None = None
     _rest: float = 0.0
     _rested: Offset | None = None
 
     def __post_init__(self) -> None:
         (*others, root) = self.paths
-        self._root = "" if others else root.rstrip("/") + "/"
+        self.root = "" if others else root.rstrip("/") + "/"
         self.listing = Listing(self.paths, self.storage, self._name)
-        self._foreign = {self._name(path) for path in self.foreign}
+        self._foreign = {self._name(path): None for path in self.foreign}
 
     def freeze(self) -> None:
         """Take the files as they are now for all that there will ever be."""
@@ -94,15 +96,17 @@ class Follower:
         if start == self._rested and time.monotonic() < self._rest:
             return start
         begun = time.thread_time()
+        if self._records is None or start != self._records.start:
+            self._records = Records(self, start, self._records)
         seen = self._look()
-        self._settle(start, seen)
-        self._lost(start, seen)
-        waiting = self._waiting(start, seen)
+        self._settle_table(start, seen)
+        self._records.refresh(seen)
+        waiting = self._waiting(self._records, seen)
         took = time.thread_time() - begun
-        reached = Intake(self, start, limited=limited).take(waiting, seen)
+        reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
         if reached:
             self._rested = None
-            return self._next(start, reached, seen)
+            return self._next(self._records, reached, seen)
         self._rested = start
         pause = REMOTE_PAUSE if self.listing.remote else SHARE * took if took > CHEAP else 0.0
         self._rest = time.monotonic() + pause
@@ -114,37 +118,36 @@ class Follower:
         Raises:
             SawlogError: When one of its files was replaced, rewritten, cut or removed.
         """
-        news = {name: place for name, place in end.files.items() if place.at > start.files.get(name, Place(0)).at}
+        begins = {name: start.begin_of(name, place) for name, place in end.files.items()}
+        news = {name: place for name, place in end.files.items() if place.at > begins[name]}
         if not news:
             return []
         seen = self._frozen or self.listing.files
         if not all(name in seen and self._proved.get(name, -1) >= place.at for name, place in news.items()):
             seen = self.listing.refresh(())
-        gone = [name for name in news if name not in seen]
-        if gone:
-            raise SawlogError(
-                f"{self._root}{gone[0]}: the file was removed; a micro-batch that has to be repeated needs its"
-                f" bytes up to {news[gone[0]].at}. Put it back, or start the stream with a new checkpoint"
-            )
-        chosen = [seen[name] for name in news]
-        for one, (name, place) in zip(chosen, news.items(), strict=True):
+        chosen: dict[str, Seen] = {}
+        for name, place in news.items():
+            one = seen.get(name) or Records(self, end).moved_to(place, seen)
+            if one is None:
+                raise SawlogError(
+                    f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
+                    f" bytes up to {place.at}. Put it back, or start the stream with a new checkpoint"
+                )
             if one.file.size < place.at or self._proved.get(name, -1) < place.at:
                 check_proof(one.file, place.at, place.proof, self.storage)
-        dataset = self.open(self.together(chosen, seen))
-        positions = {self._name(file.path): file for file in dataset.files}
-        ranges = [
-            Range(file, start.files.get(name, Place(0)).at, news[name].at)
-            for name, file in positions.items()
-            if name in news
-        ]
+            chosen[name] = one
+        dataset = self.open(self.together(list(chosen.values()), seen))
+        names = {one.file.path: name for name, one in chosen.items()}
+        read = [(file, names[file.path]) for file in dataset.files if file.path in names]
+        ranges = [Range(file, begins[name], news[name].at) for file, name in read]
         return dataset.between(ranges)
 
     def behind(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, that lie behind an offset, as last seen; unfinished tails included."""
         waiting = [
-            seen.file.size - start.files.get(name, Place(0)).at
+            seen.file.size - (start.files[name].at if name in start.files else 0)
             for name, seen in self.listing.files.items()
-            if name not in self._finished and name not in self._foreign
+            if name not in self._foreign and start.finished.get(key_of(name)) is None
         ]
         return sum(one > 0 for one in waiting), sum(one for one in waiting if one > 0)
 
@@ -159,13 +162,41 @@ class Follower:
         known = self._frontiers.get(name)
         return known.at if known is not None and known.stamp == seen.stamp else None
 
+    def forget(self, name: str) -> int | None:
+        """Forget how far a file could be read, and say it."""
+        known = self._frontiers.pop(name, None)
+        return known.at if known is not None else None
+
     def remember(self, name: str, seen: Seen, at: int) -> None:
         """Keep how far a file can be read."""
         self._frontiers[name] = _Frontier(seen.stamp, at)
 
-    def disown(self, name: str) -> None:
-        """A file is none of the stream's."""
-        self._foreign.add(name)
+    def may_be_foreign(self, name: str, seen: Seen) -> bool:
+        """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
+        begun = self._records is not None and name in self._records.files
+        return not begun and self.succession(seen) is None
+
+    def disown(self, name: str, seen: Seen, error: Exception | None) -> None:
+        """A file is none of the stream's, as long as it stays what it is."""
+        if error is not None:
+            logger.warning("%s: left out of the stream until it changes: %s", seen.file.path, error)
+        self._foreign[name] = seen.stamp
+
+    def ours(self, name: str, one: Seen) -> bool:
+        """Whether a file belongs to the stream, as far as its name tells."""
+        if name in self._foreign:
+            stamp = self._foreign[name]
+            if stamp is None:
+                self._foreign[name] = one.stamp
+            if stamp in (None, one.stamp):
+                return False
+            del self._foreign[name]
+        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
+            table = self.format.table(one.file)
+            if table is None or self._table in (None, table):
+                return True
+        self._foreign[name] = one.stamp
+        return False
 
     def turn(self, group: Hashable) -> int:
         """When a writer was last read from; those that waited longest come first."""
@@ -173,61 +204,51 @@ class Follower:
 
     def group(self, name: str, seen: Seen) -> tuple[Hashable, Any]:
         """Who writes a file, and its place among that writer's."""
-        place = self._succession(seen)
+        place = self.succession(seen)
         return (name, 0) if place is None else (place.writer, place.place)
 
-    def _succession(self, seen: Seen) -> Succession | None:
+    def succession(self, seen: Seen) -> Succession | None:
+        """The place of a file among its writer's."""
         path = seen.file.path
         if path not in self._successions:
             self._successions[path] = self.format.succession(seen.file)
         return self._successions[path]
 
+    def succeeds(self, one: Seen, seen: Mapping[str, Seen]) -> bool:
+        """Whether the writer of a file has written others before."""
+        place = self.succession(one)
+        others = (self.succession(other) for other in seen.values()) if place is not None else ()
+        return any(o is not None and o.writer == place.writer and o.place < place.place for o in others if place)
+
     def _name(self, path: str) -> str:
-        inner = path.removeprefix(self._root) if self._root else path
+        inner = path.removeprefix(self.root) if self.root else path
         return self.format.stream_name(inner or path)
 
     def _look(self) -> dict[str, Seen]:
         if self._frozen is not None:
             return self._frozen
-        return self.listing.refresh(self._finished)
+        return self.listing.refresh(self._records.ended if self._records is not None else ())
 
-    def _settle(self, start: Offset, seen: dict[str, Seen]) -> None:
-        """Find out which files are finished: by the offset at first, then by memory."""
-        if self._settled != start.finished:
-            names = [name for name in covered(seen, start) if name not in self._foreign and self._ours(seen[name])]
-            self._finished = {name: seen[name].file.size for name in names}
-            self._settled = start.finished.copy()
-            start.finished.settle(self._finished, ", ".join(self.paths))
-        for name, size in self._finished.items():
-            one = seen.get(name)
-            if one is not None and one.file.size != size:
-                raise SawlogError(
-                    f"{one.file.path}: the file was finished with {size} bytes and has {one.file.size} now: a later"
-                    " file of its writer was there, or it had been quiet; see the option finishedAfter"
-                )
+    def _settle_table(self, start: Offset, seen: dict[str, Seen]) -> None:
+        """Find out which table the stream is of: by its offset, or by the first files."""
+        self._table = start.table or self._table
+        if self._table is not None:
+            return
+        ours = (one for name, one in seen.items() if self.ours(name, one))
+        found = {table for one in ours if (table := self.format.table(one.file)) is not None}
+        if len(found) > 1:
+            where = ", ".join(self.paths)
+            raise OptionError(f"{where}: logs of several tables, and a stream is of one: {', '.join(sorted(found))}")
+        self._table = next(iter(found), None)
 
-    def _lost(self, start: Offset, seen: dict[str, Seen]) -> None:
-        """Notice files that were removed before all of them was read."""
-        for name, place in start.files.items():
-            known = self._frontiers.get(name)
-            if name not in seen and known is not None and known.at > place.at:
-                del self._frontiers[name]
-                told = (
-                    f"{self._root}{name}: the file was removed; {place.at} bytes of it were read, {known.at} could have"
-                    " been"
-                )
-                if self.options.failondataloss:
-                    raise SawlogError(f"{told}; failOnDataLoss=false reads on without them")
-                logger.warning(told)
-
-    def _waiting(self, start: Offset, seen: dict[str, Seen]) -> list[str]:
+    def _waiting(self, records: Records, seen: dict[str, Seen]) -> list[str]:
         """Names of files that may have something new."""
         found: list[str] = []
         stuck: dict[str, str] = {}
         for name, one in seen.items():
-            if name in self._finished or name in self._foreign:
+            if name in records.ended:
                 continue
-            at = start.files[name].at if name in start.files else 0
+            at = records.files[name].at if name in records.files else 0
             frontier = self.frontier(name, one)
             if frontier is None:
                 if one.file.size or at:
@@ -242,50 +263,40 @@ class Follower:
             for name in freed:
                 del self._frontiers[name]
             found += freed
-        return [name for name in found if self._ours(seen[name])]
+        return [name for name in found if self.ours(name, seen[name])]
 
-    def _ours(self, one: Seen) -> bool:
-        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
-            return True
-        self._foreign.add(self._name(one.file.path))
-        return False
-
-    def _next(self, start: Offset, reached: dict[str, int], seen: dict[str, Seen]) -> Offset:
+    def _next(self, records: Records, reached: dict[str, int], seen: dict[str, Seen]) -> Offset:
         """The offset behind a micro-batch; what was finished before it is told in short."""
-        files = dict(start.files)
-        finished = start.finished.copy()
-        remembered = dict(self._finished)
+        files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, at in reached.items():
-            files[name] = Place(at, prove(seen[name].file, at, self.storage))
+            begin = files[name].at if name in files else 0
+            files[name] = Place(at, prove(seen[name].file, at, self.storage), begin)
             self._proved[name] = at
             group, _ = self.group(name, seen[name])
             self._last[group] = self.listing.number
         newest = self._newest(seen)
-        done = [name for name in start.files if name not in reached and self._done(name, files[name].at, seen, newest)]
-        unread = [name for name in seen if name not in files and name not in remembered and name not in self._foreign]
-        bound = min((natural_order(name) for name in unread), default=None)
-        for name in sorted(done, key=natural_order):
-            if bound is None or natural_order(name) < bound or natural_order(name) <= (finished.through or []):
-                size = seen[name].file.size if name in seen else files[name].at
-                finished.add(name, size)
-                remembered[name] = size
-                del files[name]
+        ended: dict[str, Ended] = {}
+        for name in records.start.files.keys() & files.keys() - reached.keys():
+            one = seen.get(name)
+            if self._done(name, files[name].at, one, newest):
+                ended[name] = Ended.of(files.pop(name), one.version if one is not None else "")
                 self._frontiers.pop(name, None)
-        through = finished.through
-        for name in unread:
-            if through is not None and natural_order(name) <= through and name not in files:
-                files[name] = Place(0)
-        self._finished, self._settled = remembered, finished.copy()
-        return Offset(files, finished)
+        finished = records.finish(ended, seen)
+        waiting: dict[bytes, int] = {}
+        for name, one in seen.items():
+            if name not in files and name not in records.ended and one.file.size and name not in self._foreign:
+                waiting[key_of(name)] = one.file.size
+                if len(waiting) == WAITING:
+                    break
+        return Offset(files, finished, waiting, self._table, self.schema or records.start.schema)
 
-    def _done(self, name: str, at: int, seen: dict[str, Seen], newest: dict[Hashable, Any]) -> bool:
-        """Whether a file that was read up to a position is finished."""
-        one = seen.get(name)
+    def _done(self, name: str, at: int, one: Seen | None, newest: dict[Hashable, Any]) -> bool:
+        """Whether a file that was read up to a position is finished, for the time being."""
         if one is None:
             return True
         if one.file.size != at and self.frontier(name, one) != at:
             return False  # there is more to be read, or nobody has looked yet
-        place = self._succession(one)
+        place = self.succession(one)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place
         if one.file.size == at and (succeeded or self.format.whole(self.view)):
             return True
@@ -299,7 +310,7 @@ class Follower:
         """
         newest: dict[Hashable, Any] = {}
         for other in seen.values():
-            place = self._succession(other)
+            place = self.succession(other)
             if place is not None and other.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.damage import Findings
+from sawlog.errors import FormatError
 from sawlog.follow import Range
 from sawlog.format import OFFSET_COLUMN
 from sawlog.names import natural_order
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sawlog.format import Dataset
     from sawlog.stream.follower import Follower
     from sawlog.stream.listing import Seen
-    from sawlog.stream.offset import Offset
 
 TOGETHER = 100
 """Files that are opened as one dataset to see how far they can be read."""
@@ -31,13 +31,13 @@ class Intake:
 
     Args:
         follower: Whose files.
-        start: Where the stream stands.
+        places: How far files were read.
         limited: Whether the limits are in force.
     """
 
-    def __init__(self, follower: Follower, start: Offset, *, limited: bool) -> None:
+    def __init__(self, follower: Follower, places: Mapping[str, Place], *, limited: bool) -> None:
         self._follower = follower
-        self._start = start
+        self._places = places
         options = follower.options
         self._files = options.maxfilespertrigger if limited else None
         self._bytes: int | None = options.maxbytespertrigger if limited else None
@@ -53,17 +53,34 @@ class Intake:
             SawlogError: When a file is not the one it was.
         """
         for some in self._chunks(self._in_turn(names, seen)):
-            dataset = self._follower.open(self._follower.together([seen[name] for name in some], seen))
-            files = {file.path: file for file in dataset.files}
-            for name in some:
-                one = seen[name]
-                if one.file.path not in files:
-                    self._follower.disown(name)
-                    continue
-                self._take_one(name, one, dataset)
-                if self._full:
-                    return self._reached
+            for names_of_one, dataset in self._opened(some, seen):
+                files = {file.path for file in dataset.files}
+                for name in names_of_one:
+                    if seen[name].file.path not in files:
+                        self._follower.disown(name, seen[name], None)
+                        continue
+                    self._take_one(name, seen[name], dataset)
+                    if self._full:
+                        return self._reached
         return self._reached
+
+    def _opened(self, names: Sequence[str], seen: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Dataset]]:
+        """Files as one dataset; one by one where a foreign one is among them."""
+        try:
+            yield names, self._follower.open(self._follower.together([seen[name] for name in names], seen))
+            return
+        except FormatError:
+            if len(names) == 1 and not self._follower.may_be_foreign(names[0], seen[names[0]]):
+                raise
+        for name in names:
+            try:
+                dataset = self._follower.open(self._follower.together([seen[name]], seen))
+            except FormatError as error:
+                if not self._follower.may_be_foreign(name, seen[name]):
+                    raise
+                self._follower.disown(name, seen[name], error)
+                continue
+            yield [name], dataset
 
     def _in_turn(self, names: Sequence[str], seen: dict[str, Seen]) -> list[str]:
         """Writers in the order in which they waited; the files of each in the order of writing."""
@@ -88,7 +105,7 @@ class Intake:
             size = TOGETHER
 
     def _take_one(self, name: str, one: Seen, dataset: Dataset) -> None:
-        place = self._start.files.get(name, Place(0))
+        place = self._places.get(name, Place(0))
         known = self._follower.frontier(name, one)
         if known is None and place.at:
             check_proof(one.file, place.at, place.proof, self._follower.storage)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sawlog.names import hidden
 from sawlog.storage import File, Storage, is_remote
@@ -28,9 +30,19 @@ class Seen:
     """
 
     file: File
-    stamp: tuple[int, ...]
+    stamp: tuple[Any, ...]
     changed: float
     first: int
+
+    @property
+    def version(self) -> str:
+        """What tells that the file may have been written anew."""
+        return self.file.version or "/".join(map(str, self.stamp[1:]))
+
+    @property
+    def inode(self) -> Any:
+        """What stays when a local file is renamed; `None` for a remote one."""
+        return self.stamp[2] if len(self.stamp) > 2 else None
 
 
 @dataclass(slots=True)
@@ -68,24 +80,21 @@ class Listing:
         """Whether every look costs requests."""
         return any(is_remote(path) for path in self.paths)
 
-    def refresh(self, finished: Collection[str]) -> dict[str, Seen]:
+    def refresh(self, finished: Container[str]) -> dict[str, Seen]:
         """Look again.
 
         Args:
             finished: Names of files that are looked at only now and then.
-
-        Raises:
-            FileNotFoundError: When a path is not there.
         """
         self.number += 1
         if all(not is_remote(path) and os.path.isdir(path) for path in self.paths):
             self._look(finished)
         else:
-            found = {self.name(file.path): file for file in self.storage.find(self.paths)}
+            found = {self.name(file.path): file for file in find_all(self.storage, self.paths)}
             self.files = {name: self._seen(name, file, _stamp(file)) for name, file in found.items()}
         return self.files
 
-    def _look(self, finished: Collection[str]) -> None:
+    def _look(self, finished: Container[str]) -> None:
         now = time.monotonic()
         everything = now - self._swept > SWEEP
         if everything:
@@ -112,7 +121,10 @@ class Listing:
         self.files = found
 
     def _directory(self, path: str) -> _Directory:
-        modified = os.stat(path).st_mtime_ns
+        try:
+            modified = os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            return _Directory(0, [], [], settled=False)
         known = self._directories.get(path)
         if known is not None and known.settled and known.modified == modified:
             return known
@@ -128,16 +140,25 @@ class Listing:
         self._directories[path] = _Directory(modified, files, directories, settled)
         return self._directories[path]
 
-    def _seen(self, name: str, file: File, stamp: tuple[int, ...]) -> Seen:
+    def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> Seen:
         known = self.files.get(name)
         if known is not None and known.stamp == stamp and known.file.path == file.path:
             return known
-        changed = stamp[1] / 1e9 if len(stamp) > 1 else time.time()
+        changed = time.time() if is_remote(file.path) else stamp[1] / 1e9
         return Seen(file, stamp, changed, known.first if known is not None else self.number)
 
 
-def _stamp(file: File) -> tuple[int, ...]:
+def find_all(storage: Storage, paths: Sequence[str]) -> list[File]:
+    """The files that are there. A path that is missing may come: a directory that is not made, or not mounted, yet."""
+    found: dict[str, File] = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            found |= {file.path: file for file in storage.find(path)}
+    return list(found.values())
+
+
+def _stamp(file: File) -> tuple[Any, ...]:
     if is_remote(file.path):
-        return (file.size,)
+        return (file.size, file.version)
     status = os.stat(file.path)
     return (file.size, status.st_mtime_ns, status.st_ino)

@@ -1,26 +1,30 @@
-"""Offsets: how far each file was read, and a short account of those that are finished. Plain JSON."""
+"""Offsets: one record per file, of which those of finished files are short. Plain JSON, with a version."""
 
 from __future__ import annotations
 
-import bisect
+import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sawlog.errors import SawlogError
-from sawlog.names import natural_order
+from sawlog.stream import first_offset
 
-FILES = "files"
-FINISHED = "finished"
-AT = "at"
-PROOF = "proof"
+VERSION = 2
+FINISHED_BYTES = 30
+"""What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
+WAITING = 10_000
+"""Files that were seen and not begun that an offset remembers, at most."""
 
-RUN_FILES = 1000
-"""Finished files that one entry of the offset stands for."""
-
-_DIGEST_BYTES = 8
-_MODULUS = 1 << (8 * _DIGEST_BYTES)
+_BUCKETS = 256
+_FINISHED = struct.Struct(">6s5s4s3s3s")  # what of the name the bucket does not say, position, head, tail, version
+_WAITING = struct.Struct(">7s5s")
+_NAME_BYTES = 7
+_HEAD_BYTES = 4
+_TAIL_BYTES = 3
+_VERSION_BYTES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,76 +34,120 @@ class Place:
     Attributes:
         at: Committed bytes.
         proof: What shows that the file is still the same one; see `sawlog.stream.proof`.
+        begin: Where the micro-batch that leads here begins to read the file.
     """
 
     at: int
     proof: str = ""
+    begin: int = 0
 
 
-@dataclass(slots=True)
-class Run:
-    """Finished files whose names follow each other.
+_SINCE_BEFORE = -1
+"""In place of a beginning, in offsets of the first version: the micro-batch begins where the one before has ended."""
+
+
+class Ended(NamedTuple):
+    """What is remembered of a file that was read to its end.
 
     Attributes:
-        through: The last name; the first is the one behind the run before.
-        count: How many files.
-        digest: Sum of the digests of their names and sizes.
+        at: Its size then.
+        head: Digest of its first bytes, by which it is known again under another name; zeros if that is not known.
+        tail: Digest of its last bytes.
+        version: Digest of what its storage says of it, which shows when to look again.
     """
 
-    through: str
-    count: int
-    digest: int
+    at: int
+    head: bytes
+    tail: bytes
+    version: bytes
+
+    @classmethod
+    def of(cls, place: Place, version: str) -> Ended:
+        """The record of a file that was read up to a place."""
+        tail = bytes.fromhex(place.proof.rpartition(" ")[2])[:_TAIL_BYTES].ljust(_TAIL_BYTES, b"\0")
+        return cls(place.at, head_of(place.proof), tail, version_of(version))
 
 
-@dataclass(slots=True)
-class Finished:
-    """The files that are read to their end and will not grow, as runs in natural order of their names."""
+NO_HEAD = bytes(_HEAD_BYTES)
 
-    runs: list[Run] = field(default_factory=list)
+
+def head_of(proof: str) -> bytes:
+    """The short form of the first digest of a proof."""
+    return bytes.fromhex(proof.partition(" ")[0])[:_HEAD_BYTES].ljust(_HEAD_BYTES, b"\0")
+
+
+def version_of(version: str) -> bytes:
+    """The short form of what a storage says of a file."""
+    return hashlib.blake2b(version.encode(errors="surrogateescape"), digest_size=_VERSION_BYTES).digest()
+
+
+def key_of(name: str) -> bytes:
+    """What stands for a name."""
+    return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_NAME_BYTES).digest()
+
+
+class _Bucket(dict[bytes, Ended]):
+    """Some of the finished files; never changed once an offset has it, so that its text is made once."""
+
+    _text: str | None = None
 
     @property
-    def through(self) -> list[Any] | None:
-        """Sort key of the last name that a run covers."""
-        return natural_order(self.runs[-1].through) if self.runs else None
+    def text(self) -> str:
+        if self._text is None:
+            packed = [
+                _FINISHED.pack(key[1:], one.at.to_bytes(5, "big"), one.head, one.tail, one.version)
+                for key, one in sorted(self.items())
+            ]
+            self._text = base64.b64encode(b"".join(packed)).decode()
+        return self._text
 
-    def add(self, name: str, size: int) -> None:
-        """Take a file in. Beyond the last run, every name up to this one becomes covered."""
-        place = bisect.bisect_left(self.runs, natural_order(name), key=lambda run: natural_order(run.through))
-        if place == len(self.runs):
-            if not self.runs or self.runs[-1].count >= RUN_FILES:
-                self.runs.append(Run(name, 0, 0))
-            place = len(self.runs) - 1
-            self.runs[place].through = name
-        run = self.runs[place]
-        run.count += 1
-        run.digest = (run.digest + _digest(name, size)) % _MODULUS
 
-    def settle(self, sizes: Mapping[str, int], where: str) -> Finished:
-        """The same, by the files that are there now. Files may have been removed, never added or changed.
+class Finished:
+    """Files that were read to their end, by the keys of their names. Copies share what neither changes."""
 
-        Args:
-            sizes: Names and sizes of the covered files that are there.
-            where: The stream's path, for messages.
+    def __init__(self, buckets: list[_Bucket] | None = None) -> None:
+        self._buckets = buckets or [_Bucket() for _ in range(_BUCKETS)]
 
-        Raises:
-            SawlogError: When a finished file has changed its size, or one was added among them.
-        """
-        now = Finished([Run(run.through, 0, 0) for run in self.runs])
-        for name, size in sizes.items():
-            now.add(name, size)
-        for before, after in zip(self.runs, now.runs, strict=True):
-            if after.count > before.count or (after.count == before.count and after.digest != before.digest):
-                raise SawlogError(
-                    f"{where}: up to {before.through}, {before.count} files were read to their end, with digest"
-                    f" {before.digest:016x} of their names and sizes; now there are {after.count}, with digest"
-                    f" {after.digest:016x}: one of them has grown or was put among them while the stream stood still."
-                    " Take it away, or start the stream with a new checkpoint"
-                )
-        return now
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets))
 
-    def copy(self) -> Finished:
-        """A copy to be changed."""
-        return Finished([Run(run.through, run.count, run.digest) for run in self.runs])
+    def __iter__(self) -> Iterator[bytes]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finished) and self._buckets == other._buckets
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get(self, key: bytes) -> Ended | None:
+        """What is known of a file; `None` for one that is not finished."""
+        return self._buckets[key[0]].get(key)
+
+    def with_changes(self, added: Mapping[bytes, Ended], removed: set[bytes]) -> Finished:
+        """The same but for some files."""
+        buckets = list(self._buckets)
+        for index in {key[0] for key in (*added, *removed)}:
+            bucket = _Bucket(buckets[index])
+            for key in removed:
+                bucket.pop(key, None)
+            bucket |= {key: one for key, one in added.items() if key[0] == index}
+            buckets[index] = bucket
+        return Finished(buckets)
+
+    def to_json(self) -> dict[str, str]:
+        """Text by bucket."""
+        return {f"{index:02x}": bucket.text for index, bucket in enumerate(self._buckets) if bucket}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, str]) -> Finished:
+        """What `to_json` made."""
+        buckets = [_Bucket() for _ in range(_BUCKETS)]
+        for first, text in data.items():
+            prefix = bytes.fromhex(first)
+            for rest, at, *digests in _FINISHED.iter_unpack(base64.b64decode(text)):
+                buckets[prefix[0]][prefix + rest] = Ended(int.from_bytes(at, "big"), *digests)
+        return cls(buckets)
 
 
 @dataclass(slots=True)
@@ -107,46 +155,67 @@ class Offset:
     """A place in a stream.
 
     Attributes:
-        files: Files that may grow or were read last, by name.
-        finished: All others that were read.
+        files: Files that are being read, by name.
+        finished: Those that were read to their end.
+        waiting: Sizes of files that were seen and not begun, by the keys of their names.
+        table: Which table the stream is of, where the format has such a thing.
+        schema: The columns of the view when the stream began, as Arrow's IPC schema in base64.
+        old: Finished files by the account of the first version, before anything came after them.
     """
 
     files: dict[str, Place] = field(default_factory=dict)
     finished: Finished = field(default_factory=Finished)
+    waiting: dict[bytes, int] = field(default_factory=dict)
+    table: str | None = None
+    schema: str | None = None
+    old: first_offset.Finished | None = None
+
+    def begin_of(self, name: str, place: Place) -> int:
+        """Where the micro-batch that follows this offset, and leads to a place in a file, begins to read it."""
+        if place.begin != _SINCE_BEFORE:
+            return place.begin
+        return self.files[name].at if name in self.files else 0
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Offset:
-        """What `to_json` made.
+        """What `to_json` made, in this version or in the first.
 
         Raises:
             SawlogError: When it is something else.
         """
         try:
-            files = {name: Place(int(one[AT]), str(one[PROOF])) for name, one in data[FILES].items()}
-            runs = []
-            for through, text in data[FINISHED].items():
-                count, digest = text.split()
-                runs.append(Run(through, int(count), int(digest, 16)))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            version = data.get("version", 1)
+            if version == 1:
+                files = {
+                    name: Place(int(one["at"]), str(one["proof"]), _SINCE_BEFORE) for name, one in data["files"].items()
+                }
+                return cls(files, old=first_offset.Finished.from_json(data["finished"]))
+            if version == VERSION:
+                waiting = _WAITING.iter_unpack(base64.b64decode(data.get("waiting", "")))
+                return cls(
+                    {name: Place(*one) for name, one in data["files"].items()},
+                    Finished.from_json(data["finished"]),
+                    {key: int.from_bytes(size, "big") for key, size in waiting},
+                    data.get("table"),
+                    data.get("schema"),
+                )
+        except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
             raise SawlogError(f"the checkpoint holds no offset of sawlog's: {str(data)[:200]}") from error
-        runs.sort(key=lambda run: natural_order(run.through))
-        return cls(files, Finished(runs))
+        raise SawlogError(f"the checkpoint holds an offset of version {version}; this sawlog knows up to {VERSION}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with sorted keys: Spark compares offsets as text."""
-        files = {name: {AT: place.at, PROOF: place.proof} for name, place in sorted(self.files.items())}
-        runs = {run.through: f"{run.count} {run.digest:016x}" for run in self.finished.runs}
-        return {FILES: files, FINISHED: dict(sorted(runs.items()))}
-
-
-def covered(names: Iterable[str], offset: Offset) -> list[str]:
-    """Those names that stand for finished files, by the offset alone."""
-    through = offset.finished.through
-    if through is None:
-        return []
-    return [name for name in names if name not in offset.files and natural_order(name) <= through]
-
-
-def _digest(name: str, size: int) -> int:
-    text = f"{name}\0{size}".encode(errors="surrogateescape")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest(), "big")
+        if self.old is not None:
+            files = {name: {"at": one.at, "proof": one.proof} for name, one in sorted(self.files.items())}
+            runs = {run.through: f"{run.count} {run.digest:016x}" for run in self.old.runs}
+            return {"files": files, "finished": dict(sorted(runs.items()))}
+        packed = [_WAITING.pack(key, size.to_bytes(5, "big")) for key, size in sorted(self.waiting.items())]
+        data = {
+            "files": {name: [one.at, one.proof, one.begin] for name, one in sorted(self.files.items())},
+            "finished": self.finished.to_json(),
+            "schema": self.schema,
+            "table": self.table,
+            "version": VERSION,
+            "waiting": base64.b64encode(b"".join(packed)).decode(),
+        }
+        return {key: value for key, value in data.items() if value not in (None, "")}

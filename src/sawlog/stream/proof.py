@@ -16,6 +16,11 @@ def prove(file: File, at: int, storage: Storage) -> str:
     return " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at))
 
 
+def head(file: File, size: int, storage: Storage) -> str:
+    """What the proof of a file that was read up to byte `size` begins with."""
+    return _digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
+
+
 def check_proof(file: File, at: int, proof: str, storage: Storage) -> None:
     """Make sure that a file still begins with the bytes that were read of it.
 

@@ -1,0 +1,281 @@
+"""One record per file: who it is, how far it was read, and what became of it when it is not where it was.
+
+A file is seen, begun, quiet or finished, and may grow again at any time; it may be gone, or have moved: then another
+file begins with the bytes that were read of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import SawlogError
+from sawlog.stream.first_offset import covered
+from sawlog.stream.offset import NO_HEAD, Ended, Finished, Offset, Place, head_of, key_of, version_of
+from sawlog.stream.proof import PROVEN_BYTES, check_proof, head, prove
+
+if TYPE_CHECKING:
+    from sawlog.stream.follower import Follower
+    from sawlog.stream.listing import Seen
+
+logger = logging.getLogger("sawlog")
+
+_Lost = tuple[str | bytes, Place | Ended]
+"""A record, by the name or the key of the file that it was of."""
+
+LIKELY = 100
+"""Records that a new file is compared with, at most, of those that begin as it does."""
+REMEMBERED = 10_000
+"""Finished files that have gone, and would be known again, at most."""
+
+
+class Records:
+    """The files of a stream that stands at an offset, brought up to date with what is there.
+
+    Args:
+        follower: Whose files.
+        start: The offset.
+        before: What was known at the offset before.
+
+    Attributes:
+        start: The offset.
+        files: Files that are being read, by the names they have now.
+        ended: Finished files that are as they were when they were read, by name, with their stamps.
+    """
+
+    def __init__(self, follower: Follower, start: Offset, before: Records | None = None) -> None:
+        self._follower = follower
+        self.start = start
+        self.files: dict[str, Place] = dict(start.files)
+        self.ended: dict[str, tuple[Any, ...]] = before.ended if before is not None else {}
+        self._finished = start.finished
+        self._added: dict[bytes, Ended] = {}
+        self._removed: set[bytes] = set()
+        self._inodes: dict[str, Any] = before._inodes if before is not None else {}
+        self._unbegun: dict[str, Seen] = before._unbegun if before is not None else {}
+        self._restarted = before is None
+        self._settled = start.old is None
+
+    def refresh(self, seen: Mapping[str, Seen]) -> None:
+        """Bring the records up to date.
+
+        Raises:
+            SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
+        """
+        if not self._settled:
+            self._take_over(seen)
+        new: dict[str, Seen] = {}
+        changed: dict[str, Place | Ended] = {}
+        for name, one in seen.items():
+            if self.ended.get(name) == one.stamp:
+                continue
+            self.ended.pop(name, None)
+            place = self.files.get(name)
+            if place is not None:
+                if self._replaced(name, one, place):
+                    changed[name] = place
+            elif (ended := self._ended(name)) is not None:
+                self._look_again(name, one, ended, changed)
+            elif self._follower.ours(name, one) and one.file.size:
+                new[name] = one
+        waited = self.start.waiting if self._restarted else {}
+        arrived = {n: one for n, one in new.items() if n not in self._unbegun and key_of(n) not in waited}
+        moved = self._settle_moves(arrived, changed, seen)
+        for name, known in changed.items():
+            self._refuse(name, seen[name], known)
+        self._settle_losses(seen, [arrived[name] for name in arrived if name not in moved])
+        self._unbegun = {name: one for name, one in new.items() if name not in moved}
+        self._restarted = False
+
+    def finish(self, ended: Mapping[str, Ended], seen: Mapping[str, Seen]) -> Finished:
+        """The finished files of the next offset: those there were, and some more."""
+        added = {**self._added, **{key_of(name): one for name, one in ended.items()}}
+        finished = self._finished.with_changes(added, self._removed) if added or self._removed else self._finished
+        self.ended |= {name: seen[name].stamp for name in ended if name in seen}
+        surplus = len(finished) - len(seen) - REMEMBERED
+        if surplus > 0:
+            here = {key_of(name) for name in seen}
+            gone = [key for key in finished if key not in here]
+            finished = finished.with_changes({}, set(gone[: max(0, len(gone) - REMEMBERED)]))
+        return finished
+
+    def moved_to(self, place: Place, seen: Mapping[str, Seen]) -> Seen | None:
+        """The file that begins with what was read at a place, of those that were not begun."""
+        for name, one in seen.items():
+            if name in self.files or self._ended(name) is not None or one.file.size < place.at:
+                continue
+            if head(one.file, place.at, self._follower.storage) == place.proof.partition(" ")[0]:
+                return one
+        return None
+
+    def _ended(self, name: str) -> Ended | None:
+        key = key_of(name)
+        return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
+
+    def _take_over(self, seen: Mapping[str, Seen]) -> None:
+        """Finished files by the account of the first version: all those there are up to the last name."""
+        assert self.start.old is not None
+        names = [name for name in covered(seen, self.start.old, self.files) if self._follower.ours(name, seen[name])]
+        self.start.old.settle({name: seen[name].file.size for name in names}, ", ".join(self._follower.paths))
+        for name in names:
+            one = seen[name]
+            self._added[key_of(name)] = Ended(one.file.size, NO_HEAD, bytes(3), version_of(one.version))
+        self._settled = True
+
+    def _replaced(self, name: str, one: Seen, place: Place) -> bool:
+        """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
+        if one.file.size < place.at:
+            return True
+        known = name in self._inodes and self._inodes[name] == one.inode
+        self._inodes[name] = one.inode
+        if known or not place.at:
+            return False
+        return head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]
+
+    def _look_again(self, name: str, one: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
+        """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
+        if one.file.size == ended.at and version_of(one.version) == ended.version:
+            self.ended[name] = one.stamp
+            return
+        if one.file.size < ended.at:
+            changed[name] = ended
+            return
+        proof = prove(one.file, ended.at, self._follower.storage) if ended.at else ""
+        if not _same(ended, proof):
+            changed[name] = ended
+        elif one.file.size == ended.at:
+            self.ended[name] = one.stamp
+        else:
+            self._wake(name, ended, proof)
+
+    def _wake(self, name: str, ended: Ended, proof: str) -> None:
+        self.files[name] = Place(ended.at, proof, ended.at)
+        self._removed.add(key_of(name))
+        self._added.pop(key_of(name), None)
+
+    def _gone(self, seen: Mapping[str, Seen]) -> Iterator[_Lost]:
+        """Records of files that are not there."""
+        for name, place in self.files.items():
+            if name not in seen and place.at:
+                yield name, place
+        here = {key_of(name) for name in seen}
+        for key in self._finished:
+            if key not in here and key not in self._removed:
+                one = self._finished.get(key)
+                if one is not None and one.head != NO_HEAD:
+                    yield key, one
+
+    def _settle_moves(
+        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
+    ) -> set[str]:
+        """Find the new names of files that are gone, or in whose place there is another."""
+        if not arrived:
+            return set()
+        lost = [*self._gone(seen), *changed.items()]
+        if not lost:
+            return set()
+        lengths = sorted({min(one.at, PROVEN_BYTES) for _, one in lost}, reverse=True)
+        moved = set()
+        for name, one in arrived.items():
+            if self._follower.format.recycles and self._follower.succeeds(one, seen):
+                continue
+            heads = {
+                length: head(one.file, length, self._follower.storage) for length in lengths if length <= one.file.size
+            }
+            match = self._match(one, lost, heads)
+            if match is not None:
+                lost.remove(match)
+                self._move(*match, name, one)
+                if isinstance(match[0], str):
+                    changed.pop(match[0], None)
+                moved.add(name)
+        return moved
+
+    def _match(self, one: Seen, lost: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
+        """The record of a file that begins with all that was read of it; those of its size first, then the longest."""
+        likely = []
+        for found in lost:
+            record = found[1]
+            first = heads.get(min(record.at, PROVEN_BYTES))
+            if first is None or record.at > one.file.size:
+                continue
+            expected = head_of(record.proof) if isinstance(record, Place) else record.head
+            if expected == head_of(first):
+                likely.append(found)
+        likely.sort(key=lambda found: -found[1].at)
+        for found in likely[:LIKELY]:
+            record = found[1]
+            proof = prove(one.file, record.at, self._follower.storage)
+            if proof == record.proof if isinstance(record, Place) else _same(record, proof):
+                return found
+        return None
+
+    def _move(self, old: str | bytes, record: Place | Ended, name: str, one: Seen) -> None:
+        """Give a record another name."""
+        logger.info("%s: was read before, under another name", one.file.path)
+        if isinstance(record, Place):
+            assert isinstance(old, str)
+            del self.files[old]
+            self._follower.forget(old)
+            self.files[name] = Place(record.at, record.proof, record.at)
+            return
+        key = key_of(old) if isinstance(old, str) else old
+        if isinstance(old, str):
+            self.ended.pop(old, None)
+        self._removed.add(key)
+        self._added.pop(key, None)
+        if one.file.size > record.at:
+            self._wake(name, record, prove(one.file, record.at, self._follower.storage))
+        else:
+            self._added[key_of(name)] = record._replace(version=version_of(one.version))
+            self.ended[name] = one.stamp
+
+    def _refuse(self, name: str, one: Seen, known: Place | Ended) -> None:
+        """A file is not what it was, and what was read of it is nowhere."""
+        if isinstance(known, Place):
+            check_proof(one.file, known.at, known.proof, self._follower.storage)
+            return
+        if one.file.size < known.at:
+            check_proof(one.file, known.at, "", self._follower.storage)
+        raise SawlogError(
+            f"{one.file.path}: the file was replaced or rewritten after all of its {known.at} bytes were read. Start"
+            " the stream with a new checkpoint to read anew"
+        )
+
+    def _settle_losses(self, seen: Mapping[str, Seen], arrived: list[Seen]) -> None:
+        """Notice files that were removed before all of them was read."""
+        inodes = {one.inode for one in arrived} - {None}
+        sizes = {one.file.size for one in arrived}
+        for name, place in self.files.items():
+            if name not in seen:
+                reachable = self._follower.forget(name)
+                if reachable is not None and reachable > place.at:
+                    self._lost(
+                        f"{self._follower.root}{name}: the file was removed; {place.at} bytes of it were read,"
+                        f" {reachable} could have been"
+                    )
+        before, self._unbegun = self._unbegun, {}
+        for name, one in before.items():
+            begun = name in self.start.files or self._ended(name) is not None
+            if name not in seen and not begun and one.inode not in inodes:
+                self._lost(f"{one.file.path}: the file was removed before it was read; it had {one.file.size} bytes")
+        if self._restarted and self.start.waiting:
+            here = {key_of(name) for name in seen}
+            missing = [size for key, size in self.start.waiting.items() if key not in here and size not in sizes]
+            if missing:
+                self._lost(
+                    f"{', '.join(self._follower.paths)}: {len(missing)} files of {sum(missing)} bytes were removed"
+                    " before they were read, while the stream stood still"
+                )
+
+    def _lost(self, told: str) -> None:
+        self._restarted = False
+        if self._follower.options.failondataloss:
+            raise SawlogError(f"{told}; failOnDataLoss=false reads on without them")
+        logger.warning(told)
+
+
+def _same(ended: Ended, proof: str) -> bool:
+    """Whether a finished file is still what it was, as far as is remembered."""
+    return ended.head == NO_HEAD or ended[1:3] == Ended.of(Place(ended.at, proof), "")[1:3]

@@ -1,0 +1,394 @@
+"""What happens to logs in ordinary life: reboots, quiet nights, moves, copies, late and foreign files, wrong clocks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import sawlog
+from sawlog.deephaven_log import Logger
+from sawlog.errors import OptionError, SawlogError
+from sawlog.stream import records as module
+from sawlog.stream.first_offset import Finished as Runs
+from sawlog.stream.offset import FINISHED_BYTES, Ended, Finished, Offset, Place, key_of
+from tests.stream.test_follower import SCHEMA, Source, Stream, close_loggers, rows
+
+__all__ = ["close_loggers"]
+
+
+def only(directory: Path) -> Path:
+    (path,) = (one for one in directory.iterdir() if one.is_file())
+    return path
+
+
+def restarted(stream: Stream, **options: object) -> Stream:
+    """The stream of a later process: it knows what the checkpoint says."""
+    offset = Offset.from_json(json.loads(json.dumps(stream.offset.to_json())))
+    again = Stream(Path(stream.follower.paths[0]), offset, **options)
+    again.numbers = stream.numbers
+    return again
+
+
+def quiet(path: Path, seconds: float = 700) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+@pytest.fixture(params=[False, True], ids=["one process", "restarts"])
+def later(request: pytest.FixtureRequest) -> object:
+    """The same stream later, in the same process or in another one."""
+    return restarted if request.param else lambda stream, **_: stream
+
+
+def test_a_file_that_waited_and_was_removed_is_missed(tmp_path: Path, later) -> None:
+    for name in "abcde":
+        Source(tmp_path, name).log(1, 10)
+    stream = Stream(tmp_path, maxfilespertrigger=2)
+    stream.step()
+    waiting = max(tmp_path.iterdir())
+    waiting.unlink()
+    stream = later(stream, maxfilespertrigger=2)
+    with pytest.raises(SawlogError, match=r"removed before (it was|they were) read.*failOnDataLoss=false"):
+        stream.step()
+    tolerant = restarted(stream, maxfilespertrigger=2, failondataloss=False)
+    tolerant.drain()
+    assert len(tolerant.numbers) == 40
+
+
+def test_logs_of_other_tables_are_left_alone(tmp_path: Path, later) -> None:
+    source = Source(tmp_path)
+    source.log(1)
+    stream = Stream(tmp_path)
+    stream.drain()
+    assert stream.offset.table == "Market.Trades"
+    other = pa.schema([("price", pa.float64())])
+    with Logger(tmp_path, other, namespace="Market", table="Quotes", internal_partition="w") as logger:
+        logger.write(pa.record_batch([pa.array([1.5])], schema=other))
+    quotes = [path for path in tmp_path.iterdir() if "Quotes" in path.name]
+    if later is restarted:  # the table is given by the options then, or the columns by the user
+        quotes[0].rename(tmp_path.parent / quotes[0].name)
+        stream = later(stream)
+        (tmp_path.parent / quotes[0].name).rename(quotes[0])
+    source.log(1)
+    stream.drain()
+    assert stream.numbers == list(range(40))
+
+
+def test_two_tables_from_the_start_are_refused(tmp_path: Path) -> None:
+    Source(tmp_path).log(1)
+    stream = Stream(tmp_path)
+    with Logger(tmp_path, SCHEMA, namespace="Market", table="Quotes", internal_partition="w") as logger:
+        logger.write(rows(0, 1))
+    with pytest.raises(OptionError, match=r"logs of several tables.*Market.Quotes, Market.Trades"):
+        stream.step()
+
+
+def test_a_reboot_gives_names_that_sort_first(tmp_path: Path, later) -> None:
+    old = Source(tmp_path, "pid_9000", roll_bytes=1000)
+    old.log(20)
+    stream = Stream(tmp_path)
+    stream.drain()
+    old.log(1)
+    stream.drain()
+    assert len(stream.offset.finished)
+    new = Source(tmp_path, "pid_17", roll_bytes=1000)
+    new.written = old.written
+    new.log(20)
+    stream = later(stream)
+    stream.drain()
+    assert sorted(stream.numbers) == list(range(new.written))
+
+
+@pytest.mark.parametrize("skew", [0, -3600, 3600])
+def test_a_quiet_file_wakes(tmp_path: Path, later, skew: float) -> None:
+    sleeper, busy = Source(tmp_path, "sleeper", roll_bytes=1 << 20), Source(tmp_path, "busy", roll_bytes=1000)
+    sleeper.log(3)
+    stream = Stream(tmp_path)
+    stream.drain()
+    bed = next(path for path in tmp_path.iterdir() if "sleeper" in path.name)
+    for _ in range(4):
+        quiet(bed, 720 - skew)
+        busy.log(3)
+        stream.drain()
+    assert (bed.name in stream.offset.files) == (skew > 0)
+    sleeper.log(2)
+    stream = later(stream)
+    stream.drain()
+    busy.log(1)
+    stream = later(stream)
+    stream.drain()
+    assert sorted(stream.numbers) == sorted([*range(sleeper.written), *range(busy.written)])
+
+
+def test_two_databases_in_one_tree(tmp_path: Path, later) -> None:
+    def write(path: Path, numbers: range) -> None:
+        table = pa.table({"record": pa.array([b"%d" % n for n in numbers], pa.binary())})
+        path.parent.mkdir(exist_ok=True)
+        sawlog.write(table, path, format="leveldb_log", **({"append": True} if path.exists() else {}))
+
+    for name in "ab":
+        write(tmp_path / name / "000003.log", range(5))
+    stream = Stream(tmp_path)
+    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.drain()
+    quiet(tmp_path / "a" / "000003.log")
+    for number in range(4, 8):
+        write(tmp_path / "b" / f"{number:06}.log", range(number * 10, number * 10 + 5))
+        stream.drain()
+    write(tmp_path / "a" / "000003.log", range(5, 9))
+    stream = later(stream)
+    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.drain()
+    expected = [*range(9), *range(5), *(n for number in range(4, 8) for n in range(number * 10, number * 10 + 5))]
+    assert sorted(stream.numbers) == sorted(expected)
+
+
+@pytest.mark.parametrize("way", ["archive", "rename", "copy"])
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_was_read_is_known_again(tmp_path: Path, later, way: str, finished: bool) -> None:
+    source = Source(tmp_path, roll_bytes=1500)
+    source.log(30)
+    stream = Stream(tmp_path)
+    stream.drain()
+    if finished:
+        source.log(1)
+        stream.drain()
+        assert len(stream.offset.finished) > 3
+    names = sorted(path for path in tmp_path.iterdir())
+    (tmp_path / "archive").mkdir()
+    for path in names[:3]:
+        target = path.with_name(f"{path.name}.1") if way == "rename" else tmp_path / "archive" / path.name
+        if way == "copy":
+            shutil.copy(path, target)
+            path.unlink()
+        else:
+            path.rename(target)
+    stream = later(stream)
+    stream.drain()
+    source.log(1)
+    stream = later(stream)
+    stream.drain()
+    assert stream.numbers == list(range(source.written))
+
+
+def test_a_file_that_is_moved_with_a_part_unread(tmp_path: Path, later) -> None:
+    source = Source(tmp_path, roll_bytes=1 << 20)
+    source.log(3)
+    stream = Stream(tmp_path, maxrowspertrigger=20)
+    stream.step()
+    path = only(tmp_path)
+    path.rename(path.with_name(f"{path.name}.1"))
+    stream = later(stream, maxrowspertrigger=20)
+    stream.drain()
+    assert stream.numbers == list(range(60))
+
+
+def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, later) -> None:
+    source = Source(tmp_path, roll_bytes=1 << 20)
+    source.log(3)
+    stream = Stream(tmp_path)
+    stream.drain()
+    path = only(tmp_path)
+    whole = path.read_bytes()
+    shutil.copy(path, path.with_name(f"{path.name}.1"))
+    path.write_bytes(b"")
+    stream = later(stream)
+    assert stream.step() == 0
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    again = Source(elsewhere, roll_bytes=1 << 20)
+    again.written = 60
+    again.log(1)
+    path.write_bytes(only(elsewhere).read_bytes())
+    assert len(path.read_bytes()) < len(whole)
+    stream.drain()
+    assert stream.numbers == list(range(80))
+
+
+def test_rocksdb_uses_a_log_again(tmp_path: Path, later) -> None:
+    def log(number: int, *records: bytes) -> Path:
+        path = tmp_path / f"{number:06}.log"
+        sawlog.write(pa.table({"record": list(records)}), path, format="leveldb_log")
+        return path
+
+    first = log(4, b"1", b"2")
+    log(5, b"3")
+    stream = Stream(tmp_path)
+    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.drain()
+    first.unlink()
+    log(6, b"1", b"2")  # begins as the old one did, and is a later one all the same
+    stream = later(stream)
+    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.drain()
+    assert stream.numbers == [1, 2, 3, 1, 2]
+
+
+def test_foreign_files_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture, later) -> None:
+    source = Source(tmp_path)
+    source.log(1)
+    stream = Stream(tmp_path)
+    stream.drain()
+    path = only(tmp_path)
+    whole = path.read_bytes()
+    (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(whole))
+    (tmp_path / "x.bin.tmp").write_bytes(b"half a file")
+    (tmp_path / f".{path.name}.AbC123").write_bytes(whole[:100])
+    source.log(1)
+    stream.drain()
+    assert stream.numbers == list(range(40))
+    assert ".gz: left out of the stream until it changes" in caplog.text
+    with Logger(tmp_path / "x.bin.tmp.new", SCHEMA) as logger:
+        logger.write(rows(40, 45))
+    (tmp_path / "x.bin.tmp.new").replace(tmp_path / "x.bin.tmp")
+    stream.drain()
+    (tmp_path / "x.bin.tmp").rename(tmp_path / "x.bin")
+    stream.drain()
+    assert stream.numbers == list(range(45))
+
+
+def test_a_damaged_header_of_a_log_of_ours_is_an_error(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.log(1)
+    stream = Stream(tmp_path)
+    stream.drain()
+    other = Source(tmp_path, "other")
+    other.log(1)
+    (path,) = (one for one in tmp_path.iterdir() if "other" in one.name)
+    data = bytearray(path.read_bytes())
+    data[:8] = bytes(8)
+    path.write_bytes(data)
+    with pytest.raises(SawlogError, match=r"other"):
+        stream.step()
+
+
+def test_a_directory_that_goes_and_comes_back(tmp_path: Path, later) -> None:
+    place = tmp_path / "logs"
+    source = Source(place)
+    source.log(3)
+    stream = Stream(place)
+    stream.drain()
+    place.rename(tmp_path / "unmounted")
+    assert stream.step() == 0
+    (tmp_path / "unmounted").rename(place)
+    source.log(1)
+    stream = later(stream)
+    stream.drain()
+    assert stream.numbers == list(range(80))
+
+
+def test_an_object_that_is_overwritten_with_the_same_size() -> None:
+    store = MemoryFileSystem()
+    store.store.clear()
+    table = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
+    sawlog.write(table, "memory://db/000003.log", format="leveldb_log")
+    stream = Stream("memory://db")  # type: ignore[arg-type]
+    stream.ints = lambda batch: batch.column("record").to_pylist()
+    stream.drain()
+    other = pa.table({"record": pa.array([b"six", b"ten"], pa.binary())})
+    sawlog.write(other, "memory://other/000003.log", format="leveldb_log")
+    store.copy("/other/000003.log", "/db/000003.log")
+    store.store["/db/000003.log"].modified = store.store["/db/000003.log"].modified.replace(year=2030)
+    with pytest.raises(SawlogError, match="replaced or rewritten"):
+        stream.step()
+    store.store.clear()
+
+
+def test_offsets_of_the_first_version_are_read(tmp_path: Path) -> None:
+    source = Source(tmp_path, roll_bytes=1500)
+    source.log(30)
+    stream = Stream(tmp_path)
+    stream.drain()
+    source.log(1)
+    stream.drain()
+    places = stream.offset.files
+    runs = Runs()
+    for path in sorted(tmp_path.iterdir()):
+        if path.name not in places:
+            runs.add(path.name, path.stat().st_size)
+    old = {
+        "files": {name: {"at": place.at, "proof": place.proof} for name, place in sorted(places.items())},
+        "finished": {run.through: f"{run.count} {run.digest:016x}" for run in runs.runs},
+    }
+    offset = Offset.from_json(old)
+    assert offset.to_json() == old
+    again = Stream(tmp_path, offset)
+    assert again.step() == 0
+    source.log(1)
+    assert again.step() == 20
+    assert again.offset.to_json()["version"] == 2
+    again.step()
+    assert len(again.offset.finished) + len(again.offset.files) == len(os.listdir(tmp_path))
+    with pytest.raises(SawlogError, match="an offset of version 3; this sawlog knows up to 2"):
+        Offset.from_json({"version": 3})
+
+
+def test_an_offset_stays_small() -> None:
+    names = [f"Market.Trades.System.host_{n % 7}.2026-11-22.bin.2026-11-22.{n:06}.000+0000" for n in range(100_000)]
+    added = {key_of(name): Ended(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
+    assert len(added) == len(names)
+    finished = Finished().with_changes(added, set())
+    offset = Offset({"a": Place(5, "00 11")}, finished)
+    data = offset.to_json()
+    assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
+    assert Offset.from_json(data) == offset
+    more = finished.with_changes({key_of("one more"): Ended(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])})
+    assert (len(more), len(finished)) == (100_000, 100_000)
+    shared = sum(one is other for one, other in zip(more._buckets, finished._buckets, strict=True))
+    assert shared >= 254, "an offset is made anew only where it has changed"
+
+
+def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED", 5)
+    source = Source(tmp_path, roll_bytes=1000)
+    stream = None
+    for _ in range(10):
+        source.log(10)
+        stream = stream or Stream(tmp_path)
+        stream.drain()
+        for path in sorted(tmp_path.iterdir())[:-2]:
+            path.unlink()
+    source.log(1)
+    stream.drain()
+    assert len(stream.offset.finished) <= 5 + len(os.listdir(tmp_path))
+    assert stream.numbers == list(range(source.written))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    place = tmp_path / "logs"
+    sources = [Source(place, name, roll_bytes=1500) for name in ("b", "c")]
+    sources[0].log(1)
+    stream = Stream(place, maxrowspertrigger=90)
+    (place / "archive").mkdir()
+    for turn in range(40):
+        event = chance.choice(["log", "log", "log", "quiet", "restart", "archive", "reboot", "foreign"])
+        chance.choice(sources[:2]).log(chance.randint(1, 4))
+        stream.step()
+        files = [path for path in sorted(place.iterdir()) if path.is_file() and "000+0000" in path.name]
+        if event == "quiet":
+            quiet(chance.choice(files))
+        elif event == "restart":
+            stream = restarted(stream, maxrowspertrigger=90)
+        elif event == "archive":
+            stream.drain()
+            path = chance.choice(files)
+            if path.name not in {source.logger._path.rpartition("/")[2] for source in sources if source.logger._path}:
+                path.rename(place / "archive" / path.name)
+        elif event == "reboot":
+            new = Source(place, f"a{99 - turn}", roll_bytes=1500)
+            sources.insert(0, new)
+            new.log(2)
+        else:
+            (place / f"x{turn}.bin.gz").write_bytes(b"\x1f\x8b nothing")
+    stream = restarted(stream)
+    stream.drain()
+    assert sorted(stream.numbers) == sorted(n for source in sources for n in range(source.written))
