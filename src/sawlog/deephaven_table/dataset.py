@@ -251,7 +251,7 @@ class DeephavenTableDataset(Dataset):
         grouping = column_grouping(column, headers, rows.count, self._storage)
         if grouping is None or not comparable(grouping, spec.type):
             return None
-        if spec.variable and len(grouping.groups) > SAMPLED_ONE_BY_ONE:
+        if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
             return None
         field = spec.field(column.name, self._options.char, self._options.decimal)
         sentinels = self._options.sentinels_as_null

@@ -147,7 +147,7 @@ class LocationColumns(LocationView):
                 "metadata_size": header.metadata_size,
             }
             grouping = readable_grouping(column, headers, self.rows.count, self.scan.storage, findings)
-            facts["groups"] = None if grouping is None else len(grouping.groups)
+            facts["groups"] = None if grouping is None else len(grouping)
         if layout.SYMBOL_OFFSETS in column.files:
             table = load_symbols(
                 column, headers, spec.charset if spec is not None else layout.DEFAULT_CHARSET, self.scan.storage
@@ -165,8 +165,7 @@ class LocationGroups(LocationView):
         headers = headers_of(self.location, self)
         for name, column in self.location.columns.items():
             grouping = readable_grouping(column, headers, self.rows.count, self.scan.storage, findings)
-            groups = grouping.groups if grouping is not None else ()
-            for first in range(0, len(groups), BATCH_GROUPS):
+            for first in range(0, len(grouping) if grouping is not None else 0, BATCH_GROUPS):
                 rows = [
                     {
                         **self._place(name),
@@ -175,7 +174,7 @@ class LocationGroups(LocationView):
                         "end": group.end,
                         "rows": group.end - group.first,
                     }
-                    for group in groups[first : first + BATCH_GROUPS]
+                    for group in (grouping.slice(first, first + BATCH_GROUPS) if grouping is not None else ())
                 ]
                 yield self._batch(rows, schema, findings)
 

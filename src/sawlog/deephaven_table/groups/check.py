@@ -25,14 +25,14 @@ class GroupComparison:
     """
 
     def __init__(self, grouping: Grouping, kind: ColumnType, target: pa.DataType) -> None:
-        values = [group.value for group in grouping.groups]
+        values = list(grouping.values)
         if pa.types.is_dictionary(target):
             target = target.value_type
         if kind is ColumnType.CHAR and pa.types.is_string(target):
             values = [None if value is None else chr(value) for value in values]
         self.type = target
         self._values = pa.array(values, target)
-        self._ends = np.array([group.end for group in grouping.groups], np.int64)
+        self._ends = grouping.ends
 
     def differing(self, first: int, array: pa.Array) -> int | None:
         """The first of the rows from `first` on whose value is not that of its group; None if there is none."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
-from sawlog.deephaven_table.groups.java_stream import JavaArray, JavaMap, JavaObject, read_stream
+from sawlog.deephaven_table.groups.java_stream import JavaArray, JavaMap, JavaObject, RangeMap, read_stream
 from sawlog.deephaven_table.layout import MAX_ROWS, ColumnType
 from sawlog.errors import FormatError, SchemaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KEY_TYPES: Final = {
     ColumnType.BYTE: "java.lang.Byte",
@@ -26,7 +30,7 @@ KEY_TYPES: Final = {
 }
 """Classes of the keys, for the types of columns that can be grouped."""
 
-_RANGE_LAYOUTS = {"I": ">2i", "J": ">2q"}
+_RANGES = ("I", "J")
 _INSTANT = 2
 """First byte of an Instant as java.time.Ser writes it; then i64 seconds, i32 nanoseconds."""
 _NANOS = 1_000_000_000
@@ -47,16 +51,40 @@ class Grouping:
 
     Attributes:
         key_type: Class of the values, such as `java.lang.String`; empty when all are null or it is not told.
-        groups: Every group. Values are str, int, float, bool or None: times are nanoseconds since 1970, characters the
+        values: Values of the groups: str, int, float, bool or None. Times are nanoseconds since 1970, characters the
             numbers of their UTF-16 units.
+        firsts: int64, the first row of each.
+        ends: int64, the row behind the last of each.
     """
 
     key_type: str
-    groups: tuple[Group, ...]
+    values: Sequence[Any]
+    firsts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, key_type: str, groups: Sequence[Group]) -> Grouping:
+        """Groups one by one."""
+        numbers = np.array([(group.first, group.end) for group in groups], np.int64).reshape(-1, 2)
+        return cls(key_type, [group.value for group in groups], numbers[:, 0], numbers[:, 1])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Every group."""
+        return self.slice(0, len(self))
+
+    def slice(self, start: int, end: int) -> tuple[Group, ...]:
+        """Some of the groups."""
+        columns = (self.values[start:end], self.firsts[start:end].tolist(), self.ends[start:end].tolist())
+        return tuple(map(Group, *columns))
 
     def find(self, value: Any) -> list[Group]:
         """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java tells apart."""
-        return self._by_value.get(value, [])
+        places = [place for place, one in enumerate(self.values) if one == value]
+        return [group for place in places for group in self.slice(place, place + 1)]
 
     def check(self, rows: int, where: str) -> None:
         """Make sure that the groups hold every row of the column exactly once.
@@ -64,23 +92,17 @@ class Grouping:
         Raises:
             FormatError: When they do not.
         """
-        position = 0
-        for group in self.groups:
-            if group.first != position or group.end > rows:
-                raise FormatError(
-                    f"{where}: grouping: the rows of {group.value!r} are {group.first} to {group.end}; expected them"
-                    f" to begin at {position} and to end by {rows}"
-                )
-            position = group.end
-        if position != rows:
-            raise FormatError(f"{where}: grouping: the groups end at row {position}; the column has {rows}")
-
-    @cached_property
-    def _by_value(self) -> dict[Any, list[Group]]:
-        found: dict[Any, list[Group]] = {}
-        for group in self.groups:
-            found.setdefault(group.value, []).append(group)
-        return found
+        expected = np.concatenate([np.zeros(1, np.int64), self.ends])
+        wrong = np.flatnonzero((self.firsts != expected[:-1]) | (self.ends > rows))
+        if len(wrong):
+            place = int(wrong[0])
+            (group,) = self.slice(place, place + 1)
+            raise FormatError(
+                f"{where}: grouping: the rows of {group.value!r} are {group.first} to {group.end}; expected them"
+                f" to begin at {expected[place]} and to end by {rows}"
+            )
+        if expected[-1] != rows:
+            raise FormatError(f"{where}: grouping: the groups end at row {expected[-1]}; the column has {rows}")
 
 
 def read_grouping(data: bytes, where: str) -> Grouping | None:
@@ -95,14 +117,16 @@ def read_grouping(data: bytes, where: str) -> Grouping | None:
     """
     if not data:
         return None
-    stream = read_stream(data, where)
+    stream = read_stream(data, where, _named)
     if stream.root is None:
         return None
-    if not isinstance(stream.root, JavaMap | JavaObject):
+    if not isinstance(stream.root, JavaMap | RangeMap | JavaObject):
         raise FormatError(f"{where}: expected a map of ranges or null, found {type(stream.root).__name__}")
     candidates = stream.maps if isinstance(stream.root, JavaObject) else [stream.root]
     for candidate in candidates:
-        if all(isinstance(value, JavaArray) and value.kind in _RANGE_LAYOUTS for _, value in candidate.entries):
+        if isinstance(candidate, RangeMap):
+            return _columns(candidate, where)
+        if all(isinstance(value, JavaArray) and value.kind in _RANGES for _, value in candidate.entries):
             return _grouping(candidate, where)
     if isinstance(stream.root, JavaObject):  # a column of the oldest product, without groups
         return None
@@ -139,21 +163,33 @@ def key_type(kind: ColumnType, column: str) -> str:
 
 
 def _grouping(found: JavaMap, where: str) -> Grouping:
-    key_type = ""
-    groups = []
+    ranges = RangeMap()
     for key, rows in found.entries:
         if len(rows) != 2:
             raise FormatError(f"{where}: grouping: a range of {len(rows)} numbers; expected first and end")
-        first, end = struct.unpack(_RANGE_LAYOUTS[rows.kind], rows.data)
         name, value = _key(key, where)
-        if name and key_type and name != key_type:
-            raise FormatError(f"{where}: grouping: values of {key_type} and of {name}")
-        if not 0 <= first <= end <= MAX_ROWS:
-            raise FormatError(f"{where}: grouping: the rows of {value!r} are {first} to {end}")
-        key_type = key_type or name
-        groups.append(Group(value, first, end))
-    groups.sort(key=lambda group: (group.first, group.end))
-    return Grouping(key_type, tuple(groups))
+        if not ranges.add(name, value, rows):
+            raise FormatError(f"{where}: grouping: values of {ranges.key_type} and of {name}")
+    return _columns(ranges, where)
+
+
+def _columns(found: RangeMap, where: str) -> Grouping:
+    numbers = np.frombuffer(found.ranges, np.int64).reshape(-1, 2)
+    firsts, ends = numbers[:, 0], numbers[:, 1]
+    wrong = np.flatnonzero((firsts < 0) | (firsts > ends) | (ends > MAX_ROWS))
+    if len(wrong):
+        place = int(wrong[0])
+        raise FormatError(f"{where}: grouping: the rows of {found.keys[place]!r} are {firsts[place]} to {ends[place]}")
+    order = np.lexsort((ends, firsts))
+    return Grouping(found.key_type, [found.keys[place] for place in order], firsts[order], ends[order])
+
+
+def _named(key: Any) -> tuple[str, Any] | None:
+    """Class and value of a map's key; None when it is of an unknown class."""
+    try:
+        return _key(key, "")
+    except FormatError:
+        return None
 
 
 def _key(key: Any, where: str) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ java.io.ObjectStreamConstants.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -24,6 +25,10 @@ MAX_DEPTH = 48
 """Deeper graphs are not read. The groups of a column are four deep."""
 MAX_ELEMENTS = 1 << 22
 """Elements of a stream, and parts of objects that their classes write: more are not read. A group takes up to four."""
+
+
+MAX_OBJECTS = 1 << 17
+"""Elements of streams that hold something else than groups of one class, which take more memory."""
 
 
 class Code(IntEnum):
@@ -54,6 +59,13 @@ _SIZES = {layout: struct.calcsize(layout) for layout in (">B", *PRIMITIVES.value
 _END = bytes([Code.END_BLOCK_DATA])
 _RESET = int(Code.RESET)
 _Value = TypeVar("_Value")
+KeyOf = Callable[[Any], tuple[str, Any] | None]
+_RANGES = ("I", "J")
+_RANGE = 2
+"""Numbers of a range, and elements of an entry."""
+_BOXES = "java.lang."
+_SMALL = 256
+"""Bytes of values that are read again when they are referred to."""
 
 
 class ProductCode(IntEnum):
@@ -139,26 +151,54 @@ class JavaMap:
     entries: list[tuple[Any, Any]]
 
 
+@dataclass(slots=True)
+class RangeMap:
+    """A map of java.util from values of one class to ranges, as columns: there may be millions of them.
+
+    Attributes:
+        key_type: Class of the keys; empty while all are null.
+        keys: The keys, as whoever reads the stream has made them.
+        ranges: First and end of each, one behind the other.
+    """
+
+    key_type: str = ""
+    keys: list[Any] = field(default_factory=list)
+    ranges: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, key_type: str, key: Any, value: Any) -> bool:
+        """Take an entry; False when it is none of a range, or its key is of another class."""
+        if not isinstance(value, JavaArray) or value.kind not in _RANGES or len(value) != _RANGE:
+            return False
+        if key_type and self.key_type and key_type != self.key_type:
+            return False
+        self.key_type = self.key_type or key_type
+        self.keys.append(key)
+        self.ranges.extend(value.tolist())
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class JavaStream:
     """What a stream holds.
 
     Attributes:
-        root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `JavaObject`, `JavaClass`, or a list (an
-            array of objects). Numbers are objects of java.lang with the field `value`.
+        root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `RangeMap`, `JavaObject`, `JavaClass`, or a
+            list (an array of objects). Numbers are objects of java.lang with the field `value`.
         maps: Every map in it, whoever holds it, in the order in which they end.
     """
 
     root: Any
-    maps: list[JavaMap]
+    maps: list[JavaMap | RangeMap]
 
 
-def read_stream(data: bytes, where: str) -> JavaStream:
+def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream:
     """The first value of a stream; what follows it is not looked at.
 
     Args:
         data: A Java stream, or one of the product's own kind.
         where: What the bytes are, to begin error messages with.
+        key: Class and value of a map's key; None for an unknown class. With it maps from such values to ranges are read
+            as `RangeMap`, if all maps are of that kind.
 
     Raises:
         FormatError: When it is neither, ends early, is too long, nests too deep or holds what cannot be told apart
@@ -167,8 +207,12 @@ def read_stream(data: bytes, where: str) -> JavaStream:
     if len(data) > MAX_BYTES:
         raise FormatError(f"{where}: {len(data)} bytes of serialized objects; at most {MAX_BYTES} are read")
     if data.startswith(JAVA_STREAM_MAGIC):
-        reader = _Reader(data, len(JAVA_STREAM_MAGIC), where)
-        return JavaStream(reader.value(0), reader.maps)
+        reader = _Reader(data, len(JAVA_STREAM_MAGIC), where, key)
+        try:
+            return JavaStream(reader.value(0), reader.maps)
+        except _NoRangesError:
+            reader = _Reader(data, len(JAVA_STREAM_MAGIC), where, most=MAX_OBJECTS)
+            return JavaStream(reader.value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
         product = _ProductReader(_Reader(data, 0, where))
         return JavaStream(product.value(0), product.maps)
@@ -188,14 +232,28 @@ def decode_modified(data: bytes) -> str:
 
 
 class _Reader:
-    """Walks a Java stream. Values that can be referred to are kept by their handles."""
+    """Walks a Java stream. Values that can be referred to are kept by their handles: small ones by where they begin.
 
-    def __init__(self, data: bytes, position: int, where: str) -> None:
+    There may be millions of them, of which few are ever referred to; these are read again.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        position: int,
+        where: str,
+        key: KeyOf | None = None,
+        most: int = MAX_ELEMENTS,
+    ) -> None:
         self.data = data
         self.position = position
         self.where = where
-        self.maps: list[JavaMap] = []
-        self._handles: list[Any] = []
+        self.maps: list[JavaMap | RangeMap] = []
+        self._key = key
+        self._most = most
+        self._handles = array("q")
+        self._values: dict[int, Any] = {}
+        self._again = False
         self._elements = 0
 
     def error(self, message: str) -> FormatError:
@@ -243,10 +301,10 @@ class _Reader:
         raise self.error(f"expected block data, found the code {code:#04x}")
 
     def count_element(self) -> None:
-        """Keep to `MAX_ELEMENTS`."""
+        """Keep to `MAX_ELEMENTS`, or `MAX_OBJECTS`."""
         self._elements += 1
-        if self._elements > MAX_ELEMENTS:
-            raise self.error(f"more than {MAX_ELEMENTS} elements")
+        if self._elements > self._most:
+            raise self.error(f"more than {self._most} elements")
 
     def _element(self, depth: int) -> Any:
         self.count_element()
@@ -254,7 +312,8 @@ class _Reader:
             raise self.error(f"objects nest deeper than {MAX_DEPTH}")
         code = self.number(">B")
         while code == _RESET and depth == 0:
-            self._handles.clear()
+            del self._handles[:]
+            self._values.clear()
             code = self.number(">B")
         read = _ELEMENTS.get(code)
         if read is None:
@@ -266,7 +325,9 @@ class _Reader:
         """Nothing follows."""
 
     def _string(self, depth: int) -> str:
-        return self._keep(self.text(self.number(">H")))
+        start = self.position - 1
+        length = self.number(">H")
+        return self._keep(self.text(length), start if length <= _SMALL else None)
 
     def _long_string(self, depth: int) -> str:
         return self._keep(self.text(self.number(">q")))
@@ -282,15 +343,35 @@ class _Reader:
         self.position -= 1
         return self._class(depth)
 
-    def _keep(self, value: _Value) -> _Value:
-        self._handles.append(value)
+    def _keep(self, value: _Value, start: int | None = None) -> _Value:
+        """Give a value the next handle; with `start`, it is read again from there when it is referred to."""
+        if not self._again:
+            if start is None:
+                self._values[len(self._handles)] = value
+            self._handles.append(-1 if start is None else start)
         return value
+
+    def _fill(self, place: int, value: Any, start: int | None = None) -> None:
+        """Put the value in the place of one that was kept before it was complete."""
+        if self._again:
+            return
+        if start is None:
+            self._values[place] = value
+        else:
+            self._values.pop(place, None)
+            self._handles[place] = start
 
     def _reference(self, depth: int = 0) -> Any:
         place = self.number(">i") - FIRST_HANDLE
         if not 0 <= place < len(self._handles):
             raise self.error(f"a reference to value {place} of the {len(self._handles)} so far")
-        return self._handles[place]
+        if self._handles[place] < 0:
+            return self._values[place]
+        behind, again = self.position, self._again
+        self.position, self._again = self._handles[place], True
+        value = self._element(depth + 1)
+        self.position, self._again = behind, again
+        return value
 
     def _class(self, depth: int) -> JavaClass | None:
         """A description of a class, or a reference to one."""
@@ -313,7 +394,7 @@ class _Reader:
                 self.text(self.number(">H"))
             self._annotation(depth)
             proxy = JavaClass("$Proxy", bytes(8), SERIALIZABLE, (), self._class(depth + 1))
-            self._handles[place] = proxy
+            self._fill(place, proxy)
             return proxy
         self.position -= 1
         raise self.error(f"expected a class, found the code {code:#04x}")
@@ -334,18 +415,17 @@ class _Reader:
             fields.append((kind, label))
         self._annotation(depth)
         made = JavaClass(name, uid, flags, tuple(fields), self._class(depth + 1))
-        self._handles[place] = made
+        self._fill(place, made)
         return made
 
-    def _annotation(self, depth: int) -> list[Any]:
+    def _annotation(self, depth: int, take: Callable[[Any], None] = lambda _: None) -> None:
         """Values and block data up to the end mark."""
-        found = []
         while self.data[self.position : self.position + 1] != _END:
-            found.append(self._element(depth + 1))
+            take(self._element(depth + 1))
         self.position += 1
-        return found
 
     def _array(self, depth: int) -> JavaArray | list[Any]:
+        start = self.position - 1
         kind = self._class(depth + 1)
         if kind is None or not kind.name.startswith("[") or len(kind.name) < 2:
             raise self.error("expected the class of an array")
@@ -355,10 +435,10 @@ class _Reader:
         count = self._count()
         if element in PRIMITIVES:
             made: JavaArray | list[Any] = JavaArray(element, self.take(count * struct.calcsize(PRIMITIVES[element])))
-            self._handles[place] = made
+            self._fill(place, made, start if self.position - start <= _SMALL else None)
             return made
         values: list[Any] = []
-        self._handles[place] = values
+        self._fill(place, values)
         values.extend(self.value(depth + 1) for _ in range(count))
         return values
 
@@ -376,10 +456,11 @@ class _Reader:
         name = self.value(depth + 1)
         if not isinstance(name, str):
             raise self.error("expected the name of an enum's constant")
-        self._handles[place] = name
+        self._fill(place, name)
         return name
 
     def _object(self, depth: int) -> Any:
+        start = self.position - 1
         kind = self._class(depth + 1)
         if kind is None:
             raise self.error("an object without a class")
@@ -387,35 +468,83 @@ class _Reader:
         # A map refers to itself only where it is its own value; then it is no map of ranges.
         place = len(self._handles)
         self._keep(made)
-        entries: list[Any] | None = None
+        entries: _Entries | None = None
         for part in kind.lineage():
-            written = self._part(part, made, depth)
             if part.name.startswith("java.util.") and part.name.endswith(("Map", "Hashtable")):
-                entries = [*(entries or []), *(one for one in written if not isinstance(one, bytes))]
+                entries = entries or _Entries(self._key)
+                self._part(part, made, depth, entries.take)
             else:
-                made.written += written
-        if entries is None or len(entries) % 2:
+                self._part(part, made, depth, made.written.append)
+        if entries is None or entries.odd:
+            if entries is not None and self._key is not None:
+                raise _NoRangesError
+            made.written += entries.pieces if entries is not None else []
+            small = kind.name.startswith(_BOXES) and self.position - start <= _SMALL
+            self._fill(place, made, start if small else None)
             return made
-        if kind.name == "java.util.concurrent.ConcurrentHashMap" and entries[-2:] == [None, None]:
-            del entries[-2:]  # how it marks its end; it has no nulls of its own
-        found = JavaMap(list(zip(entries[::2], entries[1::2], strict=True)))
-        self._handles[place] = found
+        found = entries.map(marked=kind.name == "java.util.concurrent.ConcurrentHashMap")
+        self._fill(place, found)
         self.maps.append(found)
         return found
 
-    def _part(self, part: JavaClass, made: JavaObject, depth: int) -> list[Any]:
-        """What one class of an object's lineage has written."""
+    def _part(self, part: JavaClass, made: JavaObject, depth: int, written: Callable[[Any], None]) -> None:
+        """Read what one class of an object's lineage has written, and hand it over piece by piece."""
         self.count_element()
         if part.flags & SERIALIZABLE:
             for kind, name in part.fields:
                 primitive = PRIMITIVES.get(kind)
                 made.values[name] = self.value(depth + 1) if primitive is None else self.number(primitive)
-            return self._annotation(depth) if part.flags & WRITE_METHOD else []
-        if part.flags & EXTERNALIZABLE and part.flags & BLOCK_DATA_MODE:
-            return self._annotation(depth)
-        if part.flags & EXTERNALIZABLE:
+            if part.flags & WRITE_METHOD:
+                self._annotation(depth, written)
+        elif part.flags & EXTERNALIZABLE and part.flags & BLOCK_DATA_MODE:
+            self._annotation(depth, written)
+        elif part.flags & EXTERNALIZABLE:
             raise self.error(f"{part.name} wrote itself by protocol 1, which only the class itself can read")
-        return []
+
+
+class _NoRangesError(Exception):
+    """A map that is none from values of one class to ranges: the stream is read once more, as it is."""
+
+
+class _Entries:
+    """Collects the entries of a map: as ranges, where that is wanted, or as they come."""
+
+    def __init__(self, key: KeyOf | None) -> None:
+        self._key = key
+        self._ranges = RangeMap()
+        self._ended = False
+        self.pieces: list[Any] = []
+
+    def take(self, piece: Any) -> None:
+        """Take a key or a value; block data is neither."""
+        if isinstance(piece, bytes):
+            return
+        self.pieces.append(piece)
+        if self._key is None or len(self.pieces) < _RANGE:
+            return
+        key, value = self.pieces
+        self.pieces.clear()
+        if self._ended:
+            raise _NoRangesError
+        self._ended = key is None and value is None
+        named = self._key(key)
+        if not self._ended and (named is None or not self._ranges.add(*named, value)):
+            raise _NoRangesError
+
+    @property
+    def odd(self) -> bool:
+        """Whether the last key has no value."""
+        return bool(len(self.pieces) % 2)
+
+    def map(self, *, marked: bool) -> JavaMap | RangeMap:
+        """The map; `marked`: its end is marked with an entry of nulls, for it has none of its own."""
+        if self._key is not None:
+            if self._ended and not marked:
+                raise _NoRangesError
+            return self._ranges
+        if marked and self.pieces[-2:] == [None, None]:
+            del self.pieces[-2:]
+        return JavaMap(list(zip(self.pieces[::2], self.pieces[1::2], strict=True)))
 
 
 _ELEMENTS: dict[int, Callable[[_Reader, int], Any]] = {
