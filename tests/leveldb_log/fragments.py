@@ -141,9 +141,10 @@ def scan_file(path: Path | str, task_bytes: int | None = None, **arguments: obje
 
 
 def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", **arguments: object) -> Found:
-    """What sawlog makes of the bytes of a log."""
+    """What sawlog makes of the bytes of a log in the directory of its database."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / name
+        (path.parent / "CURRENT").write_bytes(b"MANIFEST-000001\n")
         path.write_bytes(data)
         found = scan_file(path, task_bytes, **arguments)
     assert found.account.total == len(data) or "filters" in arguments

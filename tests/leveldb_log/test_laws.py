@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -10,10 +11,12 @@ import pyarrow as pa
 
 from sawlog.testing import Laws, Sample, Span
 
-from .fragments import HEADER, offsets, write
+from .datastore import entity
+from .fragments import HEADER, fragment, masked, offsets, write
 from .mutators import MUTATORS
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
+FEW = [b"first", b"", b"z" * 40]
 
 
 class TestLaws(Laws):
@@ -23,17 +26,126 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        rows = pa.table({"record": pa.array(RECORDS, pa.binary())})
         return [
-            Sample(
-                "records",
-                "leveldb_log",
-                write(*RECORDS),
-                "000007.log",
-                headers=[Span(at, HEADER) for at in offsets(*RECORDS)],
-                checked=True,
-                rows=rows,
-                grows=True,
-                written=rows,
-            ),
+            _plain(),
+            _recyclable(),
+            _sync(),
+            _compressed(),
+            _writes(),
+            _edits(),
+            _entities("json"),
+            _entities("infer"),
         ]
+
+
+def _plain() -> Sample:
+    rows = _rows(RECORDS)
+    headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
+    return Sample(
+        "records",
+        "leveldb_log",
+        write(*RECORDS),
+        "000007.log",
+        headers=headers,
+        checked=True,
+        rows=rows,
+        grows=True,
+        written=rows,
+    )
+
+
+def _rows(records: Sequence[bytes]) -> pa.Table:
+    return pa.table({"record": pa.array(records, pa.binary())})
+
+
+def _recyclable() -> Sample:
+    """RocksDB's headers with the number of the log. Where they end, nothing tells a torn log from a recycled one."""
+    rows = _rows(FEW)
+    return Sample(
+        "recyclable",
+        "leveldb_log",
+        write(*FEW, log=7),
+        "000007.log",
+        options={"dialect": "rocksdb"},
+        checked=True,
+        rows=rows,
+        grows=True,
+        repaired="rows",
+        written=rows,
+        write_options={"dialect": "rocksdb", "log_number": 7},
+    )
+
+
+def _sync() -> Sample:
+    """Pebble's headers, with the offset up to which the log is synced."""
+    pieces = [(9, b"first"), (10, b"be"), (11, b"gu"), (12, b"n"), (9, b"")]
+    return Sample(
+        "sync",
+        "leveldb_log",
+        _pebble(pieces),
+        "000007.log",
+        options={"dialect": "pebble"},
+        checked=True,
+        rows=_rows([b"first", b"begun", b""]),
+        grows=True,
+        repaired="rows",
+    )
+
+
+def _pebble(pieces: Sequence[tuple[int, bytes]]) -> bytes:
+    out = b""
+    for kind, payload in pieces:
+        checked = bytes([kind]) + struct.pack("<IQ", 7, 0) + payload
+        out += struct.pack("<IH", masked(checked), len(payload)) + checked
+    return out
+
+
+def _compressed() -> Sample:
+    frames = [pa.Codec("zstd").compress(record, asbytes=True) for record in FEW]
+    return Sample(
+        "compressed",
+        "leveldb_log",
+        fragment(9, struct.pack("<I", 7)) + write(*frames, start=11),
+        "000007.log",
+        options={"dialect": "rocksdb"},
+        checked=True,
+        rows=_rows(FEW),
+        grows=True,
+        repaired="rows",
+    )
+
+
+def _writes() -> Sample:
+    def batch(sequence: int, *operations: bytes) -> bytes:
+        return struct.pack("<QI", sequence, len(operations)) + b"".join(operations)
+
+    records = [
+        batch(1, b"\x01\x01a\x03one"),
+        batch(2, b"\x00\x01a", b"\x05\x02\x01b\x03two"),
+        batch(4, b"\x0f\x01a\x01c"),
+    ]
+    return Sample("writes", "leveldb_log", write(*records), "000007.log", view="writes", checked=True, grows=True)
+
+
+def _edits() -> Sample:
+    table = b"\x07\x00\x05\x7b" + 2 * (b"\x09k" + struct.pack("<Q", 5 << 8 | 1))
+    records = [b"\x01\x1aleveldb.BytewiseComparator\x02\x03\x03\x04\x04\x00", table, b"\x06\x00\x05"]
+    return Sample("edits", "leveldb_log", write(*records), "MANIFEST-000002", view="edits", checked=True, grows=True)
+
+
+def _entities(schema: str) -> Sample:
+    # With an inferred schema, what is lost must not take a column with it: then there is nothing to compare.
+    properties = ({"a": 1, "t": "x"}, {"t": "y", "a": 2}) if schema == "infer" else ({"a": 1}, {"f": 0.5, "l": [1, 2]})
+    records = [entity(properties[0]), entity(properties[1], [("k", 7)])]
+    data = write(*records)
+    options = {"schema": schema}
+    return Sample(
+        f"entities_{schema}",
+        "leveldb_log",
+        data,
+        "output-0",
+        view="entities",
+        options=options,
+        checked=True,
+        grows=True,
+    )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import Findings, TailStatus
+from sawlog.damage import DamageWarning, Findings, TailStatus
 
 from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write
 
@@ -70,6 +70,21 @@ def test_a_file_that_was_taken_over_and_not_written_yet_is_empty() -> None:
     assert found.damages == []
     assert found.tail is not None
     assert (found.tail.status, found.tail.offset) == (TailStatus.STALE, 0)
+
+
+def test_a_log_that_was_given_another_name_is_read_by_its_own_number(tmp_path: Path) -> None:
+    path = tmp_path / "000009.log"
+    path.write_bytes(recycled(write(*FRESH, log=7), write(*STALE, log=3)))
+    with pytest.warns(DamageWarning, match="it is read as log 7"):
+        found = scan_file(path)
+    assert found.records == FRESH
+    assert sawlog.open(path).info()["recycled, log number"] == 7
+    with pytest.warns(DamageWarning, match="it is read as log 7"):
+        (report,) = sawlog.verify(path).files
+    assert (report.rows, report.notes) == (len(FRESH), {"renamed_logs": 1})
+    # In its database the name counts: there the log was taken over, and nothing is written yet.
+    (tmp_path / "CURRENT").write_bytes(b"MANIFEST-000001\n")
+    assert scan_file(path).records == []
 
 
 def test_log_numbers_of_64_bits() -> None:

@@ -6,8 +6,7 @@ import posixpath
 import re
 from enum import IntEnum
 
-from sawlog.leveldb_log.layout import LOG_NAME, MANIFEST_NAME
-from sawlog.leveldb_log.payloads.layout import CURRENT_NAME
+from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME
 from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
 
 __all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]

@@ -60,10 +60,14 @@ class LevelDBLogDataset(Dataset):
         if not self.files:
             return {}
         file = self.files[0]
-        head = read_head(self.scan.storage.read(file.path, 0, PROBE_BYTES), file, self._dialect(file))
+        head = read_head(
+            self.scan.storage.read(file.path, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage
+        )
         facts: dict[str, Any] = {"dialect": head.dialect}
         if head.recycled:
             facts["recycled, log number"] = head.log_number
+        if head.renamed:
+            facts["renamed"] = "no fragment carries the number in the file's name"
         if head.compression == layout.COMPRESSION_ZSTD:
             facts["compression"] = "zstd"
         return facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import PROBE_BYTES, Fragment, Projection, Scan
 from sawlog.leveldb_log import layout
@@ -55,12 +56,18 @@ class LogRange(Fragment):
             try:
                 if self.start < PROBE_BYTES:
                     # What is read of a remote file anyway is not fetched twice.
-                    vars(self)["head"] = read_head(bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect)
+                    vars(self)["head"] = read_head(
+                        bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect, self.scan.storage
+                    )
                 head = self.head
             except OSError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
                 return
+            if head.renamed and self.start == 0:
+                findings.notes["renamed_logs"] += 1
+                detail = "no fragment carries the number in the file's name; it is read as log"
+                warnings.warn(f"{self.path}: {detail} {head.log_number}", DamageWarning, stacklevel=2)
             yield from Walk(self, source, head, schema, findings).batches()
 
     @cached_property
@@ -70,7 +77,8 @@ class LogRange(Fragment):
         Raises:
             OSError: When it cannot be read.
         """
-        return read_head(self.scan.storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect)
+        storage = self.scan.storage
+        return read_head(storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect, storage)
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,12 +22,14 @@ class LogHead:
         recycled: Whether the file was written over an older log.
         log_number: The number that recyclable fragments must carry (low 32 bits); -1 for any.
         compression: Compression code of the records.
+        renamed: Whether the log number is another than that in the file's name.
     """
 
     dialect: Dialect
     recycled: bool
     log_number: int
     compression: int
+    renamed: bool = False
 
 
 def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, bytes]]:
@@ -94,8 +96,11 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
     )
 
 
-def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> LogHead:
+def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> LogHead:
     """Settle dialect, log number and compression from the first `PROBE_BYTES` of a file.
+
+    The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
+    is not written yet, if it lies in its database; otherwise it was given another name, and its first fragment tells.
 
     Raises:
         FormatError: For a compression that is not supported.
@@ -110,11 +115,14 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> Lo
     # Pebble ends every log, an empty one too, with a header of the next one.
     recycled = dialect == "pebble" and named is not None and not fragments
     compression = layout.COMPRESSION_NONE
+    renamed = False
     for offset, kind, body in fragments:
         known = layout.TYPES[dialect][kind]
         recycled = known.header_size > layout.HEADER_SIZE
-        if recycled and number < 0:
-            number = int.from_bytes(body[:4], "little")
+        if recycled:
+            first = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
+            renamed = named is not None and not _carried(number, fragments, dialect) and not _in_database(file, storage)
+            number = first if renamed or number < 0 else number
         if known.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
             compression = int.from_bytes(body, "little")
         if recycled or known.role not in (Role.METADATA, Role.COMPRESSION):
@@ -123,7 +131,21 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"]) -> Lo
         raise FormatError(
             f"{file.path}: records are compressed with type {compression}; only ZSTD (7) is known in logs"
         )
-    return LogHead(dialect, recycled, number, compression)
+    return LogHead(dialect, recycled, number, compression, renamed)
+
+
+def _carried(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: Dialect) -> bool:
+    """Whether any of the fragments carries a log number."""
+    types = layout.TYPES[dialect]
+    return any(
+        layout.LOG_NUMBER.of(body, -layout.TYPE.end) == number
+        for _, kind, body in fragments
+        if types[kind].header_size > layout.HEADER_SIZE
+    )
+
+
+def _in_database(file: File, storage: Storage) -> bool:
+    return storage.exists(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME))
 
 
 def _dialect_of(head: bytes) -> Dialect:

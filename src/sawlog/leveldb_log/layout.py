@@ -177,6 +177,8 @@ LOG_NAME = re.compile(r"^(\d+)\.log$")
 SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 """A log written by a Spark job."""
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
+CURRENT_NAME = "CURRENT"
+"""The file of a database that names its live MANIFEST."""
 IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
 PEBBLE_MARKER = "marker.format-version."

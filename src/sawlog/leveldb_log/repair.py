@@ -27,7 +27,9 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     metadata: list[Metadata] = []
     schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
     with LogWriter(target, ROWS_SCHEMA, WriteOptions(), storage) as writer, closing(storage.open(file.path)) as source:
-        head = read_head(storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage))
+        head = read_head(
+            storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage), storage
+        )
         log = whole_log(file, options, storage)
         for batch in Walk(log, source, head, schema, findings, metadata).batches():
             offsets = batch.column(OFFSET_COLUMN).to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -69,6 +69,8 @@ class Walk(ChainWalk):
             Span(fragment.file, fragment.start, fragment.end), source, findings, k.STATE, max_rows=max_rows
         )
         self.metadata = metadata
+        self._fragment = fragment
+        self._head = head
         self._schema = schema
         self._longest = options.max_record_bytes
         self._compressed = head.compression != layout.COMPRESSION_NONE
@@ -188,4 +190,15 @@ class Walk(ChainWalk):
         if open_ >= 0:
             detail = f"a record of {int(state.open_bytes)} bytes so far has no end"
             return Tail(TailStatus.OPEN, open_, size - open_, detail)
+        if state.zeros == self.span.start and not self._fragment.synced:
+            return self._padding()
         return super().tail()
+
+    def _padding(self) -> Tail | None:
+        """The unused space at the end, of which all of this range is a part: the whole file tells where it begins."""
+        whole = Walk(
+            replace(self._fragment, start=0, synced=True), self.source, self._head, pa.schema([]), Findings("skip")
+        )
+        for _ in whole.batches():
+            pass
+        return whole.findings.tail

@@ -126,7 +126,7 @@ class _Appended:
         file = File(name, os.path.getsize(name))
         # A torn first fragment does not tell whose it is.
         dialect = settle_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
-        head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect)
+        head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
         if head.compression != layout.COMPRESSION_NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
         tail = whole_log(file, ReadOptions(dialect=dialect), storage).find_tail()

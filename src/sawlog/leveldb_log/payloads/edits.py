@@ -14,7 +14,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Scan
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.fragments import LogRange
-from sawlog.leveldb_log.layout import MANIFEST_NAME
+from sawlog.leveldb_log.layout import CURRENT_NAME, MANIFEST_NAME
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
 from sawlog.leveldb_log.payloads.writes import report_record
@@ -243,7 +243,7 @@ def _live(files: Sequence[File], storage: Storage) -> list[File]:
         if not file.explicit:
             directories.setdefault(posixpath.dirname(file.path), {})[file.name] = file
     for directory, manifests in directories.items():
-        current = posixpath.join(directory, layout.CURRENT_NAME)
+        current = posixpath.join(directory, CURRENT_NAME)
         name = storage.read(current).decode("utf-8", "replace").strip() if storage.exists(current) else ""
         chosen.append(manifests.get(name) or max(manifests.values(), key=_manifest_number))
     return chosen

@@ -128,9 +128,6 @@ BATCH_DETAIL = {
 
 # Version edits: the records of a MANIFEST.
 
-CURRENT_NAME = "CURRENT"
-"""The file beside a MANIFEST that names the live one."""
-
 SKIPPABLE = 8192
 """Tags with this bit that nobody knows are followed by a string, and skipped."""
 
