@@ -54,8 +54,12 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream source of these columns."""
-        from sawlog.spark.stream_reader import make_stream_reader
+        try:
+            from sawlog.spark.stream_reader import make_stream_reader
+        except ImportError:  # Spark 4.0 and 4.1 do not tell what is raised here
+            from sawlog.spark.reader import NoStreams
 
+            return NoStreams()
         return make_stream_reader(self.options, self.format_name, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

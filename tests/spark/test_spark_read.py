@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 import sawlog
 import sawlog.spark
+from sawlog.errors import OptionError
 from sawlog.spark import reader as module
 from sawlog.spark.reader import make_reader, read_schema
 from sawlog.storage import Storage
@@ -314,3 +315,14 @@ def test_a_lost_file_is_named(spark: SparkSession, database: Path, tmp_path: Pat
     path.unlink()
     with pytest.raises(AnalysisException, match=r"FileNotFoundError: .*000003\.log: no such file"):
         frame.count()
+
+
+def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    import pyspark_sawlog
+
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    monkeypatch.delitem(sys.modules, "sawlog.spark.stream_reader", raising=False)
+    source = pyspark_sawlog.DefaultSource({"path": str(database)})
+    reader = source.streamReader(read_schema({"path": str(database)}, None))
+    with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later; found "):
+        reader.initialOffset()

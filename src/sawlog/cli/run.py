@@ -60,7 +60,8 @@ def run(
 ) -> int:
     """Run a pipeline: sources, SQL and sinks on Spark, once or as a stream.
 
-    One line on stdout per batch. Streams end with Ctrl-C or SIGTERM, and go on where they were when run again.
+    One line on stdout per batch. Streams end with Ctrl-C or SIGTERM, and go on where they were when run again. What may
+    pass, such as a lost connection, is tried again up to five times in a row, after 1, 2, 4, 8 and 16 seconds.
     Exit code 1 if damage stopped it, 3 if damage was skipped.
     """
     pipeline = load(path)
@@ -99,7 +100,7 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
                 listener(batch)
 
         with _stoppable() as stop:
-            totals = Run(plan, report, stop)()
+            totals = Run(plan, report, stop, complain)()
     output.ended(totals)
     return Exit.LOST if totals.skipped else Exit.OK
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
+import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +18,7 @@ from sawlog.errors import SawlogError
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Sink
-from sawlog.spark.errors import explain, is_damage, spark_errors
+from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
 
     from sawlog.pipeline.plan import Plan
 
+logger = logging.getLogger("sawlog")
+
 Report = Callable[[BatchReport], None]
+
+RETRIES = 5
+"""How often in a row streams are tried again without a batch between."""
+FIRST_PAUSE = 1.0
+"""Seconds before they are; doubled from time to time."""
 
 QUARANTINE = "quarantine"
 _SKIPPED = "skipped"
@@ -74,13 +83,21 @@ class Run:
         plan: What to run.
         report: Called with every batch, as soon as it is over.
         stop: Set it to end streams in good order; what they have not finished is repeated by the next run.
+        tell: Called with what a user should know of, such as that a stream is tried again.
     """
 
-    def __init__(self, plan: Plan, report: Report, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        report: Report,
+        stop: threading.Event | None = None,
+        tell: Callable[[str], None] = logger.warning,
+    ) -> None:
         self._plan = plan
         self._pipeline = plan.pipeline
         self._report = report
         self._stop = stop or threading.Event()
+        self._tell = tell
         self._totals = Totals()
         self._told: Counter[str] = Counter()
         self._ended = 0
@@ -93,11 +110,29 @@ class Run:
         """
         begun = time.monotonic()
         if self._pipeline.mode == "stream":
-            self._streams()
+            self._persist()
         else:
             self._batch()
         self._totals.seconds = time.monotonic() - begun
         return self._totals
+
+    def _persist(self) -> None:
+        """Streams go on from their checkpoints: what may pass is tried again, after longer and longer pauses."""
+        failures = 0
+        while True:
+            before = sum(self._totals.batches.values())
+            self._ended = 0
+            try:
+                self._streams()
+            except PipelineError as error:
+                failures = failures + 1 if sum(self._totals.batches.values()) == before else 1
+                if not error.transient or failures > RETRIES:
+                    raise
+                pause = FIRST_PAUSE * 2 ** (failures - 1)
+                self._tell(f"{error}; trying again in {pause:g} s ({failures} of {RETRIES})")
+                if not self._stop.wait(pause):
+                    continue
+            return
 
     def _batch(self) -> None:
         plan, pipeline = self._plan, self._pipeline
@@ -160,7 +195,8 @@ class Run:
             if not self._stop.wait(_GRACE):
                 raise self._failure(("pipeline",), error) from error
         finally:
-            with contextlib.suppress(*(spark_errors() if self._stop.is_set() else ())):
+            ending = self._stop.is_set() or sys.exc_info()[0] is not None  # Spark may be gone, and the error is told
+            with contextlib.suppress(*(spark_errors() if ending else ())):
                 for _, query in queries:
                     query.stop()
                 self._drain(events, len(queries))
@@ -257,7 +293,9 @@ class Run:
     def _failure(self, key: tuple[str, ...], error: BaseException) -> PipelineError:
         document = self._pipeline.document
         message = document.secrets.redact(explain(error))
-        return PipelineError(f"{document.where(key)}: {message}", damaged=is_damage(error))
+        return PipelineError(
+            f"{document.where(key)}: {message}", damaged=is_damage(error), transient=is_transient(error)
+        )
 
 
 def _format(writer: Any, sink: Sink) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
@@ -19,7 +19,7 @@ from sawlog.format import Dataset, Fragment, Scan
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
+from sawlog.spark.schema import arrow_schema, check_schema, spark_schema, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -64,6 +64,18 @@ class PushdownReader(SawlogReader):
         """Remember the filters, to read less, and leave all of them for Spark to check."""
         self._filters = list(filters)
         return self._filters
+
+
+class NoStreams(DataSourceStreamReader):
+    """What stands for a stream source where PySpark is too old for one."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Refuse.
+
+        Raises:
+            OptionError: Always.
+        """
+        raise OptionError(f"streams need PySpark 4.2 or later; found {spark_version()}")
 
 
 def tasks(request: Request, dataset: Dataset, scan: Scan) -> list[list[Fragment]]:

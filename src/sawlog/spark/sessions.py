@@ -60,6 +60,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         _add_jar(chosen)
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
         builder = SparkSession.builder.appName(name)

@@ -12,26 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import SawlogError
 from sawlog.format import Dataset, Fragment, pack
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import projected, read_fragments
 from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxFiles,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError as missing:
-    raise OptionError("streams need PySpark 4.2 or later") from missing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -1,0 +1,107 @@
+"""Streams are tried again when what stopped them may pass: so often, so long apart, and it is told."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JNetworkError
+
+from sawlog.pipeline import run as module
+from sawlog.pipeline.errors import PipelineError
+from sawlog.pipeline.run import RETRIES, Run
+from sawlog.spark.errors import is_transient
+
+
+class Watched(threading.Event):
+    """An event that nobody has to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout)
+        return self.is_set()
+
+
+class Flaky(Run):
+    """A run whose streams end as they are told to."""
+
+    def __init__(self, *ends: Any) -> None:
+        self.stop = Watched()
+        self.told: list[str] = []
+        pipeline = SimpleNamespace(mode="stream", document=None)
+        super().__init__(SimpleNamespace(pipeline=pipeline), lambda _: None, self.stop, self.told.append)  # type: ignore[arg-type]
+        self.ends = list(ends)
+
+    def _streams(self) -> None:
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        self._totals.batches["rows"] += end
+        if self.ends:
+            self._streams()
+
+
+LOST = PipelineError("p.toml: Connection reset", transient=True)
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    run = Flaky(LOST, LOST, 3)
+    assert run().batches == {"rows": 3}
+    assert run.stop.pauses == [1, 2]
+    assert run.told == [
+        "p.toml: Connection reset; trying again in 1 s (1 of 5)",
+        "p.toml: Connection reset; trying again in 2 s (2 of 5)",
+    ]
+
+
+def test_not_for_ever() -> None:
+    run = Flaky(*[LOST] * 20)
+    with pytest.raises(PipelineError, match="Connection reset"):
+        run()
+    assert run.stop.pauses == [1, 2, 4, 8, 16]
+    assert len(run.ends) == 20 - RETRIES - 1
+
+
+def test_a_batch_between_makes_it_a_new_failure() -> None:
+    run = Flaky(LOST, LOST, 1, LOST, 1, LOST, 1)
+    run()
+    assert run.stop.pauses == [1, 2, 1, 1]
+
+
+def test_what_will_come_again_is_not_tried_again() -> None:
+    run = Flaky(PipelineError("p.toml: damaged", damaged=True), 1)
+    with pytest.raises(PipelineError, match="damaged"):
+        run()
+    assert run.told == []
+
+
+def test_stopping_ends_a_pause() -> None:
+    run = Flaky(LOST, 1)
+    run.stop.set()
+    run()
+    assert run.ends == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "transient"),
+    [
+        (Exception("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), True),
+        (Exception("java.io.IOException: No space left on device"), True),
+        (Exception("botocore.exceptions.EndpointConnectionError: Could not connect"), True),
+        (Exception("An error occurred (SlowDown) when calling the PutObject operation"), True),
+        (Exception("sawlog.errors.DamageError: Connection reset"), False),
+        (Exception("[UNRESOLVED_COLUMN] no such column"), False),
+        (Py4JNetworkError("Connection refused"), False),
+    ],
+)
+def test_what_may_pass(error: Exception, transient: bool) -> None:
+    assert is_transient(error) == transient
+    assert module.is_transient is is_transient
