@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from sawlog.milvus_binlog import layout
 from sawlog.testing import Laws, Sample, Span
 
 from .mutators import MUTATORS
-from .support import SYNTHETIC, write
+from .support import NOW, SYNTHETIC, delete, write
 
 EVENT_HEADER = 17
 
@@ -31,16 +35,62 @@ def insert_log(name: str) -> Sample:
     )
 
 
+def file(path: str, view: str = "rows") -> Sample:
+    """A file that was made by others, of whichever kind."""
+    return Sample(
+        f"{path} {view}", "milvus_binlog", (SYNTHETIC / path).read_bytes(), path.rsplit("/", 1)[-1], view=view
+    )
+
+
+def column_group() -> Sample:
+    """A bare Parquet file of Storage V2."""
+    fields = [
+        pa.field(name, kind, metadata={"PARQUET:field_id": str(id)})
+        for id, (name, kind) in enumerate([("n", pa.int64()), ("s", pa.string())], 100)
+    ]
+    sink = pa.BufferOutputStream()
+    schema = pa.schema(fields, metadata={"group_field_id_list": "100,101"})
+    pq.write_table(
+        pa.table([[1, 2, 3], ["a", "bb", None]], schema=schema), sink, compression="zstd", store_schema=False
+    )
+    return Sample("column group", "milvus_binlog", bytes(sink.getvalue().to_pybytes()))
+
+
 def collection() -> Sample:
     """A collection that sawlog has written."""
     table = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([0.5, 1.5, 2.5], pa.float32())})
     with TemporaryDirectory() as place:
         write(Path(place) / "root", table, primary_key="id")
-        root = Path(place)
-        files = {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+        files = content(Path(place))
     segment = "root/insert_log/1/2/100"
     unread = ["root/stats_log", f"{segment}/0", f"{segment}/1"]  # row ids, and the times where there are no deletes
     return Sample("collection", "milvus_binlog", files, root="root", ordered=False, beside=unread, repaired="no")
+
+
+def backup(view: str = "rows", **options: Any) -> Sample:
+    """A collection with metadata, a field that rows may lack, and deletes, some of them in an L0 segment."""
+    late = pa.field("late", pa.string(), metadata={"sawlog.milvus.nullable": "true"})
+    schema = pa.schema([pa.field("id", pa.int64()), late])
+    table = pa.table([pa.array([1, 2, 3, 4]), pa.array(["a", None, "ccc", "d"])], schema=schema)
+    with TemporaryDirectory() as place:
+        root = Path(place) / "root"
+        write(root, table, tree="backup", stats=False, binlog_bytes=30)
+        delete(root, [2], [NOW + 1], 100, tree="backup")
+        delete(root, [3], [NOW + 1], 900, -1, tree="backup")
+        files = content(Path(place))
+    unread = ["root/meta", "root/binlogs/delta_log" if view == "inserts" else "root/binlogs/insert_log/1/2/100/0"]
+    return Sample(
+        f"backup {view}", "milvus_binlog", files, root="root", view=view, ordered=False, beside=unread, repaired="no",
+        options=options,
+    )  # fmt: skip
+
+
+def content(root: Path) -> dict[str, bytes]:
+    found = {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+    meta = "root/meta/full_meta.json"
+    if meta in found:
+        found[meta] = json.dumps(json.loads(found[meta])).encode()
+    return found
 
 
 class TestLaws(Laws):
@@ -49,4 +99,24 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        return [insert_log("multi_event_insert"), collection()]
+        return [insert_log("multi_event_insert"), collection(), file("delta/json_stream")]
+
+
+@pytest.mark.heavy
+class TestLawsOfEveryKind(Laws):
+    page = TestLaws.page
+    mutators = MUTATORS
+
+    @classmethod
+    def samples(cls) -> Sequence[Sample]:
+        deltas = ("comma_legacy", "multi_field_int64", "multi_field_varchar", "v2_bare_parquet")
+        columns = ("101_nullable_varchar/2", "103_uncompressed_bool/4", "106_sparse_vector/7", "109_array_of_vector/10")
+        return [
+            *(file(f"delta/{name}") for name in deltas),
+            *(file(f"stream_writer/{name}") for name in columns),
+            file("pre_ga/seed_style_21_byte_header"),
+            column_group(),
+            backup(),
+            backup("inserts"),
+            backup("deletes"),
+        ]

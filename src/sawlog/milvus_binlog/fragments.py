@@ -18,7 +18,7 @@ from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, Kind
-from sawlog.milvus_binlog.opener import Log, Part, opened
+from sawlog.milvus_binlog.opener import Log, Part, blame, opened
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
 from sawlog.milvus_binlog.payloads.stored import check_stored
@@ -93,8 +93,11 @@ class FileFragment(Fragment):
         with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
             subject = self.subject or self._judged(log)
             if subject is None:
-                for _ in log.parts(log.descriptor(findings), findings):
-                    pass
+                for part in log.parts(log.descriptor(findings), findings):
+                    try:
+                        log.payload(part)
+                    except UnreadableError as error:
+                        blame(part, error.damage, findings)
             elif subject.content == "stats":
                 entries = check_stats(log.content(), self.path, findings)
                 yield self._deliver(stats_batch(entries), schema, 0)
@@ -131,7 +134,7 @@ class FileFragment(Fragment):
                     findings.rows += batch.num_rows
                     yield self._deliver(batch, schema, part.offset)
             except UnreadableError as error:
-                findings.damage(error.damage)
+                blame(part, error.damage, findings)
             else:
                 findings.account.record += part.length
         if not parts and self.named and before == sum(findings.kinds.values()):
@@ -272,8 +275,12 @@ class EventsFragment(Fragment):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
-        descriptor = log.descriptor(findings)
+        inside = Findings("skip", drained=True)  # what is wrong within the descriptor is told behind it
+        descriptor = log.descriptor(inside)
+        findings.account.header += inside.account.header
         if descriptor is None:
+            for damage in inside.damages:
+                findings.damage(damage)
             return
         common = {
             "file": self.path,
@@ -286,11 +293,13 @@ class EventsFragment(Fragment):
             "payload_type": descriptor.type_name,
         }
         yield common | _descriptor_row(descriptor)
+        for damage in inside.damages:
+            findings.damage(damage)
         for part in log.parts(descriptor, findings):
             try:
                 yield common | _event_row(part, log.payload(part))
             except UnreadableError as error:
-                findings.damage(error.damage)
+                blame(part, error.damage, findings)
                 yield common | _event_row(part, None)
             else:
                 findings.account.record += part.length

@@ -40,6 +40,16 @@ class Part:
         return self.extent.length + self.extent.framing
 
 
+def blame(part: Part, damage: Damage, findings: Findings) -> None:
+    """Tell of damage to an event, or to its payload, and account for all of its bytes.
+
+    Raises:
+        DamageError: When the policy is `fail`.
+    """
+    findings.damage(damage)
+    findings.account.header += part.length - damage.length
+
+
 class Log:
     """One file, open.
 

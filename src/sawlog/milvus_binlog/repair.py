@@ -18,7 +18,7 @@ from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.fragments import check_content, decoded, part_values, rows_at_once
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
-from sawlog.milvus_binlog.opener import Log, Part, opened
+from sawlog.milvus_binlog.opener import Log, Part, blame, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError
 from sawlog.milvus_binlog.payloads.stored import described_field
@@ -130,18 +130,18 @@ def _part(
     try:
         check_content(part, descriptor, subject, log.path)
         payload = log.payload(part)
-        for count in _counted(log, part, payload, subject):
+        for count in _counted(part, payload, subject):
             rows += count
             findings.rows += count
     except UnreadableError as error:
-        findings.damage(error.damage)
+        blame(part, error.damage, findings)
     else:
         findings.account.record += part.length
         return log.source.window(part.offset, part.length)
     if payload is None or not rows or (descriptor is not None and descriptor.legacy):
         findings.rows -= rows
         return None
-    kept = _rows(payload, subject, rows, part, log)
+    kept = _rows(payload, subject, rows, part)
     data = parquet(kept, store_schema=any(one.metadata for one in payload.schema))
     if part.event is None:
         return data
@@ -150,14 +150,14 @@ def _part(
     return event_bytes(event, part.event.timestamp, end) + data
 
 
-def _counted(log: Log, part: Part, payload: Payload, subject: Subject) -> Iterator[int]:
+def _counted(part: Part, payload: Payload, subject: Subject) -> Iterator[int]:
     """The numbers of rows that a read of the event delivers, one after the other.
 
     Raises:
         UnreadableError: Behind the last that it delivers, when the event is damaged.
     """
     if subject.content == "delta":
-        for some in part_deletes(log, part, payload, None):
+        for some in part_deletes(part, payload, None):
             yield len(some.keys)
     elif subject.content in ("insert", "columns"):
         for _, count in decoded(payload, list(enumerate(subject.fields))):
@@ -166,10 +166,10 @@ def _counted(log: Log, part: Part, payload: Payload, subject: Subject) -> Iterat
         yield part_values(payload, part, subject).num_rows
 
 
-def _rows(payload: Payload, subject: Subject, rows: int, part: Part, log: Log) -> pa.Table:
+def _rows(payload: Payload, subject: Subject, rows: int, part: Part) -> pa.Table:
     """The rows of a damaged event that can be read, as they are stored."""
     if subject.content == "delta":
-        return stored_deletes(payload, _readable(part_deletes(log, part, payload, None)))
+        return stored_deletes(payload, _readable(part_deletes(part, payload, None)))
     step = rows_at_once(payload, range(len(subject.fields)))
     columns = [ColumnStream([payload], at, step).take(rows) for at in range(len(payload.schema))]
     return pa.Table.from_arrays(columns, schema=payload.schema)

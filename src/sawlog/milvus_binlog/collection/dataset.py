@@ -424,6 +424,7 @@ class MilvusDataset(Dataset):
             own = () if raw else tuple(log.file for log in segment.deltas)
             across = self.collection.deltas_across(segment) if every and not raw else []
             level_zero = tuple(log.file for log in across)
+            first = True
             for batch in segment.batches():
                 if self._prunes(segment, batch):
                     continue
@@ -442,7 +443,9 @@ class MilvusDataset(Dataset):
                     level_zero,
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
+                    first,
                 )
+                first = False
 
     def _shared(self, *, raw: bool) -> Shared:
         fields = {one.name: one for one in (*SYSTEM, *self.fields)}

@@ -74,6 +74,7 @@ class BatchFragment(Fragment):
         across: The delta logs of L0 segments whose deletes concern it.
         reported: Those of them whose damage it reports; other batches report the rest.
         commit: Takes the place of the rows' timestamps, unless 0.
+        first: Whether it is the first of its segment that is read: it tells what the segment is missing.
         winners: Packed bits: of the rows that are left, those that no newer row with the same key replaces.
     """
 
@@ -85,6 +86,7 @@ class BatchFragment(Fragment):
     across: tuple[File, ...] = ()
     reported: tuple[File, ...] = ()
     commit: int = 0
+    first: bool = True
     winners: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -93,7 +95,8 @@ class BatchFragment(Fragment):
             columns = Columns(self, findings, stack)
             try:
                 missing = self.missing or columns.missing()
-                for one in missing:
+                told = self.first or not self.missing or findings.on_damage == "fail"
+                for one in missing if told else ():
                     findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
                 if missing:
                     return

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
-from sawlog.damage import Damage, Findings
+from sawlog.damage import Findings
 from sawlog.kernels.gather import gather_slices
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.opener import Log, Part
+from sawlog.milvus_binlog.opener import Log, Part, blame
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -52,16 +52,16 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None) -
     """
     for part in log.parts(log.descriptor(findings), findings):
         try:
-            for some in part_deletes(log, part, log.payload(part), key):
+            for some in part_deletes(part, log.payload(part), key):
                 findings.rows += len(some.keys)
                 yield some
         except UnreadableError as error:
-            findings.damage(error.damage)
+            blame(part, error.damage, findings)
         else:
             findings.account.record += part.length
 
 
-def part_deletes(log: Log, part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
+def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
     """The deletes of one event. See `read_deletes`.
 
     Raises:
@@ -78,7 +78,7 @@ def part_deletes(log: Log, part: Part, payload: Payload, key: pa.DataType | None
     if bad:
         lost = payload.rows - rows
         detail = f"{lost} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
-        raise UnreadableError(Damage(log.path, part.offset, part.length, Kind.BAD_DELETE, detail))
+        raise payload.unreadable(detail, Kind.BAD_DELETE)
 
 
 def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:

@@ -230,9 +230,7 @@ class Payload:
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """What to raise when the payload cannot be read on."""
-        extent = self._extent
-        start, length = extent.offset - extent.framing, extent.length + extent.framing
-        return UnreadableError(Damage(self.path, start, length, kind, detail))
+        return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
     def errors(self) -> _Errors:
         """Turns what is raised for broken bytes into `UnreadableError`."""
