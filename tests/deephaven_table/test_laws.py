@@ -2,28 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pyarrow as pa
 
 from sawlog.testing import Laws, Sample, Span
 
 from .mutators import MUTATORS
-from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
+from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text, put_variable
 
 HEADER = 64
 TYPES = {"n": "int", "t": "String(None)", "s": "String"}
+CODECS = {
+    "d": "BigDecimal(10,2)",
+    "v": "BigDecimal",
+    "day": "LocalDate",
+    "at": "LocalTime(3)",
+    "z": "ZonedDateTime",
+    "m": "StringDoubleMap",
+    "b": "ByteArray(2)",
+    "a": "int[]",
+    "set": "StringSet",
+}
+ZONED = bytes.fromhex("17b863fdbadca005 00000010") + b"America/New_York"
+INTS = bytes.fromhex("aced0005757200025b494dba602676eab2a50200007870 00000002 00000001 80000000")
+PRICES = bytes.fromhex("00000002 00000001 61 3ff0000000000000 00000001 62 ffefffffffffffff")
 
 
-def splayed() -> dict[str, bytes]:
-    """The files of a small table."""
+def files(put: Callable[[Path], None]) -> dict[str, bytes]:
+    """The files that a function puts into a directory."""
     with TemporaryDirectory() as place:
-        directory = Path(place)
-        put_fixed(directory, "n", "int", [1, None, 3, 4, 5], Shape())
-        put_text(directory, "t", ["a", "bc", None, "", "def"], Shape())
-        put_symbols(directory, "s", ["x", "y", "x", None, "z"], Shape())
-        put_rows(directory, 5)
-        return {f"T/{one.name}": one.read_bytes() for one in sorted(directory.iterdir())}
+        root = Path(place)
+        put(root)
+        return {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+
+
+def plain(directory: Path, shape: Shape) -> None:
+    """A small table of numbers, text and symbols."""
+    put_fixed(directory, "n", "int", [1, None, 3, 4, 5], shape)
+    put_text(directory, "t", ["a", "bc", None, "", "def"], shape)
+    put_symbols(directory, "s", ["x", "y", "x", None, "z"], shape)
+    put_rows(directory, 5)
+
+
+def splayed(root: Path) -> None:
+    plain(root / "T", Shape())
+
+
+def headerless(root: Path) -> None:
+    plain(root / "T", Shape(version=2))
+
+
+def historical(root: Path) -> None:
+    """Two internal partitions of a date, the symbols of one of them grouped, and a column that came later."""
+    first, second = (root / "Ns/Partitions" / internal / "2024-05-06" / "T" for internal in ("0", "1"))
+    put_symbols(first, "s", ["a", "a", "b"], Shape(metadata=grouping([("a", 0, 2), ("b", 2, 3)]), start=256))
+    put_fixed(first, "n", "int", [1, 2, 3], Shape())
+    put_rows(first, 3)
+    put_symbols(second, "s", ["b", None], Shape(little=False))
+    put_rows(second, 2)
+
+
+def codecs(root: Path) -> None:
+    """Objects of codecs of both kinds, sets and arrays, by the worked examples of the format, and nulls."""
+    directory, shape = root / "T", Shape(metadata=b"")
+    for name, values in {
+        "d": ["010000000096", "00ffffffff69", "00ffffffffff"],
+        "day": ["7735a36221", "7735a3ce5d", "ff00000000"],
+        "at": ["0322e315", "0322e315", "80000000"],
+        "b": ["000102", "000304", "ff0000"],
+    }.items():
+        directory.mkdir(exist_ok=True)
+        data = b"".join(map(bytes.fromhex, values))
+        (directory / f"{name}.dat").write_bytes(Shape().header() + data)
+    put_variable(directory, "v", [bytes.fromhex("000000010f"), b"", bytes.fromhex("fffffffe0c")], Shape())
+    put_variable(directory, "z", [ZONED, b"", ZONED], Shape())
+    put_variable(directory, "m", [PRICES, b"", bytes(4)], Shape())
+    put_variable(directory, "a", [INTS, b"", INTS], Shape())
+    put_symbols(directory, "set", ["p", "q", "p"], Shape())
+    put_fixed(directory, "set", "StringSet", [3, None, 1], shape)
+    put_rows(directory, 3)
 
 
 class TestLaws(Laws):
@@ -31,11 +91,12 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
+        advisory = ["bad_metadata"]
         return [
             Sample(
                 "splayed",
                 "deephaven_table",
-                splayed(),
+                files(splayed),
                 root="T",
                 options={"types": TYPES},
                 headers=[
@@ -46,7 +107,45 @@ class TestLaws(Laws):
                     Span(0, 4, "T/table.size"),
                 ],
                 ordered=False,
-                advisory=["bad_metadata"],
+                advisory=advisory,
+                repaired="no",
+                rows=pa.table(
+                    {
+                        "n": pa.array([1, None, 3, 4, 5], pa.int32()),
+                        "t": ["a", "bc", None, "", "def"],
+                        "s": ["x", "y", "x", None, "z"],
+                    }
+                ),
+            ),
+            Sample(
+                "headerless",
+                "deephaven_table",
+                files(headerless),
+                root="T",
+                options={"types": TYPES},
+                headers=[Span(0, 4, "T/table.size")],
+                ordered=False,
+                advisory=advisory,
+                repaired="no",
+            ),
+            Sample(
+                "historical",
+                "deephaven_table",
+                files(historical),
+                options={"types": {"n": "int"}},
+                ordered=False,
+                advisory=advisory,
+                repaired="no",
+                filters=[[("s", "=", "b")], [("s", "in", ["a", "b"])], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
+            ),
+            Sample(
+                "codecs",
+                "deephaven_table",
+                files(codecs),
+                root="T",
+                options={"types": CODECS},
+                ordered=False,
+                advisory=advisory,
                 repaired="no",
             ),
         ]
