@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from sawlog.scan import (
 from sawlog.scanner import Scanner, as_html, narrowed
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
+from sawlog.watching import Watch
 
 if TYPE_CHECKING:
     from sawlog.format import Format
@@ -274,6 +275,18 @@ class Dataset(FollowedDataset, ABC):
     def to_pandas(self, **settings: Any) -> Any:
         """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
         return self.to_table().to_pandas(**settings)
+
+    def watch(self, positions: Mapping[str, int] | None = None, *, poll: float = 1.0) -> Watch:
+        """The rows, and those that are written from now on: an endless iterator of record batches.
+
+        Args:
+            positions: Where an earlier watch has stopped: its `positions`.
+            poll: Seconds between two looks where nothing was added.
+
+        Raises:
+            OptionError: When the view cannot be followed; raised by the first look.
+        """
+        return Watch(self, positions, poll)
 
     def count_rows(self, filter: Any = None) -> int:
         """How many rows `to_batches` delivers; without filters no column is gathered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog import api
@@ -37,7 +38,12 @@ def register(connection: DuckDBPyConnection, name: str, source: Input | Dataset,
     return dataset
 
 
-def sql(query: str, connection: DuckDBPyConnection | None = None, **options: Any) -> DuckDBPyRelation:
+def sql(
+    query: str,
+    connection: DuckDBPyConnection | None = None,
+    tables: Mapping[str, str] | None = None,
+    **options: Any,
+) -> DuckDBPyRelation:
     """Run a query whose tables may be paths of logs: `SELECT count(*) FROM 'db/000005.log'`.
 
     A path may end in `#VIEW`, to name one of the format's views. What DuckDB reads by itself, such as Parquet, it does.
@@ -45,6 +51,7 @@ def sql(query: str, connection: DuckDBPyConnection | None = None, **options: Any
     Args:
         query: SQL, in DuckDB's dialect.
         connection: Where it runs; in a new database in memory if not given.
+        tables: Names that the query has for paths.
         **options: What `sawlog.open` takes, for all paths.
 
     Raises:
@@ -57,15 +64,21 @@ def sql(query: str, connection: DuckDBPyConnection | None = None, **options: Any
     database = duckdb.connect() if connection is None else connection
     names: dict[str, str] = {}
 
+    def add(name: str, path: str) -> None:
+        place, mark, view = path.rpartition("#")
+        chosen = {**options, "view": view} if mark else options
+        register(database, name, place if mark else path, **chosen)
+
+    for name, path in (tables or {}).items():
+        add(name, path)
+
     def table(match: re.Match[str]) -> str:
         path = match["path"].replace("''", "'")
         if path.lower().endswith(_OWN_FILES):
             return match[0]
         if path not in names:
             names[path] = f"sawlog_{len(names)}"
-            place, mark, view = path.rpartition("#")
-            chosen = {**options, "view": view} if mark else options
-            register(database, names[path], place if mark else path, **chosen)
+            add(names[path], path)
         return f"{match['word']}{names[path]}"
 
     return database.sql(_SOURCE.sub(table, query))

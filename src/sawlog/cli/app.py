@@ -12,7 +12,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from sawlog import __version__, notice
-from sawlog.cli import cat, convert, formats, info, init, repair, spark_jar, verify, warm_up
+from sawlog.cli import cat, convert, formats, info, init, repair, spark_jar, sql, verify, warm_up
 from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
@@ -73,6 +73,7 @@ for _name, _verb in (
     ("convert", convert.convert),
     ("init", init.init),
     ("run", running.run),
+    ("sql", sql.sql),
     ("formats", formats.formats),
     ("warm-up", warm_up.warm_up),
     ("spark-jar", spark_jar.spark_jar),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import inspect
 import json
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -14,10 +16,12 @@ import pyarrow as pa
 import typer
 
 import sawlog
+from sawlog.cli import completion
 from sawlog.cli.render import unescape
 from sawlog.errors import OptionError, SchemaError
 from sawlog.filters import OPERATORS
 from sawlog.format import PROVENANCE, Dataset
+from sawlog.spelling import meant
 from sawlog.storage import Storage
 
 Paths = Annotated[
@@ -26,28 +30,53 @@ Paths = Annotated[
 ]
 FormatName = Annotated[
     str | None,
-    typer.Option("--format", metavar="NAME", help="Format of the files; recognised if not given.", show_default=False),
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Format of the files; recognised if not given.",
+        show_default=False,
+        autocompletion=completion.formats,
+    ),
 ]
 View = Annotated[
-    str, typer.Option("--view", metavar="NAME", help="Which view of the bytes; sawlog formats lists them.")
+    str,
+    typer.Option(
+        "--view",
+        metavar="NAME",
+        help="Which view of the bytes; sawlog formats lists them.",
+        autocompletion=completion.views,
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="A,B", help="Columns to deliver, in order.", show_default=False),
+    typer.Option(
+        "--columns",
+        metavar="A,B",
+        help="Columns to deliver, in order.",
+        show_default=False,
+        autocompletion=completion.columns,
+    ),
 ]
 Where = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
         metavar='"COL OP VALUE"',
-        help="Rows that meet a condition; all of several. OP: = != < <= > >= in, not in.",
+        help="Rows that meet a condition; all of several. OP: = != < <= > >= in, not in, like, ~ (regex), is null.",
         show_default=False,
     ),
 ]
 Provenance = Annotated[bool, typer.Option("--provenance", help="Append _file and _offset: where a row came from.")]
 ReadOptions = Annotated[
     list[str] | None,
-    typer.Option("-o", "--option", metavar="KEY=VALUE", help="Option for reading the format.", show_default=False),
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Option for reading the format.",
+        show_default=False,
+        autocompletion=completion.options,
+    ),
 ]
 WriteOptions = Annotated[
     list[str] | None,
@@ -92,6 +121,14 @@ _CONDITION = re.compile(
     rf"""(?:\s*(?P<op>{"|".join(map(re.escape, _SYMBOLS))})|\s+(?P<member>not\s+in|in)(?=[\s(\[]))(?P<value>.*)""",
     re.DOTALL,
 )
+
+
+_PATTERN = re.compile(
+    r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<column>[^\s=!<>~]+))
+    (?:(?:\s+(?=\w)|\s*(?=[!~]))(?P<op>not\s+like|like|!~|~)\s*(?P<value>.+)|\s+(?P<null>is\s+null|is\s+not\s+null))\s*""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+"""Conditions that are no comparison: patterns, and nulls."""
 
 
 def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
@@ -162,17 +199,59 @@ def open_dataset(
         given = {**wanted, **options}
         return sawlog.open(paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **given)
 
-    filters = None
+    filters = expression = None
     if where:
         dataset = opened()
         format = dataset.format.name
-        filters = parse_where(where, dataset.schema, dataset.extra_columns())
+        filters, expression = understood(where, dataset.schema, dataset.extra_columns())
     return opened(
         columns=columns,
+        filter=expression,
         filters=filters,
         on_damage="fail" if on_damage == "fail" else "skip",
         provenance=provenance,
     )
+
+
+def understood(
+    texts: Iterable[str], schema: pa.Schema, extra: Iterable[pa.Field] = PROVENANCE
+) -> tuple[list[tuple[str, str, Any]], Any]:
+    """Comparisons as filters, and what looks for patterns and nulls as one expression; None if there is no such text.
+
+    Raises:
+        OptionError: For a text of another shape.
+        SchemaError: For an unknown column, or a value that does not fit its type.
+    """
+    texts, extra = list(texts), list(extra)
+    patterns = [(text, match) for text in texts if (match := _PATTERN.fullmatch(text)) is not None]
+    found = [_pattern(text, match, schema, extra) for text, match in patterns]
+    rest = [text for text in texts if _PATTERN.fullmatch(text) is None]
+    return parse_where(rest, schema, extra), functools.reduce(operator.and_, found) if found else None
+
+
+def _pattern(text: str, match: re.Match[str], schema: pa.Schema, extra: Iterable[pa.Field]) -> Any:
+    import pyarrow.compute as pc
+
+    known = {field.name: field.type for field in (*extra, *schema)}
+    name = match["quoted"] or match["column"]
+    if name not in known:
+        near = meant(name, known)
+        raise SchemaError(f"--filter {text!r}: no column {name!r}{near}; columns: {', '.join(schema.names)}")
+    column, op = pc.field(name), " ".join((match["op"] or match["null"]).lower().split())
+    if op in ("is null", "is not null"):
+        return column.is_null() if op == "is null" else column.is_valid()
+    if not any(test(known[name]) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)):
+        raise SchemaError(f"--filter {text!r}: column {name!r} is {known[name]}; {op} is for text and bytes")
+    pattern = match["value"].strip()
+    if len(pattern) >= 2 and pattern[0] == pattern[-1] and pattern[0] in "'\"":
+        pattern = pattern[1:-1]
+    function = pc.match_like if op.endswith("like") else pc.match_substring_regex
+    try:
+        function(pa.array([""]), pattern)
+    except pa.ArrowException as error:
+        raise OptionError(f"--filter {text!r}: {str(error).splitlines()[0]}") from error
+    found = function(column, pattern)
+    return ~found if op.startswith(("not", "!")) else found
 
 
 def parse_where(

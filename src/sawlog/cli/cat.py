@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from enum import StrEnum
@@ -13,10 +14,14 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import progress
+from sawlog.cli.output import Advance, progress
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
+from sawlog.errors import OptionError
+from sawlog.format import Dataset
 
+POLL = 0.5
+"""Seconds between two looks at files that are followed."""
 _RENDERED_ROWS = 1000
 """Rows rendered at a time, so that the first ones are seen at once."""
 
@@ -37,6 +42,15 @@ def cat(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N rows.", show_default=False)
     ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", metavar="N", min=0, help="Only the last N rows.", show_default=False)
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", min=0, help="N rows at random, in order.", show_default=False)
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with rows that are written, until Ctrl-C.")
+    ] = False,
     where: arguments.Where = None,
     provenance: arguments.Provenance = False,
     on_damage: Annotated[
@@ -65,11 +79,17 @@ def cat(
         options=arguments.format_options(option),
         threads=threads if limit is None else 1,  # nothing is read ahead
     )
+    if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
+        raise OptionError("--tail, --sample and --follow exclude each other")
+    if follow:
+        batches = _flushed(_limited(iter(dataset.watch(poll=POLL)), limit))
+        print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
+        return Exit.OK
     losses = Losses(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
     watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
-    with watch as advance, closing(_limited(rows(dataset, losses, advance), limit)) as batches:
-        _print(batches, dataset.schema, Rendering.JSONL if json else output)
+    with watch as advance, closing(_limited(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
+        print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
     losses.tell()
     return Exit.DAMAGED if losses.damaged else Exit.OK
@@ -88,7 +108,56 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[
             return
 
 
-def _print(batches: Iterator[pa.RecordBatch], schema: pa.Schema, rendering: Rendering) -> None:
+def _chosen(
+    dataset: Dataset, losses: Losses, advance: Advance, tail: int | None, sample: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted: all, the last ones, or some."""
+    found = rows(dataset, losses, advance)
+    if tail is not None:
+        return iter(last_rows(found, tail))
+    return iter(some_rows(found, sample)) if sample is not None else found
+
+
+def last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    """The last rows; no more of those before are held than one batch."""
+    kept: deque[pa.RecordBatch] = deque()
+    held = 0
+    for batch in batches:
+        kept.append(batch)
+        held += batch.num_rows
+        while held - kept[0].num_rows >= count and len(kept) > 1:
+            held -= kept.popleft().num_rows
+    if kept and held > count:
+        kept[0] = kept[0].slice(held - count)
+    return [batch for batch in kept if batch.num_rows]
+
+
+def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    """Rows at random, in order; every row has the same chance. The same ones for the same rows."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    kept: pa.Table | None = None
+    drawn = np.empty(0)
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        kept = table if kept is None else pa.concat_tables([kept, table])
+        drawn = np.concatenate([drawn, random.random(batch.num_rows)])
+        if len(drawn) > count:
+            lowest = np.sort(np.argpartition(drawn, count)[:count]) if count else np.empty(0, np.int64)
+            kept, drawn = kept.take(pa.array(lowest)), drawn[lowest]
+    return [] if kept is None else kept.combine_chunks().to_batches()
+
+
+def _flushed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows are seen before the next ones are waited for."""
+    for batch in batches:
+        yield batch
+        sys.stdout.flush()
+
+
+def print_rows(batches: Iterator[pa.RecordBatch], schema: pa.Schema, rendering: Rendering) -> None:
+    """Rows on stdout, while they are read."""
     if rendering is Rendering.TABLE:
         from sawlog.cli.table import print_table
 

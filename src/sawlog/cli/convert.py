@@ -12,7 +12,7 @@ import typer
 import sawlog
 from sawlog.api import check_free
 from sawlog.cli import arguments
-from sawlog.cli.arguments import column_names, parse_where
+from sawlog.cli.arguments import column_names, understood
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, Output, progress
 from sawlog.cli.repair import check_apart
@@ -229,8 +229,9 @@ def of_tables(
     for name in columns or ():
         if name not in schema.names:
             raise SchemaError(f"no column {name!r} in {files[0].path}; columns: {', '.join(schema.names)}")
-    filters = tuple(parse_where(where or (), schema))
-    projection = Projection.of(schema, Scan(columns=None if columns is None else tuple(columns), filters=filters))
+    filters, expression = understood(where or (), schema)
+    names = None if columns is None else tuple(columns)
+    projection = Projection.of(schema, Scan(columns=names, filters=tuple(filters), expression=expression))
     return Incoming(
         table.name,
         projection.schema,

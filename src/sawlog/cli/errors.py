@@ -21,7 +21,7 @@ P = ParamSpec("P")
 USAGE_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What Typer raises for a wrong command line; it has no public name for it."""
 
-_REMOTE_LIBRARIES = ("aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "s3fs")
+_REMOTE_LIBRARIES = ("_duckdb", "aiohttp", "azure", "botocore", "duckdb", "fsspec", "gcsfs", "google", "s3fs")
 
 
 class Exit(IntEnum):

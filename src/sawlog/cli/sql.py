@@ -1,0 +1,41 @@
+"""`sawlog sql`: a query over logs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.cat import Rendering, print_rows
+from sawlog.cli.errors import Exit
+
+
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="SQL in DuckDB's dialect; FROM 'PATH' or 'PATH#VIEW'.")],
+    output: Annotated[Rendering, typer.Option("--output", help="What rows look like.")] = Rendering.TABLE,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="NAME=PATH", help="A name for PATH or PATH#VIEW.", show_default=False),
+    ] = None,
+    format: arguments.FormatName = None,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
+) -> int:
+    """Query logs with SQL. Needs DuckDB: pip install 'sawlog[sql]'."""
+    from sawlog import duckdb
+
+    found = duckdb.sql(
+        query,
+        tables=arguments.key_values(table, "--table"),
+        format=format,
+        storage_options=arguments.storage_options(storage),
+        **arguments.format_options(option),
+    )
+    rows = pa.RecordBatchReader.from_stream(found)
+    print_rows(iter(rows), rows.schema, Rendering.JSONL if json else output)
+    sys.stdout.flush()
+    return Exit.OK

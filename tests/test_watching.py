@@ -1,0 +1,174 @@
+"""Rows as they are written, from positions that can be saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+
+def add(path: Path, *records: bytes) -> None:
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", append=path.exists())
+
+
+def look(watch: sawlog.watching.Watch) -> list[bytes]:
+    return [value for batch in watch.look() for value in batch.column("record").to_pylist()]
+
+
+def test_rows_are_delivered_once_as_they_are_written(tmp_path: Path) -> None:
+    add(tmp_path / "000001.log", b"a", b"b")
+    dataset = sawlog.open(tmp_path, format="leveldb_log")
+    watch = dataset.watch()
+    assert look(watch) == [b"a", b"b"]
+    assert look(watch) == []
+    add(tmp_path / "000001.log", b"c")
+    add(tmp_path / "000002.log", b"d")
+    assert look(watch) == [b"c", b"d"]
+    saved = json.loads(json.dumps(watch.positions))
+    data = (tmp_path / "000002.log").read_bytes()
+    add(tmp_path / "000002.log", b"e" * 100)
+    whole = (tmp_path / "000002.log").read_bytes()
+    (tmp_path / "000002.log").write_bytes(whole[: len(data) + 50])
+    assert look(watch) == [], "what is not finished waits"
+    (tmp_path / "000002.log").write_bytes(whole)
+    assert look(watch) == [b"e" * 100]
+    assert look(sawlog.open(tmp_path, format="leveldb_log").watch(saved)) == [b"e" * 100]
+
+
+def test_an_iterator_waits_for_rows(tmp_path: Path) -> None:
+    add(tmp_path / "000001.log", b"a")
+    watch = sawlog.open(tmp_path, format="leveldb_log").watch(poll=0.001)
+    batches = iter(watch)
+    assert next(batches).num_rows == 1
+    size = (tmp_path / "000001.log").stat().st_size
+    assert watch.positions == {str(tmp_path / "000001.log"): size}, "behind the last batch that was handed out"
+    add(tmp_path / "000001.log", b"b", b"c")
+    assert next(batches).num_rows == 2
+
+
+def test_a_log_that_shrinks_and_a_view_that_does_not_grow_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    add(path, b"a" * 1000)
+    watch = sawlog.open(tmp_path, format="leveldb_log").watch()
+    watch.look()
+    path.write_bytes(b"")
+    with pytest.raises(sawlog.SawlogError, match="shrank"):
+        watch.look()
+    with pytest.raises(sawlog.OptionError, match="cannot be followed"):
+        sawlog.open(Path(__file__).parents[1] / "examples/data/shop", view="files").watch().look()
+
+
+def test_cat_follows_until_it_is_interrupted(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    add(path, b"a")
+    command = [sys.executable, "-m", "sawlog", "cat", str(path), "-f", "--json", "--format", "leveldb_log"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == '{"record":"a"}\n'
+    add(path, b"b")
+    assert child.stdout.readline() == '{"record":"b"}\n'
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 130
+    child.stdout.close()
+    assert run("cat", path, "-f", "--limit", 1, "--json").out == '{"record":"a"}\n'
+    assert run("cat", path, "-f", "--tail", 1).code == 2
+
+
+SHOP = str(Path(__file__).parents[1] / "examples" / "data" / "shop")
+
+
+def shown(run: Run, *args: object) -> list[dict[str, object]]:
+    result = run("cat", SHOP, "--view", "writes", "--json", *args)
+    assert result.code == 0, result.err
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def test_cat_shows_the_last_rows_and_some_rows(run: Run) -> None:
+    every = sawlog.read(SHOP, view="writes")["sequence"].to_pylist()
+    assert [row["sequence"] for row in shown(run, "--tail", 3)] == every[-3:]
+    assert shown(run, "--tail", 0) == []
+    some = [row["sequence"] for row in shown(run, "--sample", 50)]
+    assert len(set(some)) == 50
+    assert some == sorted(some)
+    assert set(some) <= set(every)
+    assert max(some) > 15_000, "from everywhere"
+    assert len(shown(run, "--sample", 100_000, "--columns", "sequence")) == len(every)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("key like 'user:00000_'", lambda key, value: key.startswith("user:00000") and len(key) == 11),
+        ("key not like user:%", lambda key, value: not key.startswith("user:")),
+        (
+            "key ~ ^cart:0+1",
+            lambda key, value: key.startswith("cart:") and key[5:].lstrip("0")[:1] == "1" and key[5] == "0",
+        ),
+        ("key !~ '^(user|cart)'", lambda key, value: not key.startswith(("user", "cart"))),
+        ("value is null", lambda key, value: value is None),
+        ("value is not null", lambda key, value: value is not None),
+    ],
+)
+def test_filters_know_patterns_and_nulls(run: Run, condition: str, expected: object) -> None:
+    rows = sawlog.read(SHOP, view="writes").select(["key", "value"]).to_pylist()
+    wanted = [row for row in rows if expected(row["key"].decode(), row["value"])]  # type: ignore[operator]
+    found = shown(run, "--filter", condition, "--columns", "key")
+    assert [row["key"] for row in found] == [row["key"].decode() for row in wanted]
+
+
+def test_bad_patterns_are_told(run: Run) -> None:
+    for condition, message in (
+        ("key ~ (", "missing )"),
+        ("sequence like 1%", "like is for text and bytes"),
+        ("keys like x", "did you mean 'key'?"),
+    ):
+        result = run("cat", SHOP, "--view", "writes", "--filter", condition)
+        assert result.code == 2
+        assert message in result.err
+
+
+def test_sql(tmp_path: Path) -> None:
+    # In a process of its own: DuckDB's module complains on leaving one.
+    base = [sys.executable, "-m", "sawlog", "sql", "--json"]
+    query = f"SELECT operation, count(*) AS n FROM '{SHOP}#writes' GROUP BY ALL ORDER BY n"
+    done = subprocess.run([*base, query], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = sawlog.read(SHOP, view="writes")["operation"].value_counts().to_pylist()
+    expected = sorted(({"operation": one["values"], "n": one["counts"]} for one in counts), key=lambda one: one["n"])
+    assert [json.loads(line) for line in done.stdout.splitlines()] == expected
+    query = "SELECT max(sequence) AS m FROM shop"
+    done = subprocess.run([*base, query, "--table", f"shop={SHOP}#writes"], capture_output=True, text=True, check=False)
+    assert done.stdout == '{"m":22489}\n', done.stderr
+    done = subprocess.run([*base, "SELEC 1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("sawlog: Parser Error")
+
+
+def test_shells_complete_names(tmp_path: Path) -> None:
+    def completed(*words: str) -> set[str]:
+        line = " ".join(["sawlog", *words])
+        environment = {
+            **os.environ,
+            "_SAWLOG_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words)),
+        }
+        command = [sys.executable, "-c", "from sawlog.cli.app import app; app(prog_name='sawlog')"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return set(done.stdout.split())
+
+    assert completed("cat", SHOP, "--format", "lev") >= {"leveldb_log"}
+    assert completed("cat", SHOP, "--view", "w") == {"writes"}
+    assert completed("cat", SHOP, "--view", "writes", "--columns", "key,se") == {"key,sequence"}
+    assert "verify_checksums=" in completed("cat", SHOP, "-o", "ver")
