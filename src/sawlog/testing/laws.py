@@ -198,6 +198,11 @@ class Laws:
         """A file that grows gives, in any number of looks, what one read gives in the end."""
         self.intact("follow", sample, writing.followed)
 
+    def test_follow_damaged(self, sample: Sample) -> None:
+        """Of a damaged file that grows, everything intact arrives, whenever one looks."""
+        some = mutations.some(sample, 16, mutations.any_bit, mutations.any_splice)
+        self.changed("follow_damaged", sample, some, _unless_refused(writing.followed))
+
     # Law 8
 
     def test_write_and_read_back(self, sample: Sample) -> None:
@@ -216,6 +221,7 @@ class Laws:
 
     test_linear_work.concerns = lambda sample: sample.body is not None  # type: ignore[attr-defined]
     test_repair.concerns = lambda sample: sample.repaired != "no"  # type: ignore[attr-defined]
+    test_follow_damaged.concerns = lambda sample: sample.grows  # type: ignore[attr-defined]
     test_follow.concerns = lambda sample: sample.grows  # type: ignore[attr-defined]
     test_write_and_read_back.concerns = lambda sample: sample.written is not None  # type: ignore[attr-defined]
     test_every_header_bit.concerns = lambda sample: bool(sample.headers)  # type: ignore[attr-defined]

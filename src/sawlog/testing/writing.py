@@ -11,12 +11,15 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import Findings
+from sawlog.damage import Findings, OnDamage
 from sawlog.errors import SawlogError
 from sawlog.format import Dataset
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, texts
 from sawlog.testing.sample import Files, Sample, Subject, put
+
+_EVERY_LENGTH = 400
+"""Files of less are looked at after each of their bytes."""
 
 
 def repaired(subject: Subject) -> Iterator[str]:
@@ -88,39 +91,47 @@ def _original(subject: Subject) -> dict[str, bytes]:
 
 def followed(subject: Subject) -> Iterator[str]:
     """The file in pieces, each look a new process with what JSON kept of the positions."""
-    sample = subject.sample
-    ((name, data),) = sample.content.items()
+    intact = subject.mutation is None
+    ((name, data),) = subject.files.items()
     whole = texts(delivered(opened(subject, on_damage="skip"))[0])
-    dice = seeded(sample.format, sample.name, "follow")
-    histories = [[len(data)], list(range(len(data) + 1)) if len(data) < 400 else []]
-    histories += [sorted(dice.choices(range(len(data)), k=dice.randrange(1, 12))) for _ in range(effort(12))]
+    dice = seeded(subject.sample.format, subject.sample.name, "follow", data)
+    histories: list[list[int]] = [[]]
+    if intact and len(data) < _EVERY_LENGTH:
+        histories.append(list(range(len(data))))
+    looks = effort(12 if intact else 2) if data else 0
+    histories += [sorted(dice.choices(range(len(data)), k=dice.randrange(1, 12))) for _ in range(looks)]
     for ends in histories:
-        positions: dict[str, int] = {}
         rows: list[str] = []
-        for end in [*ends, len(data)]:
-            put(subject.directory, {name: data[:end]})
-            try:
-                dataset = opened(subject, on_damage="fail")
-            except SawlogError:
-                if end == len(data):
-                    raise
-                continue  # too little of it to be known
-            before = positions
-            (found, positions), (again, _) = (_look(dataset, before) for _ in range(2))
-            if again != found:
-                yield f"after {end} bytes: two looks from the same positions differ"
-            rows += found
-            positions = json.loads(json.dumps(positions))
-            if any(place > end for place in positions.values()):
-                yield f"after {end} bytes: positions {positions}"
+        yield from _followed(subject, name, [*ends, len(data)], rows, "fail" if intact else "skip")
         if rows != whole:
             yield f"looks after {ends} bytes: {len(rows)} rows, one read gives {len(whole)}, or others"
+
+
+def _followed(subject: Subject, name: str, ends: list[int], rows: list[str], policy: OnDamage) -> Iterator[str]:
+    """Look after each of some lengths, and collect the rows."""
+    positions: dict[str, int] = {}
+    data = subject.files[name]
+    for end in ends:
+        put(subject.directory, {name: data[:end]})
+        try:
+            dataset = opened(subject, on_damage=policy)
+        except SawlogError:
+            if end == len(data):
+                raise
+            continue  # too little of it to be known
+        (found, reached), (again, _) = (_look(dataset, positions) for _ in range(2))
+        if again != found:
+            yield f"after {end} bytes: two looks from the same positions differ"
+        rows += found
+        positions = json.loads(json.dumps(reached))
+        if any(place > end for place in positions.values()):
+            yield f"after {end} bytes: positions {positions}"
 
 
 def _look(dataset: Dataset, positions: dict[str, int]) -> tuple[list[str], dict[str, int]]:
     """The rows behind some positions, and the positions behind them."""
     fragments, reached = dataset.follow(positions)
-    batches = [batch for one in fragments for batch in one.to_batches(Findings("fail"))]
+    batches = [batch for one in fragments for batch in one.to_batches(Findings(dataset.scan.on_damage))]
     return texts(pa.Table.from_batches(batches, dataset.schema)), reached
 
 
