@@ -79,11 +79,22 @@ class _Compared:
 
 
 class Told(_Compared):
-    """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
+    """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many.
+
+    Args:
+        intact: The sample as it is.
+        turns: Of so many changes, one is read with every verb, the others with `skip` and `verify`.
+    """
+
+    def __init__(self, intact: Subject, turns: int = 1) -> None:
+        super().__init__(intact)
+        self._turns = turns
+        self._seen = 0
 
     def __call__(self, subject: Subject) -> list[str]:
         """See `Told`."""
-        outcome = examine(subject)
+        self._seen += 1
+        outcome = examine(subject, every_verb=self._seen % self._turns == 0)
         found = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
         if outcome.refused is None and not self.told(outcome):
