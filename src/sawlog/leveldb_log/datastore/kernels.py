@@ -7,32 +7,61 @@ which is most of the time. What is here reads those entities that hold nothing o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
 from sawlog.kernels.protobuf import delimited, skip_field, varint
 from sawlog.leveldb_log.datastore import layout
-from sawlog.leveldb_log.datastore.keys import FIRST_STEP, KIND, STEPS, has_steps, read_key
+from sawlog.leveldb_log.datastore.keys import has_steps, read_key
 from sawlog.leveldb_log.datastore.layout import wire_tag
 
-# Columns of the stack: one row per entity that is open, the outermost first.
-_POSITION = 0
-_END = 1
-_SHAPE = 2
-_ARRAY = 3
-"""Start of the name of the array that is open; -1 for none."""
-_ARRAY_LENGTH = 4
-_NAMES = 5
-"""Where its names begin among all names."""
-_RAW = 6
-_SHAPED = 7
-"""The shape of the value before: elements of an array that are alike count once."""
-STACK_FIELDS = 8
+STACK = record_type(
+    "position",
+    "end",
+    "shape",
+    "array",  # start of the name of the array that is open; -1 for none
+    "array_length",
+    "names",  # where its names begin among all names
+    "raw",
+    "shaped",  # the shape of the value before: elements of an array that are alike count once
+)
+"""A row of the stack: one per entity that is open, the outermost first."""
+NAME = record_type("start", "length")
+"""A name of a property, in `data`."""
 MAX_NAMES = 1024
+
+
+class Rendered(NamedTuple):
+    """Where texts go.
+
+    Attributes:
+        out: uint8, the texts.
+        ends: int64, `ends[i + 1]` is the end of text i in `out`; `ends[0]` is 0.
+        slots: int64, where in `out` doubles belong.
+        doubles: uint64, their bits.
+        plain: uint8, 1 for each entity that was rendered; the text of the others is empty.
+        signatures: uint64, a hash of the kind, of the names of all properties and of the types of their values.
+    """
+
+    out: Any
+    ends: Any
+    slots: Any
+    doubles: Any
+    plain: Any
+    signatures: Any
+
+
+class Scratch(NamedTuple):
+    """Working memory: `STACK`, and `NAME`s of the properties of all entities that are open."""
+
+    stack: Any
+    names: Any
+
 
 _NOTHING = 0
 _OBJECT = 1
@@ -135,36 +164,37 @@ def _is_vector_name(data: Any, start: Any, length: Any) -> Any:
 @inlined
 def _enter(stack: Any, depth: Any, start: Any, end: Any, names: Any) -> None:
     """An entity begins, `data[start:end]`; its names begin behind `names` others."""
-    stack[depth, _POSITION] = start
-    stack[depth, _END] = end
-    stack[depth, _SHAPE] = _NOTHING
-    stack[depth, _ARRAY] = -1
-    stack[depth, _NAMES] = names
-    stack[depth, _RAW] = 0
+    stack[depth].position = start
+    stack[depth].end = end
+    stack[depth].shape = _NOTHING
+    stack[depth].array = -1
+    stack[depth].names = names
+    stack[depth].raw = 0
 
 
 @inlined
 def _leave(out: Any, pos: Any, stack: Any, depth: Any) -> Any:
     """Close what is open of an entity: its last array, and the object unless it is a vector. Returns the position."""
-    if stack[depth, _ARRAY] >= 0:
+    if stack[depth].array >= 0:
         out[pos] = 93
         pos += _ONE
-    if stack[depth, _SHAPE] == _NOTHING:
+    if stack[depth].shape == _NOTHING:
         out[pos] = 123
         pos += _ONE
-    if stack[depth, _SHAPE] != _VECTOR:
+    if stack[depth].shape != _VECTOR:
         out[pos] = 125
         pos += _ONE
     return pos
 
 
 @always_inlined
-def _take_key(data: Any, start: Any, end: Any, keys: Any, row: Any, steps: Any, step: Any, signature: Any) -> Any:
+def _take_key(data: Any, start: Any, end: Any, tables: Any, row: Any, step: Any, signature: Any) -> Any:
     """Write an entity's key down. Returns how many steps there are now, -1 for a bad key; and the signature."""
-    step = read_key(data, start, end, keys, row, steps, step)
-    if step >= 0 and step > keys[row, FIRST_STEP]:
-        kind = np.uint64(steps[step - 1, KIND])
-        signature = _mix_text(signature, data, kind, kind + np.uint64(steps[step - 1, KIND + 1]))
+    step = read_key(data, start, end, tables, row, step)
+    if step >= 0 and step > tables.keys[row].first_step:
+        last = tables.steps[step - 1]
+        kind = np.uint64(last.kind)
+        signature = _mix_text(signature, data, kind, kind + np.uint64(last.kind_length))
     return step, signature
 
 
@@ -207,7 +237,7 @@ def _read_property(data: Any, at: Any, stop: Any) -> Any:
 def _known(data: Any, names: Any, first: Any, count: Any, name: Any, length: Any) -> Any:
     """Whether an entity has had a property of this name."""
     for i in range(first, count):
-        if names[i, 1] == np.int64(length) and _same(data, np.uint64(names[i, 0]), name, length):
+        if names[i].length == np.int64(length) and _same(data, np.uint64(names[i].start), name, length):
             return True
     return False
 
@@ -219,15 +249,15 @@ def _put_name(data: Any, name: Any, length: Any, out: Any, pos: Any, stack: Any,
     Returns:
         The position; 0 for a name that is no text.
     """
-    if stack[depth, _ARRAY] >= 0:
+    if stack[depth].array >= 0:
         out[pos] = 93
         pos += _ONE
-        stack[depth, _ARRAY] = -1
-    if depth > 0 and stack[depth, _SHAPE] == _NOTHING and _is_vector_name(data, name, length):
-        stack[depth, _SHAPE] = _VECTOR
+        stack[depth].array = -1
+    if depth > 0 and stack[depth].shape == _NOTHING and _is_vector_name(data, name, length):
+        stack[depth].shape = _VECTOR
         return pos
-    out[pos] = 123 if stack[depth, _SHAPE] == _NOTHING else 44
-    stack[depth, _SHAPE] = _OBJECT
+    out[pos] = 123 if stack[depth].shape == _NOTHING else 44
+    stack[depth].shape = _OBJECT
     pos = put_string(out, pos + _ONE, data, name, name + length)
     if pos == _ZERO:
         return pos
@@ -255,14 +285,13 @@ def _put_double(data: Any, at: Any, pos: Any, slots: Any, doubles: Any, slot: An
 
 
 @always_inlined
-def _put_value(
-    data: Any, tag: Any, at: Any, end: Any, meaning: Any, out: Any, pos: Any, slots: Any, doubles: Any, slot: Any
-) -> Any:
+def _put_value(data: Any, tag: Any, at: Any, end: Any, meaning: Any, rendered: Any, pos: Any, slot: Any) -> Any:
     """Write a value that is no entity.
 
     Returns:
         The position, 0 for a value that is out of the ordinary; and the slots in use.
     """
+    out, slots, doubles = rendered.out, rendered.slots, rendered.doubles
     if tag == _STRING:
         start, at = delimited(data, at, end)
         if at != end:
@@ -297,39 +326,21 @@ def _put_value(
 
 
 @kernel
-def render_entities(
-    data: Any,
-    offsets: Any,
-    out: Any,
-    ends: Any,
-    slots: Any,
-    doubles: Any,
-    keys: Any,
-    steps: Any,
-    plain: Any,
-    signatures: Any,
-    stack: Any,
-    names: Any,
-) -> Any:
+def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> Any:
     """Render entities as JSON objects. Doubles are left out: their places and bits are written down.
 
     Args:
-        data: uint8, the entities.
-        offsets: int32, entity i is `data[offsets[i] : offsets[i + 1]]`.
-        out: uint8, the texts.
-        ends: int64, `ends[i + 1]` is the end of text i in `out`; `ends[0]` is 0.
-        slots: int64, where in `out` doubles belong.
-        doubles: uint64, their bits.
-        keys: int64[:, KEY_FIELDS].
-        steps: int64[:, STEP_FIELDS].
-        plain: uint8, 1 for each entity that was rendered; the text of the others is empty.
-        signatures: uint64, a hash of the kind, of the names of all properties and of the types of their values.
-        stack: int64[:, STACK_FIELDS], scratch.
-        names: int64[MAX_NAMES, 2], scratch.
+        entities: `Strings`.
+        rendered: `Rendered`.
+        tables: `Keys`.
+        scratch: `Scratch`.
 
     Returns:
         How many slots and steps were written.
     """
+    data, offsets = entities.data, entities.offsets
+    out, plain = rendered.out, rendered.plain
+    stack, names = scratch.stack, scratch.names
     room = np.uint64(len(out))
     pos = _ZERO
     slot = 0
@@ -345,14 +356,14 @@ def render_entities(
             _enter(stack, depth, offsets[row], offsets[row + 1], 0)
         good = depth == 0
         while good and depth >= 0:
-            at = np.uint64(stack[depth, _POSITION])
-            end = np.uint64(stack[depth, _END])
+            at = np.uint64(stack[depth].position)
+            end = np.uint64(stack[depth].end)
             good = False
             if room - pos < _SLACK:
                 break
             if at >= end:
                 pos = _leave(out, pos, stack, depth)
-                name_count = stack[depth, _NAMES]
+                name_count = stack[depth].names
                 signature = _mix(signature, _ENTITY_END)
                 depth -= 1
                 good = True
@@ -367,65 +378,65 @@ def render_entities(
                 if depth > 0:
                     good = not has_steps(data, start, at)
                 else:
-                    step, signature = _take_key(data, start, at, keys, row, steps, step, signature)
+                    step, signature = _take_key(data, start, at, tables, row, step, signature)
                     good = has_key = step >= 0
-                stack[depth, _POSITION] = at
+                stack[depth].position = at
                 continue
             if tag not in (_ENTITY_PROPERTY, _ENTITY_RAW):
                 at = skip_field(data, tag, at, end)
                 good = at != _ZERO
-                stack[depth, _POSITION] = at
+                stack[depth].position = at
                 continue
             if tag == _ENTITY_RAW:
-                stack[depth, _RAW] = 1
-            elif stack[depth, _RAW] != 0:
+                stack[depth].raw = 1
+            elif stack[depth].raw != 0:
                 break
 
             at, stop = delimited(data, at, end)
             if stop == _ZERO or room - pos < _SIX * (stop - at) + _SLACK:
                 break
-            stack[depth, _POSITION] = stop
+            stack[depth].position = stop
             meaning, multiple, name, name_end, value, value_end = _read_property(data, at, stop)
             if _ZERO in (name_end, value_end):
                 break
             length = name_end - name
             empty_list = value == value_end and meaning == _M_EMPTY
-            array = stack[depth, _ARRAY]
+            array = stack[depth].array
             again = (
                 array >= 0
                 and multiple != _ZERO
-                and np.int64(length) == stack[depth, _ARRAY_LENGTH]
+                and np.int64(length) == stack[depth].array_length
                 and _same(data, np.uint64(array), name, length)
             )
             if again:
                 out[pos] = 44
                 pos += _ONE
             else:
-                known = _known(data, names, stack[depth, _NAMES], name_count, name, length)
-                if known or name_count >= len(names) or stack[depth, _SHAPE] == _VECTOR:
+                known = _known(data, names, stack[depth].names, name_count, name, length)
+                if known or name_count >= len(names) or stack[depth].shape == _VECTOR:
                     break
                 signature = _mix_text(signature, data, name, name_end)
-                stack[depth, _SHAPED] = 0
-                names[name_count, 0] = name
-                names[name_count, 1] = length
+                stack[depth].shaped = 0
+                names[name_count].start = name
+                names[name_count].length = length
                 name_count += 1
                 pos = _put_name(data, name, length, out, pos, stack, depth)
-                vector = stack[depth, _SHAPE] == _VECTOR
+                vector = stack[depth].shape == _VECTOR
                 if pos == _ZERO or (vector and (multiple == _ZERO or empty_list)):
                     break
                 if multiple != _ZERO and not empty_list:
                     out[pos] = 91
                     pos += _ONE
-                    stack[depth, _ARRAY] = name
-                    stack[depth, _ARRAY_LENGTH] = length
+                    stack[depth].array = name
+                    stack[depth].array_length = length
 
             tag, at = _ZERO, value
             if value != value_end:
                 tag, at = varint(data, value, value_end)
             shape = _shape_of(data, tag, at, value_end, meaning)
-            if shape != stack[depth, _SHAPED] or meaning == _M_ENTITY or not again:
+            if shape != stack[depth].shaped or meaning == _M_ENTITY or not again:
                 signature = _mix(signature, np.uint64(shape | np.int64(multiple != _ZERO) << 62))
-                stack[depth, _SHAPED] = shape
+                stack[depth].shaped = shape
             if at == _ZERO or (empty_list and again):
                 break
             if value == value_end:
@@ -437,14 +448,14 @@ def render_entities(
                 depth += 1
                 _enter(stack, depth, start, at, name_count)
             else:
-                pos, slot = _put_value(data, tag, at, value_end, meaning, out, pos, slots, doubles, slot)
+                pos, slot = _put_value(data, tag, at, value_end, meaning, rendered, pos, slot)
             good = pos != _ZERO
-        good = good and has_key and keys[row, STEPS] > 0
+        good = good and has_key and tables.keys[row].steps > 0
         plain[row] = 1 if good else 0
-        signatures[row] = signature
+        rendered.signatures[row] = signature
         if not good:
             pos, slot, step = first, first_slot, first_step
-        ends[row + 1] = pos
+        rendered.ends[row + 1] = pos
     return slot, step
 
 

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import is_utf8, put_integer
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.protobuf import delimited, varint
 from sawlog.leveldb_log.datastore.layout import GROUP_END, wire_tag
 
-# Columns of the table of keys, an int64 array: per record, starts and lengths in `data`.
-PROJECT = 0
-DATABASE = 2
-NAMESPACE = 4
-FIRST_STEP = 6
-"""Where the steps of the path begin in the table of steps."""
-STEPS = 7
-KEY_FIELDS = 8
+KEY = record_type(
+    "project",  # starts and lengths in `data`
+    "project_length",
+    "database",
+    "database_length",
+    "namespace",
+    "namespace_length",
+    "first_step",  # where the steps of the path begin in the table of steps
+    "steps",
+)
+"""A row of the table of keys: one per record."""
+STEP = record_type("kind", "kind_length", "name", "name_length", "id", "has_id")
+"""A row of the table of steps."""
 
-# Columns of the table of steps.
-KIND = 0
-NAME = 2
-ID = 4
-HAS_ID = 5
-STEP_FIELDS = 6
+
+class Keys(NamedTuple):
+    """The two tables.
+
+    Attributes:
+        keys: `KEY`, a row per record.
+        steps: `STEP`, those of all paths.
+    """
+
+    keys: Any
+    steps: Any
+
 
 _APP = np.uint64(wire_tag("Reference", "app"))
 _NAME_SPACE = np.uint64(wire_tag("Reference", "name_space"))
@@ -53,8 +65,8 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
         tag, pos = varint(data, pos, end)
         if pos == _ZERO or tag != _ELEMENT or count >= len(steps):
             return -1
-        for field in range(STEP_FIELDS):
-            steps[count, field] = 0
+        step = steps[count]
+        step.kind = step.kind_length = step.name = step.name_length = step.id = step.has_id = 0
         typed = False
         while True:
             tag, pos = varint(data, pos, end)
@@ -64,16 +76,19 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
                 break
             if tag == _STEP_ID:
                 value, pos = varint(data, pos, end)
-                steps[count, ID] = np.int64(value)
-                steps[count, HAS_ID] = 1
+                step.id = np.int64(value)
+                step.has_id = 1
             elif tag in (_TYPE, _STEP_NAME):
                 start, pos = delimited(data, pos, end)
                 if pos == _ZERO or not is_utf8(data, start, pos):
                     return -1
-                place = KIND if tag == _TYPE else NAME
-                steps[count, place] = start
-                steps[count, place + 1] = pos - start
-                typed = typed or tag == _TYPE
+                if tag == _TYPE:
+                    step.kind = start
+                    step.kind_length = pos - start
+                    typed = True
+                else:
+                    step.name = start
+                    step.name_length = pos - start
             else:
                 return -1
             if pos == _ZERO:
@@ -85,11 +100,12 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
 
 
 @inlined
-def read_key(data: Any, pos: Any, end: Any, keys: Any, row: Any, steps: Any, count: Any) -> Any:
+def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -> Any:
     """A key, into its row of the table: how many steps there are then; -1 for what is out of the ordinary."""
-    for field in range(KEY_FIELDS):
-        keys[row, field] = 0
-    keys[row, FIRST_STEP] = count
+    key = tables.keys[row]
+    key.project = key.project_length = key.database = key.database_length = 0
+    key.namespace = key.namespace_length = key.steps = 0
+    key.first_step = count
     while pos < end:
         tag, pos = varint(data, pos, end)
         if pos == _ZERO or tag not in (_APP, _NAME_SPACE, _DATABASE_ID, _PATH):
@@ -98,23 +114,28 @@ def read_key(data: Any, pos: Any, end: Any, keys: Any, row: Any, steps: Any, cou
         if pos == _ZERO:
             return -1
         if tag == _PATH:
-            if keys[row, STEPS] > 0:
+            if key.steps > 0:
                 return -1
-            count = _read_path(data, start, pos, steps, count)
+            count = _read_path(data, start, pos, tables.steps, count)
             if count < 0:
                 return -1
-            keys[row, STEPS] = count - keys[row, FIRST_STEP]
+            key.steps = count - key.first_step
             continue
         if not is_utf8(data, start, pos):
             return -1
-        place = NAMESPACE if tag == _NAME_SPACE else (DATABASE if tag == _DATABASE_ID else PROJECT)
-        if tag == _APP:
+        if tag == _NAME_SPACE:
+            key.namespace = start
+            key.namespace_length = pos - start
+        elif tag == _DATABASE_ID:
+            key.database = start
+            key.database_length = pos - start
+        else:
             # A project is named with the partition it lives in: `s~project`.
             for i in range(start, pos):
                 if data[i] == 126:
                     start = np.uint64(i) + _ONE
-        keys[row, place] = start
-        keys[row, place + 1] = pos - start
+            key.project = start
+            key.project_length = pos - start
     return count
 
 
@@ -137,27 +158,27 @@ def join_paths(data: Any, keys: Any, steps: Any, out: Any, ends: Any) -> None:
 
     Args:
         data: uint8, the entities.
-        keys: int64[:, KEY_FIELDS].
-        steps: int64[:, STEP_FIELDS].
+        keys: `KEY`.
+        steps: `STEP`.
         out: uint8, with room for all kinds and names, and `STEP_ROOM` more per step.
         ends: int32, as in Arrow.
     """
     pos = _ZERO
     for row in range(len(keys)):
-        for i in range(keys[row, STEPS]):
-            step = keys[row, FIRST_STEP] + i
+        for i in range(keys[row].steps):
+            step = keys[row].first_step + i
             if i > 0:
                 out[pos] = 47
                 pos += _ONE
-            length = np.uint64(steps[step, KIND + 1])
-            copy_bytes(out, pos, data, np.uint64(steps[step, KIND]), length)
+            length = np.uint64(steps[step].kind_length)
+            copy_bytes(out, pos, data, np.uint64(steps[step].kind), length)
             pos += length
             out[pos] = 47
             pos += _ONE
-            length = np.uint64(steps[step, NAME + 1])
+            length = np.uint64(steps[step].name_length)
             if length > 0:
-                copy_bytes(out, pos, data, np.uint64(steps[step, NAME]), length)
+                copy_bytes(out, pos, data, np.uint64(steps[step].name), length)
                 pos += length
             else:
-                pos = put_integer(out, pos, np.uint64(steps[step, ID]))
+                pos = put_integer(out, pos, np.uint64(steps[step].id))
         ends[row + 1] = pos

@@ -13,6 +13,7 @@ from sawlog.arrow import Column, fixed_array
 from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_log.datastore import kernels as k
 from sawlog.leveldb_log.datastore import keys, layout
+from sawlog.leveldb_log.payloads.kernels import Strings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,25 +50,15 @@ class PlainEntities:
         self._ends = np.zeros(rows + 1, np.int64)
         slots = np.empty(size // _DOUBLE_BYTES + 1, np.int64)
         doubles = np.empty(len(slots), np.uint64)
-        self._keys = np.empty((rows, keys.KEY_FIELDS), np.int64)
-        self._steps = np.empty((size // _STEP_BYTES + 1, keys.STEP_FIELDS), np.int64)
+        self._keys = np.empty(rows, keys.KEY)
+        self._steps = np.empty(size // _STEP_BYTES + 1, keys.STEP)
         self.plain = np.zeros(rows, np.uint8)
         self.signatures = np.zeros(rows, np.uint64)
-        stack = np.empty((layout.MAX_DEPTH + 1, k.STACK_FIELDS), np.int64)
-        names = np.empty((k.MAX_NAMES, 2), np.int64)
         used, steps = k.render_entities(
-            data,
-            offsets,
-            self._text,
-            self._ends,
-            slots,
-            doubles,
-            self._keys,
-            self._steps,
-            self.plain,
-            self.signatures,
-            stack,
-            names,
+            Strings(data, offsets),
+            k.Rendered(self._text, self._ends, slots, doubles, self.plain, self.signatures),
+            keys.Keys(self._keys, self._steps),
+            k.Scratch(np.empty(layout.MAX_DEPTH + 1, k.STACK), np.empty(k.MAX_NAMES, k.NAME)),
         )
         self._slots = slots[:used]
         self._doubles = doubles[:used].view(np.float64)
@@ -79,9 +70,9 @@ class PlainEntities:
         return np.flatnonzero(self.plain)
 
     @cached_property
-    def _chosen(self) -> NDArray[np.int64]:
+    def _chosen(self) -> NDArray[np.record]:
         """The keys of the plain ones."""
-        return np.ascontiguousarray(self._keys[self.rows])
+        return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
         """A column of `ENTITIES_SCHEMA`, of the plain entities alone."""
@@ -122,56 +113,61 @@ class PlainEntities:
         buffers = [validity, pa.py_buffer(ends), out.take(int(ends[-1]))]
         return pa.Array.from_buffers(pa.string(), len(starts), buffers)
 
-    def _part(self, place: int) -> pa.Array:
-        return self._slices(self._chosen[:, place], self._chosen[:, place + 1], None)
+    def _part(self, name: str) -> pa.Array:
+        return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)
 
     @cached_property
-    def _last(self) -> NDArray[np.int64]:
+    def _last(self) -> NDArray[np.record]:
         """The last step of each key."""
-        last: NDArray[np.int64] = self._steps[self._chosen[:, keys.FIRST_STEP] + self._chosen[:, keys.STEPS] - 1]
-        return last
+        return _take(self._steps, self._chosen["first_step"] + self._chosen["steps"] - 1)
 
-    def _kinds(self, steps: NDArray[np.int64]) -> pa.Array:
-        return self._slices(steps[:, keys.KIND], steps[:, keys.KIND + 1], None)
+    def _kinds(self, steps: NDArray[np.record]) -> pa.Array:
+        return self._slices(steps["kind"], steps["kind_length"], None)
 
-    def _names(self, steps: NDArray[np.int64]) -> pa.Array:
-        return self._slices(steps[:, keys.NAME], steps[:, keys.NAME + 1], steps[:, keys.NAME + 1] > 0)
+    def _names(self, steps: NDArray[np.record]) -> pa.Array:
+        return self._slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
 
-    def _ids(self, steps: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.Array:
-        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps[:, keys.ID]))
+    def _ids(self, steps: NDArray[np.record], valid: NDArray[np.bool_]) -> pa.Array:
+        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
         validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(pa.int64(), len(steps), [validity, ids.buffers()[1]])
 
     def _paths(self) -> pa.Array:
-        counts = self._chosen[:, keys.STEPS]
+        counts = self._chosen["steps"]
         ends = np.zeros(len(counts) + 1, np.int32)
         np.cumsum(counts, out=ends[1:])
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
-        children = [self._kinds(steps), self._ids(steps, steps[:, keys.HAS_ID] > 0), self._names(steps)]
+        children = [self._kinds(steps), self._ids(steps, steps["has_id"] > 0), self._names(steps)]
         elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
         return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
 
     def _joined(self) -> pa.Array:
         steps = self._steps
-        size = int(steps[:, keys.KIND + 1].sum() + steps[:, keys.NAME + 1].sum()) + keys.STEP_ROOM * len(steps)
+        size = int(steps["kind_length"].sum() + steps["name_length"].sum()) + keys.STEP_ROOM * len(steps)
         out, ends = Column(np.uint8, size), np.zeros(len(self.rows) + 1, np.int32)
         keys.join_paths(self._data, self._chosen, steps, out.values, ends)
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
 
     _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
-        "project": lambda self: self._part(keys.PROJECT),
-        "database": lambda self: self._part(keys.DATABASE),
-        "namespace": lambda self: self._part(keys.NAMESPACE),
+        "project": lambda self: self._part("project"),
+        "database": lambda self: self._part("database"),
+        "namespace": lambda self: self._part("namespace"),
         "kind": lambda self: self._kinds(self._last),
-        "id": lambda self: self._ids(
-            self._last, (self._last[:, keys.HAS_ID] > 0) & (self._last[:, keys.NAME + 1] == 0)
-        ),
+        "id": lambda self: self._ids(self._last, (self._last["has_id"] > 0) & (self._last["name_length"] == 0)),
         "name": lambda self: self._names(self._last),
         "key": _joined,
         "path": _paths,
         "properties": _properties,
     }
+
+
+def _take(table: NDArray[np.record], rows: NDArray[np.int64]) -> NDArray[np.record]:
+    """Rows of a table of records, as numbers: NumPy takes records one by one."""
+    taken: NDArray[np.record] = (
+        table.view(np.int64).reshape(-1, table.dtype.itemsize // 8)[rows].view(table.dtype)[:, 0]
+    )
+    return taken
 
 
 PATH_TYPE = pa.list_(
