@@ -77,6 +77,7 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("gives up on repair", "repair", "repair gives up, where skip delivers 5 rows"),
         ("repairs by copying", "repair", "is not clean|not clean|or others"),
         ("reads tails", "follow", "looks after"),
+        ("passes over damage", "follow_damaged", "4 rows, one read gives 3"),
         ("shortens", "write_and_read_back", "wrote 5 rows, read 5, or others"),
     ],
 )

@@ -108,6 +108,8 @@ class Toys(Dataset):
 
     def frontier(self, file: File, position: int) -> int:
         found = self._range(file, position, file.size).inspect(every=True)
+        if found.damages and "passes over damage" not in FAULTS:
+            return found.damages[0].offset  # it reaches up to the end, and what is added may belong to it
         torn = found.tail is not None and "reads tails" not in FAULTS
         return found.tail.offset if torn else file.size
 

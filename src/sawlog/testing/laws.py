@@ -229,8 +229,10 @@ class Laws:
 
 def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Complaint]:
     with placed(sample) as intact:
+        there = intact.files
         for mutation in kinds:
-            put(intact.directory, mutation.files)
+            put(intact.directory, {name: data for name, data in mutation.files.items() if there.get(name) != data})
+            there = mutation.files
             for text in check(replace(intact, files=mutation.files, mutation=mutation)):
                 yield Complaint(text.replace(intact.directory, ""), mutation)
 
