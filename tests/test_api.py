@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import MAX_LISTED, Damage, Findings
+from sawlog.dataset import SMALLEST, pack
 from sawlog.format import TASK_BYTES
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
@@ -239,3 +241,11 @@ assert sawlog.filodb_record.RecordBuilder and sawlog.leveldb_log and sawlog.deep
 assert not hasattr(sawlog, "nothing")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_thousands_of_small_files_make_more_than_one_task() -> None:
+    fragments = [SimpleNamespace(size=100) for _ in range(10_000)]
+    tasks = pack(fragments, TASK_BYTES)  # type: ignore[arg-type]
+    assert [one for task in tasks for one in task] == fragments
+    assert len(tasks) == -(-10_000 // SMALLEST)
+    assert len(pack(fragments[:50], TASK_BYTES)) == 1  # type: ignore[arg-type]

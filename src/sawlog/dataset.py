@@ -33,6 +33,9 @@ from sawlog.watching import Watch
 if TYPE_CHECKING:
     from sawlog.format import Format
 
+SMALLEST = 64
+"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
+
 TASK_BYTES = 64 << 20
 """Input bytes per task that planning aims at."""
 
@@ -379,13 +382,15 @@ class Dataset(FollowedDataset, ABC):
 
 
 def pack(fragments: Iterable[Fragment], task_bytes: int) -> list[list[Fragment]]:
-    """Pack fragments, in order, into tasks of about `task_bytes` of input."""
+    """Pack fragments, in order, into tasks of about `task_bytes` of input and at most `SMALLEST` fragments."""
     tasks: list[list[Fragment]] = []
+    least = task_bytes // SMALLEST
     room = 0
     for fragment in fragments:
-        if not tasks or fragment.size > room:
+        cost = max(fragment.size, least)
+        if not tasks or cost > room:
             tasks.append([])
             room = task_bytes
         tasks[-1].append(fragment)
-        room -= fragment.size
+        room -= cost
     return tasks
