@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,14 @@ class Column:
 def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
     """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A batch of so many rows, be it without a single column."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    empty = pa.Array.from_buffers(pa.struct([]), rows, [None], children=[])
+    return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
 
 
 def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import constant, constant_string, fixed_array
+from sawlog.arrow import batch_of, constant, constant_string, fixed_array
 from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import PARTITION_KEY, PLAIN, constant_array, enum_table
@@ -191,7 +191,7 @@ class RowBatch:
         self.bad_values.sort(key=lambda one: one.row)
         arrays = [self._array(field, rows, bad) for field in self._schema]
         self._texts.clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch_of(arrays, self._schema, rows)
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
         """Which values of a column are none; None where all are."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array
+from sawlog.arrow import batch_of, constant_string, fixed_array
 from sawlog.chain.walk import Span
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven.text import encoded_array
@@ -149,8 +149,7 @@ class EntryRange(LogFragment):
         arrays = {name: batch.column(name) for name in batch.schema.names}
         arrays[FILE_COLUMN] = constant_string(self.path, len(offsets))
         arrays[OFFSET_COLUMN] = _integers(offsets, pa.int64())
-        chosen = [arrays[name] for name in schema.names]
-        return pa.RecordBatch.from_arrays(chosen, schema=schema) if chosen else batch.select([])
+        return batch_of([arrays[name] for name in schema.names], schema, len(offsets))
 
     def _entries(self, entries: Any) -> pa.RecordBatch:
         checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"

@@ -19,6 +19,7 @@ from sawlog.deephaven_log import layout
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
+    from sawlog.deephaven_log.walk import CutWalk
     from sawlog.format import Scan
     from sawlog.storage import File
 
@@ -42,9 +43,9 @@ class Layout:
 
 
 def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None) -> Layout:
-    """Walk the chain from `start` to the end of the file, over damage if the readers that follow will pass over it.
+    """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
-    Where damage raises, digests are not verified: a plan that leads up to the damage, or behind it, will do.
+    Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged.
 
     Args:
         file: The log.
@@ -53,23 +54,32 @@ def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: in
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
     """
+    span = Span(file, start, file.size)
+    found = None
     from sawlog.deephaven_log.walk import CutWalk
 
-    cuts = []
-    options = wanted.options
-    skip = wanted.on_damage == "skip"
     with closing(wanted.storage.open(file.path)) as source:
-        span = Span(file, start, file.size)
-        walk = CutWalk(span, source, header, options, verify=skip and options.verify_checksums, stops=not skip)
-        target = start + task_bytes if task_bytes else file.size
-        going = True
-        while going:
-            cut, _ = walk.go_on(target)
-            if cut is not None:
-                cuts.append(cut)
-                target = cut + (task_bytes or file.size)
-            going = cut is not None
-        return Layout(tuple(cuts), int(walk.state.last_delete))
+        if wanted.on_damage == "fail":
+            found = _layout(CutWalk(span, source, header, wanted.options, verify=False, stops=True), task_bytes)
+        if found is None:
+            verify = wanted.options.verify_checksums
+            found = _layout(CutWalk(span, source, header, wanted.options, verify=verify, stops=False), task_bytes)
+    return found or Layout()
+
+
+def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
+    """What a walk finds; None if it stops at damage."""
+    cuts: list[int] = []
+    size = walk.span.file.size
+    target = walk.span.start + task_bytes if task_bytes else size
+    while True:
+        cut, damaged = walk.go_on(target)
+        if damaged:
+            return None
+        if cut is None:
+            return Layout(tuple(cuts), int(walk.state.last_delete))
+        cuts.append(cut)
+        target = cut + (task_bytes or size)
 
 
 def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:

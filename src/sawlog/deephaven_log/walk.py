@@ -167,6 +167,9 @@ class RowWalk(LogWalk):
             max_rows=batch.max_rows,
             live_from=live_from,
         )
+        if self.fails:
+            # Neighbouring rows of a broken set are one event, which is complete when another one follows.
+            self.state.max_events = 2
         self._options = options
         self._batch = batch
         self._fixed = np.zeros(len(header.stored) + 1, np.int64)
@@ -191,7 +194,8 @@ class RowWalk(LogWalk):
         """See `ChainWalk.deliver`."""
         if not rows:
             return
-        batch = self._batch.build(rows)
+        # All that was gathered, though rows behind damage may not be wanted.
+        batch = self._batch.build(int(self.state.rows))
         for bad in self._batch.bad_values:
             offset = int(self.starts[bad.row])
             if self.fails:

@@ -110,6 +110,7 @@ _COMMAND = np.uint64(layout.COMMAND_RECORD)
 _DELETE = np.uint64(layout.DELETE_PARTITION)
 _BARE_COMMAND = np.uint64(layout.BARE_COMMAND_SIZE)
 _RECORD = np.uint64(layout.Flag.RECORD)
+_RECORD_BIT = int(layout.Flag.RECORD)
 _KNOWN_FLAGS = np.uint64(layout.KNOWN_FLAGS)
 _SIGN = np.uint64(1 << 31)
 
@@ -340,7 +341,9 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         lost = _lose(state, _BAD_SIZE, length, _MIN, -1)
         state.cut_off = 1
         return lost
-    verdict, total = _frame(window, pos, rules.verify, state, rules)
+    # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
+    verify = rules.verify or (rules.vouched and data[pos + _FLAGS] & _RECORD_BIT != 0)
+    verdict, total = _frame(window, pos, verify, state, rules)
     if verdict == _UNSEEN:
         return SHORT, total
     if verdict == _MISMATCHED:
