@@ -39,6 +39,26 @@ def test_threads_deliver_what_one_thread_delivers(samples: dict[str, Path], name
         assert pa.RecordBatchReader.from_stream(several).read_all() == alone.to_table()
 
 
+def test_reading_counting_and_checking_are_the_threads_work(
+    samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sawlog.leveldb_log.fragments import LogRange
+
+    workers: set[str] = set()
+    whole = LogRange.decode
+
+    def decode(self: LogRange, schema: pa.Schema, findings: object) -> Iterator[pa.RecordBatch]:
+        workers.add(threading.current_thread().name.partition("_")[0])
+        return whole(self, schema, findings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LogRange, "decode", decode)
+    dataset = sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=2)
+    for work in (dataset.to_table, dataset.count_rows, lambda: list(dataset.verify())):
+        workers.clear()
+        work()
+        assert workers == {"sawlog"}
+
+
 def damage(path: Path, places: range) -> Path:
     data = bytearray(path.read_bytes())
     for place in places:

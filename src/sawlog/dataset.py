@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
 from sawlog.follow import FollowedDataset
 from sawlog.guard import decoded, guarded
-from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, read_fragments
+from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -343,7 +343,7 @@ class Dataset(FollowedDataset, ABC):
         self, fragments: Iterable[Fragment], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[tuple[Fragment, Findings]]:
         """What every fragment comes across, in order."""
-        for fragment, findings in in_order(fragments, lambda one: iter([one.inspect(every=every)]), self._threads):
+        for fragment, findings in in_order(fragments, once(lambda one: one.inspect(every=every)), self._threads):
             if advance is not None:
                 advance(fragment.size)
             yield fragment, findings

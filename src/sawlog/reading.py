@@ -69,6 +69,15 @@ def in_order(
         crew.dismiss()
 
 
+def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
+    """Work with one result per item, for `in_order`; it is done by whoever takes the result."""
+
+    def steps(item: Item) -> Iterator[Result]:
+        yield work(item)
+
+    return steps
+
+
 def _enlist(crew: _Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
     """Take the next item on. One that cannot be had fails in its turn, behind the results of those before."""
     try:
@@ -219,7 +228,7 @@ def read_fragments(
 def count_fragments(fragments: Iterable[Fragment], threads: int, done: Callable[[Fragment, Findings], None]) -> int:
     """The rows of fragments by number, no column gathered; arguments are those of `read_fragments`."""
     total = 0
-    for fragment, findings in in_order(fragments, lambda one: iter([one.scanned()]), threads):
+    for fragment, findings in in_order(fragments, once(lambda one: one.scanned()), threads):
         total += findings.rows
         done(fragment, findings)
     return total

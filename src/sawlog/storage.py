@@ -8,14 +8,15 @@ import os
 import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.inputs import Inputs
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize
+from sawlog.reading import in_order, once
 from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
 from sawlog.staging import (
     STAGED_SUFFIX,
@@ -48,6 +49,11 @@ __all__ = [
 _VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
 """What object stores call that which changes when an object is written anew, the best first."""
 
+
+_REQUESTS = 16
+"""Requests for remote files at a time."""
+
+Result = TypeVar("Result")
 
 _EXTRAS = {
     **dict.fromkeys(("s3", "http", "https"), "remote"),
@@ -186,6 +192,12 @@ class Storage:
         except BaseException:
             os.close(descriptor)
             raise
+
+    def each(self, work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:
+        """What `work` finds in every file, in order: remote files many at a time, as they wait for the network."""
+        files = list(files)
+        remote = len(files) > 1 and is_remote(normalize(files[0].path))
+        return (found for _, found in in_order(files, once(work), _REQUESTS if remote else 1))
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default."""

@@ -209,7 +209,12 @@ class DeephavenLogDataset(Dataset):
             found = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
             raise OptionError(f"logs of several tables: {found}; choose one with namespace= and table=")
         chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
-        logs = [self._open(file, name, scan, alone=len(chosen) == 1 and not followed) for file, name in chosen]
+        names = {file.path: name for file, name in chosen}
+        alone = len(chosen) == 1 and not followed
+        opened = scan.storage.each(
+            lambda file: self._open(file, names[file.path], scan, alone=alone), (file for file, _ in chosen)
+        )
+        logs = list(opened)
         if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs

@@ -90,7 +90,10 @@ class FiloDBRecordDataset(Dataset):
 
     @cached_property
     def _selection(self) -> Selection:
-        heads = (self.scan.storage.read(file.path, 0, PROBE_BYTES) for file in self.files if file.size)
+        storage = self.scan.storage
+        heads = storage.each(
+            lambda file: storage.read(file.path, 0, PROBE_BYTES), [file for file in self.files if file.size]
+        )
         return select(self.scan.options, heads)
 
     @cached_property
