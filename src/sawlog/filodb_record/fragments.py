@@ -46,8 +46,6 @@ class ContainerRange(Fragment):
         from sawlog.filodb_record.walk import ContainersWalk, RowsWalk
 
         with closing(self.scan.storage.open(self.path)) as source:
-            if source.size < self.file.size:
-                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
             yield from walk(self, source, schema, findings).batches()
 

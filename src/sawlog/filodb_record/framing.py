@@ -14,9 +14,9 @@ from sawlog.filodb_record.kernels import frames as f
 if TYPE_CHECKING:
     from sawlog.storage import Source
 
-WINDOW_BYTES = 16 << 20
+WINDOW_BYTES = 4 << 20
 """Bytes of the file that kernels see at a time."""
-FRAMES_ROOM = 1024
+FRAMES_ROOM = 4096
 """Containers that are settled at a time."""
 
 
@@ -63,19 +63,21 @@ class Framing:
         state = self._state
         status = f.MORE
         while status != f.DONE:
-            base = int(state.wanted)
+            # The records of what is settled are read from the same bytes.
+            wanted, position = int(state.wanted), int(state.position)
+            near = wanted - position < WINDOW_BYTES // 2
+            base = position if near else wanted
             window = self._source.window(base, min(WINDOW_BYTES, self._size - base))
             sight = f.Sight(
                 window, np.uint64(base), np.uint64(self._size), np.uint64(self._end), np.int64(self._flagged)
             )
-            status = f.FULL
-            while status == f.FULL:
-                frames = np.zeros(FRAMES_ROOM, f.FRAME).view(np.recarray)
-                state.rows = 0
-                status = f.frame_containers(sight, state, frames)
-                # Those in one window together: their records are read from the same bytes.
-                if state.rows:
-                    yield frames[: int(state.rows)]
+            frames = np.zeros(FRAMES_ROOM, f.FRAME).view(np.recarray)
+            state.rows = 0
+            status = f.frame_containers(sight, state, frames)
+            if status == f.FULL:
+                state.wanted = state.position
+            if state.rows:
+                yield frames[: int(state.rows)]
 
 
 def _first_word(source: Source, size: int) -> int:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from sawlog.storage import Source
 
 BATCH_ROWS = 128 << 10
+LARGEST_UNKNOWN = 16 << 20
+"""Bytes that a record of an unknown schema can have."""
+USUAL_RECORD = 64
+"""Bytes that records have at least, mostly: batches of shorter ones have no more rows."""
 BATCH_BYTES = 16 << 20
 """Payload bytes per batch, unless one record has more."""
 BATCH_BUCKETS = 1 << 20
@@ -62,7 +66,7 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> NDAr
     """What the kernel knows of each layout. Records of unknown schemas are as long as a window can hold."""
     least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
     rows = [
-        (one.variable_area_start, one.max_record_size) if one is not None else (least, WINDOW_BYTES - 64)
+        (one.variable_area_start, one.max_record_size) if one is not None else (least, LARGEST_UNKNOWN)
         for one in layouts
     ]
     return np.array(rows, np.int64)
@@ -91,7 +95,7 @@ class Walk(ABC):
         self._meanings = meanings_of(fragment.selection)
         smallest = int(self._schemas[:, k.SMALLEST].min())
         span = fragment.end - fragment.start
-        self._capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // smallest, span // smallest + 1))
+        self._capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, USUAL_RECORD), span // smallest + 1))
         self._gatherer = Gatherer(
             self._gathered(), self._layouts, self._capacity, self._options, [one.name for one in self._named()]
         )
