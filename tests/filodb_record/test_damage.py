@@ -290,7 +290,7 @@ def test_shrunken_file(tmp_path: Path) -> None:
     path.write_bytes(DATA)
     dataset = sawlog.open(path, **OPTIONS)
     path.write_bytes(DATA[:100])
-    with pytest.raises(sawlog.SawlogError, match="shrank|became shorter"):
+    with pytest.raises(sawlog.SawlogError, match=r"shrank|became shorter"):
         dataset.to_table()
 
 

@@ -147,13 +147,14 @@ class Gatherer:
         """What the kernel does, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
-            table.append(
-                [
-                    self._operation(one, number, schema, at)
-                    for at, one in enumerate(self.fields)
-                    if one.name in self._places
-                ]
+            places = [at for at, one in enumerate(self.fields) if one.name in self._places]
+            operations = [self._operation(self.fields[at], number, schema, at) for at in places]
+            # Where every payload is looked at, so is the end of the record.
+            gathered = {one.sources[number] for one in self.fields if number < len(one.sources)}
+            every = schema is not None and all(
+                index in gathered for index, column in enumerate(schema.columns) if column.pointer
             )
+            table.append([*operations, (k.END if every else k.SKIP, 0, 0, 0, 0)])
         return np.array(table, np.int64).reshape(len(self._layouts), -1, k.OP_FIELDS)
 
     def _operation(self, one: ViewField, number: int, schema: RecordSchema | None, at: int) -> tuple[int, ...]:

@@ -75,7 +75,10 @@ class FiloDBRecordDataset(Dataset):
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
         """See `FollowedDataset.between`."""
-        return [self._range(replace(file, size=end), start, end, self._step) for file, start, end in ranges]
+        return [
+            replace(self._range(replace(file, size=end), start, end, self._step), resumed=start > 0)
+            for file, start, end in ranges
+        ]
 
     def info(self) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""
@@ -136,7 +139,7 @@ class FiloDBRecordDataset(Dataset):
         from sawlog.filodb_record.framing import Framing
 
         given = self.scan.options.container_size is not None
-        return Framing(source, file.size, start, file.size, self._step, given=given)
+        return Framing(source, file.size, start, file.size, self._step, given=given, resumed=start > 0)
 
     def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sawlog.damage import Findings
-from sawlog.errors import SawlogError
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.selection import Selection
 from sawlog.format import Fragment
@@ -27,6 +26,7 @@ class ContainerRange(Fragment):
         step: Bytes of whole containers; 0 while unknown.
         selection: Which schemas are read.
         fields: The columns of the view, and those that can be asked for besides.
+        resumed: Whether an earlier pass has read up to `start`, when the file held no more.
     """
 
     file: File

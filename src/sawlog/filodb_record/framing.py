@@ -30,13 +30,16 @@ class Framing:
         end: Containers that start here or behind are not ours.
         step: Bytes of whole containers; 0 to find out.
         given: Whether the user has said so.
+        resumed: Whether an earlier pass has read up to `start`, when the file held no more.
     """
 
-    def __init__(self, source: Source, size: int, start: int, end: int, step: int, *, given: bool) -> None:
+    def __init__(
+        self, source: Source, size: int, start: int, end: int, step: int, *, given: bool, resumed: bool = False
+    ) -> None:
         self._source = source
         self._size = size
         self._end = end
-        self._state = f.new_state(start, step, given=given)
+        self._state = f.new_state(start, step, given=given, resumed=resumed)
         self._flagged = _first_word(source, size)
 
     @property
@@ -48,6 +51,11 @@ class Framing:
     def tail(self) -> int:
         """What was met at the end of the file: `NO_TAIL`, `TORN_HEADER`, `TORN_CONTAINER` or `UNUSED`."""
         return int(self._state.tail)
+
+    @property
+    def skipped(self) -> int:
+        """Unused bytes in front of the first container, of one that an earlier pass has read."""
+        return int(self._state.skipped)
 
     @property
     def looked(self) -> int:

@@ -122,6 +122,7 @@ class Kind(IntEnum):
     HASH_MISMATCH = 13
     READ_ERROR = 14
     BAD_TIMESTAMP = 15
+    BAD_RECORD_SIZE = 16
 
 
 DETAIL = {
@@ -140,6 +141,7 @@ DETAIL = {
     Kind.BAD_HISTOGRAM: "column {0}: not a histogram (format code {1})",
     Kind.BAD_NESTED_RECORD: "column {0}: the nested record is damaged (byte {1} of its payload)",
     Kind.INVALID_UTF8: 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" delivers the bytes',
+    Kind.BAD_RECORD_SIZE: "a record of length {0}, whose columns end at byte {1} of it",
     Kind.HASH_MISMATCH: "the stored partition hash is {0}, the computed one {1}",
 }
 """What damage found by the kernels says; the two numbers come with the event, the first may be a column's name."""

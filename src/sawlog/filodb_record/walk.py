@@ -89,6 +89,7 @@ class Walk(ABC):
             fragment.end,
             fragment.step,
             given=self._options.container_size is not None,
+            resumed=fragment.resumed,
         )
         self._layouts = self._record_layouts()
         self._schemas = schema_table(self._layouts, plain=self._plain)
@@ -230,6 +231,11 @@ class Walk(ABC):
             keep &= self._starts[: rows.count] < events[0][0]
         return keep, events
 
+    def _uncount(self, events: list[Event], marks: Marks) -> None:
+        """Bytes of records that turned out damaged are no record bytes."""
+        starts = {int(self._starts[row]) for row in marks.found}
+        self._state[k.RECORD_BYTES] -= sum(length for offset, length, *_ in events if offset in starts)
+
     def _report(self, events: list[Event]) -> None:
         for offset, length, kind, detail in events:
             self._damage(kind, offset, length, detail)
@@ -246,6 +252,7 @@ class Walk(ABC):
         """Enter the bytes of records, and, at the end of the file, the state of its tail."""
         account = self._findings.account
         account.record += int(self._state[k.RECORD_BYTES])
+        account.padding += self._framing.skipped
         size = self._fragment.file.size
         position = self._framing.position
         if self._framing.tail == f.NO_TAIL and position < size:
@@ -257,6 +264,9 @@ class Walk(ABC):
             torn = int(self._state[k.TORN_AT])
             torn = torn if torn >= 0 else size
             tail = Tail(TailStatus.TORN, torn, size - torn, "the file ends inside a container")
+        elif self._framing.tail == f.TORN_REST:
+            detail = "the file ends behind the records of a container, in what may be its unused rest"
+            tail = Tail(TailStatus.TORN, position, size - position, detail)
         elif self._framing.tail == f.UNUSED:
             tail = Tail(TailStatus.PADDING, position, size - position, "unused space")
             account.padding += tail.length
@@ -299,11 +309,6 @@ class RowsWalk(Walk):
             self._findings.rows += delivered
             yield batch
             self._report(events)
-
-    def _uncount(self, events: list[Event], marks: Marks) -> None:
-        """Bytes of records that turned out damaged are no record bytes."""
-        starts = {int(self._starts[row]) for row in marks.found}
-        self._state[k.RECORD_BYTES] -= sum(length for offset, length, *_ in events if offset in starts)
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
         """Payloads that make up the hash, per layout, and the stored hash."""
@@ -348,11 +353,16 @@ class ContainersWalk(Walk):
         """See `Walk.contents`."""
         self._meanings[:] = 0
         counts = np.zeros(len(frames), np.int64)
+        events: list[Event] = []
         for rows in self._read(frames):
             k.count_records(self._starts[: rows.count], frames, counts)
-            _, events = self._settle(rows, Marks())
-            self._report(events)
-        wanted = (frames.kind == 0) | (frames.end > frames.first)
+            events += self._settle(rows, Marks())[1]
+            if events and self._findings.on_damage == "fail":
+                break
+        # Whether a container is complete is only known at its end.
+        wanted = (frames.torn == 0) & ((frames.kind == 0) | (frames.end > frames.first))
+        if events and self._findings.on_damage == "fail":
+            wanted &= frames.start < events[0][0]
         frames, counts = frames[wanted], counts[wanted]
         self._findings.rows += len(frames)
         columns = {
@@ -370,6 +380,7 @@ class ContainersWalk(Walk):
             else:
                 arrays.append(pa.repeat(pa.scalar(self._fragment.path, pa.string()), len(frames)))
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._report(events)
 
 
 class SeriesTable:
@@ -450,8 +461,9 @@ class SeriesWalk(Walk):
             found = dict(zip(fields, self._gatherer.arrays(rows, marks), strict=True))
             keep, events = self._settle(rows, marks)
             batch = pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
-            if keep is not None and len(self._schema):
-                batch = batch.filter(pa.array(keep))
+            if keep is not None:
+                batch = batch.filter(pa.array(keep)) if len(self._schema) else batch
+                self._uncount(events, marks)
             self._findings.rows += rows.count if keep is None else int(keep.sum())
             yield batch
             self._report(events)

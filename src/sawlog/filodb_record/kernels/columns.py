@@ -25,6 +25,9 @@ CONTAINER_TIME = 7
 NOTHING_8 = 8
 NOTHING_4 = 9
 NO_PAYLOAD = 10
+END = 11
+"""Records end where the last of their payloads does; all pointer columns are among the operations in front of it."""
+SKIP = 12
 OP_FIELDS = 5
 """Code, record offset, arena offset, second arena offset, column number for messages."""
 
@@ -131,6 +134,19 @@ def gather_columns(
             for r in range(count):
                 store_u64(scratch, place + _EIGHT * picked[r], _ZERO)
                 store_u32(scratch, second + _FOUR * picked[r], _ZERO)
+        elif code == END:
+            for r in range(count):
+                at = np.uint64(starts[first + picked[r]]) - base
+                total = load_u32(window, at) + _LENGTH
+                reach = smallest
+                for j in range(i):
+                    if (ops[j, 0] == PAYLOAD or ops[j, 0] == HISTOGRAM) and failed[picked[r]] == 0:
+                        pointer = load_u32(window, at + np.uint64(ops[j, 1]))
+                        reach = max(reach, pointer + load_u16(window, at + pointer) + _PAYLOAD_LENGTH)
+                if reach != total and failed[picked[r]] == 0:
+                    failures += _fail(failed, picked[r], i, reach)
+        elif code == SKIP:
+            continue
         elif code == NOTHING_4:
             for r in range(count):
                 store_u32(arena, place + _FOUR * picked[r], _ZERO)

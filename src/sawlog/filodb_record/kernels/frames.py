@@ -28,9 +28,13 @@ STATE = np.dtype(
             "mode",  # what a search is for
             "begun",  # where it began
             "search",  # where it goes on
+            "filled",  # 1 when the search behind the container met a byte other than zero
             "nonzero",  # 1 when it met a byte other than zero
             "clear_from",  # from here to `clear_to` no header begins: searched before
             "clear_to",
+            "clear_nonzero",  # 1 when other bytes than zeros stand there
+            "resumed",  # where this pass goes on behind another one, which has seen no more of the file; -1 if not
+            "skipped",  # unused bytes in front of the first container of such a pass
             "following",  # where a whole container is to end, while it is looked through for others
             "looked",  # places at which a header was searched for
             "tail",
@@ -65,6 +69,14 @@ NO_TAIL = 0
 TORN_HEADER = 1
 TORN_CONTAINER = 2
 UNUSED = 3
+TORN_REST = 4
+"""The last container is whole, and what follows its records may be its unused rest, or not be complete."""
+
+# How containers are torn.
+TORN = 1
+"""The file ends before its records do."""
+UNSURE = 2
+"""The file ends behind them, and not where it would if all of the container were there."""
 
 FRAME = np.dtype(
     [
@@ -77,7 +89,7 @@ FRAME = np.dtype(
             "next",
             "one",
             "two",
-            "torn",  # 1 when the file ends before the container does
+            "torn",  # TORN, UNSURE, or 0
             "guess",  # 1 when nothing proves that what follows its records is unused
             "time",  # its timestamp
         )
@@ -128,13 +140,14 @@ class Sight(NamedTuple):
     flagged: Any
 
 
-def new_state(start: int, step: int, *, given: bool) -> Any:
+def new_state(start: int, step: int, *, given: bool, resumed: bool) -> Any:
     """The state in front of a container."""
     state = np.zeros(1, STATE).view(np.recarray)[0]
     state.position = state.wanted = start
     state.step = step
     state.given = int(given)
     state.clear_from = state.clear_to = -1
+    state.resumed = start if resumed else -1
     return state
 
 
@@ -175,6 +188,13 @@ def _proves(sight: Any, state: Any, found: Any) -> Any:
     size = np.int64(found) - state.position
     unused = size - layout.LENGTH_SIZE - state.length
     return _is_whole(size, unused, _unsigned(sight, at), _unsigned(sight, at + _HEADER), state.step)
+
+
+@inlined
+def _rests(sight: Any, unused: Any, found: Any) -> Any:
+    """Whether so many bytes can be what a container that was read before has left over in front of another one."""
+    record = _unsigned(sight, found - sight.base + _HEADER)
+    return unused < record + layout.LENGTH_SIZE
 
 
 @inlined
@@ -222,6 +242,7 @@ def _look_on(sight: Any, state: Any) -> Any:
     while at < sight.size:
         if state.mode != BROKEN and state.clear_from <= np.int64(at) <= state.clear_to:
             at = np.uint64(state.clear_to)
+            nonzero |= state.clear_nonzero
             break
         if not _sees(sight, at):
             break
@@ -241,6 +262,7 @@ def _look_on(sight: Any, state: Any) -> Any:
     if state.mode != BROKEN and np.int64(at) >= state.clear_to:
         state.clear_from = state.begun
         state.clear_to = at
+        state.clear_nonzero = nonzero
     return True
 
 
@@ -265,12 +287,19 @@ def _settle(sight: Any, frames: Any, state: Any) -> None:
             row = _contain(frames, state, found)
             frames[row].guess = 1
         elif size - end < layout.CONTAINER_HEADER_SIZE:
-            _contain(frames, state, end)
+            row = _contain(frames, state, end)
+            frames[row].torn = UNSURE
+            state.tail = TORN_REST
         else:
+            state.filled = state.nonzero
             _search(state, RESYNC, first, 0)
     elif mode == RESYNC:
         if found < end:
             _emit(frames, state, _BAD_LENGTH, first, found, found, state.length, found)
+        elif found == size and state.length % layout.ALIGNMENT == 0 and state.filled != 0:
+            row = _contain(frames, state, end)
+            frames[row].torn = UNSURE
+            state.tail = TORN_REST
         else:
             _contain(frames, state, end)
     elif mode == BEYOND:
@@ -278,10 +307,16 @@ def _settle(sight: Any, frames: Any, state: Any) -> None:
             _emit(frames, state, _BAD_LENGTH, first, found, found, state.length, found)
         else:
             row = _emit(frames, state, 0, first, size, size, 0, 0)
-            frames[row].torn = 1
+            frames[row].torn = TORN
             state.tail = TORN_CONTAINER
     elif found == size and state.nonzero == 0:
         state.tail = UNUSED
+    elif start == state.resumed and size - found < LOOK:
+        state.tail = TORN_REST
+    elif start == state.resumed and _rests(sight, found - start, np.uint64(found)):
+        state.skipped = found - start
+        state.position = found
+        state.phase = AT_HEADER
     else:
         _emit(frames, state, _BAD_HEADER, found, found, found, state.length, state.word)
 
@@ -331,8 +366,9 @@ def _at_end(sight: Any, frames: Any, state: Any) -> None:
         _search(state, PADDING, stop + 1, 0)
     elif state.position + state.step > size:
         # The file was cut off in the unused rest of a whole container.
-        row = _contain(frames, state, size)
-        frames[row].guess = 1
+        row = _contain(frames, state, stop)
+        frames[row].torn = UNSURE
+        state.tail = TORN_REST
     else:
         state.phase = AT_STEP
 

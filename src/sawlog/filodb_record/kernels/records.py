@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.columns import BLOCK, gather_columns
+from sawlog.filodb_record.kernels.columns import BLOCK, END, gather_columns
+from sawlog.filodb_record.kernels.frames import TORN
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, prefetch
@@ -65,6 +66,7 @@ _EIGHT = np.uint64(8)
 _SIGN = np.uint64(0x80000000)
 _BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
 _BAD_POINTER = int(Kind.BAD_POINTER)
+_BAD_SIZE = int(Kind.BAD_RECORD_SIZE)
 _UNKNOWN_SCHEMA = int(Kind.UNKNOWN_SCHEMA)
 _UNEXPECTED_SCHEMA = int(Kind.UNEXPECTED_SCHEMA)
 _AHEAD = np.uint64(32)
@@ -146,9 +148,13 @@ def _drop_failed(
             which[first + kept] = number
             kept += 1
             continue
-        step = _step(load_u32(window, np.uint64(at) - base) + _LENGTH, end - np.uint64(at))
-        column = ops[number, failed[r] - 1, 4]
-        _note(events, state, _BAD_POINTER, at, step, column, failed[BLOCK + r], 0)
+        length = load_u32(window, np.uint64(at) - base)
+        step = _step(length + _LENGTH, end - np.uint64(at))
+        operation = failed[r] - 1
+        if ops[number, operation, 0] == END:
+            _note(events, state, _BAD_SIZE, at, step, -1, length, failed[BLOCK + r])
+        else:
+            _note(events, state, _BAD_POINTER, at, step, ops[number, operation, 4], failed[BLOCK + r], 0)
         state[RECORD_BYTES] -= np.int64(step)
         failed[r] = 0
     return kept
@@ -313,7 +319,7 @@ def read_records(
                 here = at - base
                 length = load_u32(window, here) if left >= _LENGTH else _SIGN
                 if length >= _SIGN or left - _LENGTH < length:
-                    if frames[frame].torn != 0:
+                    if frames[frame].torn == TORN:
                         state[TORN_AT] = at
                     else:
                         shown = np.int64(length) if length < _SIGN else np.int64(-1)
