@@ -35,6 +35,7 @@ class ContainerRange(Fragment):
     step: int
     selection: Selection
     fields: tuple[ViewField, ...]
+    resumed: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
