@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 import struct
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog import FormatError, SchemaError
 from sawlog.filodb_record import Buckets, Histogram
-from sawlog.filodb_record.histograms import nibblepack
+from sawlog.filodb_record.histograms import (
+    add,
+    histogram_add,
+    histogram_fraction,
+    histogram_merge,
+    histogram_quantile,
+    merge,
+    nibblepack,
+)
+from sawlog.filodb_record.histograms.functions import HISTOGRAM, _struct
+from sawlog.filodb_record.histograms.merge import _Scheme
 from sawlog.filodb_record.kernels.powers import powers
 
 from . import golden
@@ -240,3 +252,89 @@ def test_what_cannot_be_written(made, message: str) -> None:
 def test_bad_blobs(blob: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         Histogram.decode(blob)
+
+
+EXPONENTIAL = Buckets.exponential(3, -5, 11)
+TWELVE = Histogram(EXPONENTIAL, tuple(range(1, 13)))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "options", "expected"),
+    [
+        ((0.8, 1.2), {}, 0.3899750004807707),
+        ((0.8, 1.2), {"minimum": 0.76, "maximum": 1.21}, 0.42472117149283567),
+        ((0.0, 0.0), {}, 0.08333333333),
+        ((2.0, 2.1), {}, 0.0),
+        ((1.0, 1.09), {}, 0.08288542333480116),
+        ((0.0, 2.0), {}, 1.0),
+    ],
+)
+def test_fractions_of_exponential_buckets(bounds: tuple, options: dict, expected: float) -> None:
+    assert TWELVE.fraction(*bounds, **options) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "options", "expected"),
+    [
+        ((4.5, 6.6), {}, 0.175),
+        ((4.5, 6.6), {"minimum": 4.1, "maximum": 6.8}, 0.19212962962962962),
+        ((1.0, 1.09), {}, 0.0075),
+        ((11.1, 12.1), {}, 0.0),
+        ((0.0, math.inf), {}, 1.0),
+    ],
+)
+def test_fractions_of_custom_buckets(bounds: tuple, options: dict, expected: float) -> None:
+    histogram = Histogram(Buckets.custom([*map(float, range(1, 12)), math.inf]), tuple(range(1, 13)))
+    assert histogram.fraction(*bounds, **options) == pytest.approx(expected, rel=1e-9)
+
+
+def test_sums() -> None:
+    first = Histogram(GEOMETRIC, tuple(map(float, range(1, 9))))
+    second = Histogram(GEOMETRIC, (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 18.0))
+    assert add(first, second).values == (3.0, 6.0, 9.0, 12.0, 15.0, 18.0, 21.0, 26.0)
+    assert all(map(math.isnan, add(first, Histogram(CUSTOM, tuple(map(float, range(7))))).values))
+    holes = Histogram(GEOMETRIC, (1.0, math.nan, 3.0, 2.0, 5.0, 6.0, 7.0, 8.0))
+    assert add(first, holes).values == (2.0, 2.0, 6.0, 6.0, 10.0, 12.0, 14.0, 16.0)
+    assert merge([]).values == ()
+    assert merge([first, Histogram(Buckets.empty(), ()), second]) == add(first, second)
+
+
+def test_sums_of_exponential_buckets() -> None:
+    """The schemes and values of FiloDB's own tests."""
+    first = Histogram(EXPONENTIAL, tuple(map(float, range(12))))
+    second = Histogram(Buckets.exponential(2, -2, 6), tuple(map(float, range(7))))
+    total = add(first, second)
+    assert total.buckets.tops[1:] == pytest.approx([2 ** (n / 4) for n in range(-3, 5)])
+    assert list(total.values) == sorted(total.values)
+    assert total.count == 17.0
+    wide = _Scheme(6, -50, 21).united(_Scheme(6, 100, 26), 128)
+    assert (wide.scale, wide.start, wide.positive) == (5, -26, 90)
+    narrow = _Scheme(6, -50, 21).united(_Scheme(6, 100, 26), 64)
+    assert (narrow.scale, narrow.start, narrow.positive) == (4, -14, 46)
+    zeros = Histogram(Buckets.exponential(20, 10, 0), (5.0,))
+    assert add(zeros, second).values == tuple(value + 5 for value in second.values)
+    assert add(first, first).values == tuple(2 * value for value in first.values)
+
+
+def test_columns_of_histograms(tmp_path: Path) -> None:
+    rows = [Histogram(GEOMETRIC, ROWS[0]), TWELVE, Histogram(CUSTOM, ROWS[1][:7]), None]
+    column = pa.array([None if one is None else _struct(one) for one in rows], HISTOGRAM)
+    assert histogram_quantile(column, 0.5).to_pylist() == [*(one.quantile(0.5) for one in rows if one), None]
+    low = pa.array([0.0, 0.78, None, None])
+    found = histogram_quantile(column, 0.95, low, 90.0).to_pylist()
+    assert found[:2] == [rows[0].quantile(0.95, minimum=0, maximum=90), TWELVE.quantile(0.95, minimum=0.78, maximum=90)]
+    fractions = histogram_fraction(column, 0.8, 1.2).to_pylist()
+    assert fractions == [*(one.fraction(0.8, 1.2) for one in rows if one), None]
+    tail = column.slice(1)
+    assert histogram_quantile(tail, 0.5).to_pylist() == histogram_quantile(column, 0.5).to_pylist()[1:]
+    twice = histogram_add(column, column)
+    assert twice.null_count == 1
+    assert histogram_quantile(twice, 0.5).to_pylist() == histogram_quantile(column, 0.5).to_pylist()
+    merged = histogram_merge(pa.concat_arrays([column.slice(1, 1), column.slice(3), column.slice(1, 1)]))
+    assert merged.as_py()["values"] == [2.0 * value for value in TWELVE.values]
+    with pytest.raises(SchemaError, match="negative"):
+        histogram_fraction(column, -1.0, 1.0)
+    with pytest.raises(SchemaError, match="expected histograms"):
+        histogram_quantile(pa.array([1]), 0.5)
+    with pytest.raises(SchemaError, match="more values than tops"):
+        histogram_quantile(pa.array([{"tops": [1.0], "values": [1.0, 2.0]}]), 0.5)

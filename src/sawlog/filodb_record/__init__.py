@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from sawlog.filodb_record.builder import RecordBuilder
 from sawlog.filodb_record.builder.container import RecordContainer
-from sawlog.filodb_record.histograms import Buckets, Histogram
+from sawlog.filodb_record.histograms import (
+    Buckets,
+    Histogram,
+    histogram_add,
+    histogram_fraction,
+    histogram_merge,
+    histogram_quantile,
+)
 from sawlog.filodb_record.maps import MapEncoder
 from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
 from sawlog.filodb_record.schemas.column import Column
@@ -22,4 +29,8 @@ __all__ = [
     "RecordSchema",
     "Schema",
     "Schemas",
+    "histogram_add",
+    "histogram_fraction",
+    "histogram_merge",
+    "histogram_quantile",
 ]

@@ -355,7 +355,10 @@ class Gatherer:
             if self._options.quantiles:
                 wanted = np.array(self._options.quantiles, np.float64)
                 out = np.zeros(rows * len(wanted))
-                histograms.histogram_quantiles(ends, definition_ends, definitions, tops, values, wanted, out)
+                exponential = np.zeros(rows, np.uint8)
+                histograms.mark_exponential(definition_ends, definitions, exponential)
+                every = histograms.Histograms(ends, tops, values, exponential)
+                histograms.histogram_quantiles(every, wanted, np.array([-np.inf]), np.array([np.inf]), out)
                 offsets = np.arange(0, len(out) + 1, len(wanted), dtype=np.int32)
                 child = pa.Array.from_buffers(pa.float64(), len(out), [None, pa.py_buffer(out)])
                 found["quantiles"] = pa.Array.from_buffers(

@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout
@@ -31,6 +31,23 @@ _FORMATS: dict[HistogramFormat, tuple[BucketKind, bool]] = {
     HistogramFormat.EXPONENTIAL_XOR: ("exponential", True),
 }
 _CODES = {meaning: code for code, meaning in _FORMATS.items()}
+
+
+def format_of(code: int) -> tuple[BucketKind, bool]:
+    """The kind of buckets that a format code says, and whether values are stored as doubles.
+
+    Raises:
+        FormatError: For a code that is none.
+    """
+    try:
+        return _FORMATS[HistogramFormat(code)]
+    except ValueError as error:
+        raise FormatError(f"histogram: unknown format code {code}") from error
+
+
+def format_code(kind: BucketKind, *, xor: bool) -> int:
+    """The format code of a kind of buckets; where values cannot be stored as doubles, that of whole numbers."""
+    return _CODES.get((kind, xor), _CODES[kind, False])
 
 
 @dataclass(frozen=True)
@@ -185,29 +202,42 @@ class Histogram:
         Linear inside a bucket; logarithmic for exponential buckets. `minimum` and `maximum`, where known, narrow the
         bucket they lie in.
         """
-        tops, values = self.buckets.tops, self.values
-        if q < 0:
-            return -math.inf
-        if q > 1:
-            return math.inf
-        if len(values) < 2 or not self.count > 0:
-            return math.nan
-        rank = q * self.count
-        bucket = next((i for i, value in enumerate(values) if value >= rank), len(values) - 1)
-        if bucket == len(values) - 1 and math.isinf(tops[bucket]):
-            return tops[bucket - 1]
-        if bucket == 0 and tops[0] <= 0:
-            return tops[0]
-        low, high = (tops[bucket - 1] if bucket else 0.0), tops[bucket]
-        below = values[bucket - 1] if bucket else 0.0
-        if minimum is not None and low < minimum <= high:
-            low = minimum
-        if maximum is not None and low < maximum <= high:
-            high = maximum
-        share = (rank - below) / (values[bucket] - below)
-        if self.buckets.kind == "exponential" and low > 0:
-            return float(2 ** (math.log2(low) + (math.log2(high) - math.log2(low)) * share))
-        return low + (high - low) * share
+        import numpy as np
+
+        from sawlog.filodb_record.kernels.histograms import histogram_quantiles
+
+        out = np.zeros(1)
+        with np.errstate(all="ignore"):
+            histogram_quantiles(self._row(), np.array([float(q)]), *_bounds(minimum, maximum), out)
+        return float(out[0])
+
+    def fraction(
+        self, lower: float, upper: float, *, minimum: float | None = None, maximum: float | None = None
+    ) -> float:
+        """The share of values between two bounds, as Prometheus and FiloDB estimate it; NaN without values.
+
+        Raises:
+            SchemaError: When a bound is negative.
+        """
+        import numpy as np
+
+        from sawlog.filodb_record.kernels.histograms import histogram_fractions
+
+        if lower < 0 or upper < 0:
+            raise SchemaError(f"histogram: the fraction from {lower} to {upper}: bounds cannot be negative")
+        out = np.zeros(1)
+        with np.errstate(all="ignore"):
+            histogram_fractions(self._row(), float(lower), float(upper), *_bounds(minimum, maximum), out)
+        return float(out[0])
+
+    def _row(self) -> Any:
+        import numpy as np
+
+        from sawlog.filodb_record.kernels.histograms import Histograms
+
+        ends = np.array([0, len(self.values)], np.int32)
+        exponential = np.array([self.buckets.kind == "exponential"], np.uint8)
+        return Histograms(ends, np.array(self.buckets.tops, float), np.array(self.values, float), exponential)
 
     def __str__(self) -> str:
         """The histogram as FiloDB prints it."""
@@ -215,6 +245,13 @@ class Histogram:
         pairs = zip(self.buckets.tops, self.values, strict=True)
         text = ", ".join(f"{java_double(top)}={java_double(value)}" for top, value in pairs)
         return f"<BinHistogram: buckets[{tops}]: {{{text}}}>"
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
+    import numpy as np
+
+    least = -math.inf if minimum is None else minimum
+    return np.array([float(least)]), np.array([math.inf if maximum is None else float(maximum)])
 
 
 def _check_count(count: int, most: int) -> None:

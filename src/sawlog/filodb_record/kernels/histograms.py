@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -218,9 +218,38 @@ def gather_histograms(
             where[row] = code
 
 
+class Histograms(NamedTuple):
+    """Histograms of rows.
+
+    Attributes:
+        ends: int32, buckets behind each row; `ends[0]` is where those of the first one begin.
+        tops: float64 per bucket.
+        values: float64 per bucket, cumulative.
+        exponential: uint8 per row, whether its buckets are exponential.
+    """
+
+    ends: Any
+    tops: Any
+    values: Any
+    exponential: Any
+
+
+@kernel
+def mark_exponential(definition_ends: Any, definitions: Any, exponential: Any) -> None:
+    """Whether the buckets of each row are exponential, by the format code in front of their definition."""
+    for row in range(len(exponential)):
+        code: Any = -1
+        if definition_ends[row + 1] > definition_ends[row]:
+            code = np.int64(definitions[definition_ends[row]])
+        exponential[row] = code in (_EXPONENTIAL, _EXPONENTIAL_XOR)
+
+
 @inlined
-def _quantile(tops: Any, values: Any, first: Any, last: Any, q: Any, exponential: Any) -> Any:
-    """A quantile of the histogram in `[first, last]`."""
+def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
+    """A quantile of a row's histogram, whose values lie between two bounds."""
+    tops, values = all.tops, all.values
+    first = np.int64(all.ends[row])
+    last = np.int64(all.ends[row + 1]) - 1
     if q < 0.0:
         return -math.inf
     if q > 1.0:
@@ -232,35 +261,96 @@ def _quantile(tops: Any, values: Any, first: Any, last: Any, q: Any, exponential
     at = first
     while at < last and not values[at] >= rank:
         at += 1
-    if at == last and tops[at] == math.inf:
+    if at == last and tops[at] == math.inf and not (tops[at - 1] < maximum < math.inf):
         return tops[at - 1]
     if at == first and tops[at] <= 0.0:
         return tops[at]
-    low = 0.0
-    below = 0.0
+    low, below = 0.0, 0.0
     if at > first:
         low = tops[at - 1]
         below = values[at - 1]
+    high = tops[at]
+    if low < minimum <= high:
+        low = minimum
+    if low < maximum <= high:
+        high = maximum
     share = (rank - below) / (values[at] - below)
-    if exponential and low > 0.0:
-        return 2.0 ** (math.log2(low) + (math.log2(tops[at]) - math.log2(low)) * share)
-    return low + (tops[at] - low) * share
+    if all.exponential[row] != 0 and low > 0.0:
+        return 2.0 ** (math.log2(low) + (math.log2(high) - math.log2(low)) * share)
+    return low + (high - low) * share
 
 
 @kernel
-def histogram_quantiles(
-    ends: Any, definition_ends: Any, definitions: Any, tops: Any, values: Any, wanted: Any, out: Any
-) -> None:
-    """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none."""
-    for row in range(len(ends) - 1):
-        first = np.int64(ends[row])
-        last = np.int64(ends[row + 1]) - 1
-        code: Any = -1
-        if definition_ends[row + 1] > definition_ends[row]:
-            code = np.int64(definitions[definition_ends[row]])
-        exponential = code in (_EXPONENTIAL, _EXPONENTIAL_XOR)
+def histogram_quantiles(all: Any, wanted: Any, minimums: Any, maximums: Any, out: Any) -> None:
+    """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none.
+
+    Args:
+        all: `Histograms`.
+        wanted: float64.
+        minimums: float64, of all rows or per row: the least of a row's values; -inf where it is not known.
+        maximums: float64, of all rows or per row: the greatest; inf where it is not known.
+        out: float64.
+    """
+    for row in range(len(all.ends) - 1):
+        least = minimums[min(row, len(minimums) - 1)]
+        most = maximums[min(row, len(maximums) - 1)]
         for i in range(len(wanted)):
-            out[row * len(wanted) + i] = _quantile(tops, values, first, last, wanted[i], exponential)
+            out[row * len(wanted) + i] = _quantile(all, row, wanted[i], least, most)
+
+
+@inlined
+def _rank(all: Any, row: Any, bucket: Any, value: Any, minimum: Any, maximum: Any) -> Any:
+    """How much of a row's histogram is at or below a value inside of a bucket."""
+    first = np.int64(all.ends[row])
+    low, below = 0.0, 0.0
+    if bucket > first:
+        low = all.tops[bucket - 1]
+        below = all.values[bucket - 1]
+    low = max(low, minimum)
+    high = min(all.tops[bucket], maximum)
+    if all.exponential[row] != 0 and bucket > first:
+        share = (math.log2(value) - math.log2(low)) / (math.log2(high) - math.log2(low))
+    else:
+        share = (value - low) / (high - low)
+    return below + (all.values[bucket] - below) * share
+
+
+@kernel
+def histogram_fractions(all: Any, lower: Any, upper: Any, minimums: Any, maximums: Any, out: Any) -> None:
+    """The share of each row's values between `lower` and `upper`, not negative; other arguments as for quantiles."""
+    for row in range(len(all.ends) - 1):
+        first = np.int64(all.ends[row])
+        last = np.int64(all.ends[row + 1]) - 1
+        total = all.values[last] if last >= first else 0.0
+        out[row] = math.nan
+        if total == 0.0 or math.isnan(total) or math.isnan(lower) or math.isnan(upper):
+            continue
+        if lower == 0.0 and upper == 0.0:
+            out[row] = all.values[first] / total
+            continue
+        if lower >= upper:
+            out[row] = 0.0
+            continue
+        least = minimums[min(row, len(minimums) - 1)]
+        most = maximums[min(row, len(maximums) - 1)]
+        low_rank, high_rank = total, total
+        low_set, high_set = False, False
+        start, below = 0.0, 0.0
+        for at in range(first, last + 1):
+            top = all.tops[at]
+            if not low_set and start == lower:
+                low_rank, low_set = below, True
+            if not high_set and top == upper:
+                high_rank, high_set = all.values[at], True
+            if not low_set and start < lower < top:
+                low_rank, low_set = _rank(all, row, at, lower, least, most), True
+            if not high_set and start < upper < top:
+                high_rank, high_set = _rank(all, row, at, upper, least, most), True
+            start, below = top, all.values[at]
+        # Ranks beyond the total come of bounds that lie in other buckets, NaN of buckets without an end.
+        low_rank = min(low_rank, total)
+        high_rank = min(high_rank, total)
+        out[row] = (high_rank - low_rank) / total
 
 
 @kernel
