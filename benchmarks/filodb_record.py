@@ -14,7 +14,6 @@ import sawlog
 from benchmarks.harness import Case, Settings, Side
 from sawlog.damage import Findings
 from sawlog.filodb_record.framing import Framing
-from sawlog.filodb_record.kernels.frames import END, TORN
 from sawlog.filodb_record.walk import RowsWalk
 
 RECORD = 156
@@ -105,10 +104,11 @@ class Held:
     def __init__(self, path: Path, columns: list[str], size: int, times: int) -> None:
         (fragment,) = sawlog.open(path, format="filodb_record", columns=columns).fragments(None)
         source = Memory(np.fromfile(path, np.uint8, size))
-        frames = np.concatenate(list(Framing(source, source.size, 0, source.size, 0).tables()))
-        frames = frames[frames[:, TORN] == 0]
-        self.frames = np.tile(frames, (times, 1))
-        self.size = int(frames[-1, END]) * times
+        framing = Framing(source, source.size, 0, source.size, 0, given=False)
+        frames = np.concatenate(list(framing.tables()))
+        frames = frames[frames["torn"] == 0]
+        self.frames = np.tile(frames, times).view(np.recarray)
+        self.size = int(frames["end"][-1]) * times
         self.walk = RowsWalk(fragment, source, fragment.projection.decoded, Findings())
         self.rows = self.count()
 

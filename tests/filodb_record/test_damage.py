@@ -170,19 +170,19 @@ def mutate(data: bytes, changes: list) -> bytes:
 
 
 @given(st.lists(mutation, min_size=1, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_mutations(changes: list) -> None:
     outcome(mutate(DATA, changes))
 
 
 @given(st.lists(mutation, min_size=1, max_size=3))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_mutations_of_whole_containers(changes: list) -> None:
     outcome(mutate(WHOLE, changes))
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_any_bytes(data: bytes) -> None:
     outcome(data)
     outcome(struct.pack("<IIq", 12 + len(data), 1 << 24, 1) + data)

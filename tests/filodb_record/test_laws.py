@@ -55,7 +55,7 @@ class TestLaws(Laws):
                 mixed * 2,
                 "mixed.container",
                 options={"schema": "gauge,prom-histogram,prom-counter"},
-                headers=[Span(at, CONTAINER_HEADER + 8) for at in (0, len(mixed))],
+                headers=[Span(len(mixed), CONTAINER_HEADER + 8)],
                 grows=True,
                 repaired="rows",
             ),

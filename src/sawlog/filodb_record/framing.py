@@ -79,13 +79,14 @@ class Framing:
             sight = f.Sight(
                 window, np.uint64(base), np.uint64(self._size), np.uint64(self._end), np.int64(self._flagged)
             )
-            frames = np.zeros(FRAMES_ROOM, f.FRAME).view(np.recarray)
+            # Numba takes plain arrays of records ten times as fast as those whose fields Python finds by name.
+            frames = np.zeros(FRAMES_ROOM, f.FRAME)
             state.rows = 0
             status = f.frame_containers(sight, state, frames)
             if status == f.FULL:
                 state.wanted = state.position
             if state.rows:
-                yield frames[: int(state.rows)]
+                yield frames[: int(state.rows)].view(np.recarray)
 
 
 def _first_word(source: Source, size: int) -> int:

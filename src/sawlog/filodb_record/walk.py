@@ -184,7 +184,7 @@ class Walk(ABC):
         return (
             window,
             np.uint64(base),
-            frames,
+            frames.view(np.ndarray),
             self._plain,
             self._meanings,
             self._schemas,
@@ -355,7 +355,7 @@ class ContainersWalk(Walk):
         counts = np.zeros(len(frames), np.int64)
         events: list[Event] = []
         for rows in self._read(frames):
-            k.count_records(self._starts[: rows.count], frames, counts)
+            k.count_records(self._starts[: rows.count], frames.view(np.ndarray), counts)
             events += self._settle(rows, Marks())[1]
             if events and self._findings.on_damage == "fail":
                 break
