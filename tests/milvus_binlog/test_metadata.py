@@ -145,6 +145,16 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     for name, found in (("twice", 2), ("default.twice", 2), ("other.twice", 3), ("known_as", 2), ("3", 3), ("4", 4)):
         column = sawlog.read(root, collection=name, **options).column(0)
         assert column.to_pylist() == [found]
+    rows = {row["collection"]: row for row in sawlog.read(root, view="collections", **options).to_pylist()}
+    assert {id: (row["database"], row["name"], row["aliases"]) for id, row in rows.items()} == {
+        2: ("default", "twice", ["known_as"]),
+        3: ("other", "twice", []),
+    }
+    assert rows[2]["fields"] == ["pk"]
+    assert not any(sawlog.verify(root, view=view, **options).damaged for view in ("collections", "segments"))
+    assert (rows[2]["segments"], rows[2]["primary_key"]) == (1, "pk")
+    then = sawlog.read(root, view="collections", as_of=NOW, **options)
+    assert then["collection"].to_pylist() == [3]
     with pytest.raises(OptionError, match=r"none; known: default.twice \(2\), other.twice \(3\)"):
         sawlog.read(root, collection="gone", **options)
     assert pks(root, collection="twice", as_of=NOW, **options) == [3]  # the other two were not there then

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sawlog.arrow import fixed_array
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
+from sawlog.milvus_binlog.kernels import Elements, Messages
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
@@ -152,14 +153,15 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
     tag = ARRAY_ELEMENTS[field.element]
     cells = np.empty(rows + 1, np.int64)
     numbers, ends, out = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.uint8)
-    count, size, bad = kernels.array_cells(data, offsets, rows, tag, _SHAPES[tag], False, cells, numbers, ends, out)
+    messages, shape = Messages(offsets, data), _SHAPES[tag]
+    count, size, bad = kernels.array_cells(messages, tag, shape, False, cells, Elements(numbers, ends, out))
     if bad != kernels.OK:
         raise SchemaError(f"field {field.name!r}, row {bad}: not an array of {field.element.name}")
-    if _SHAPES[tag] == kernels.BYTES:
+    if shape == kernels.BYTES:
         ends, out = np.zeros(count + 1, np.int64), np.empty(size, np.uint8)
     else:
         numbers = np.empty(count, np.uint64)
-    kernels.array_cells(data, offsets, rows, tag, _SHAPES[tag], True, cells, numbers, ends, out)
+    kernels.array_cells(messages, tag, shape, True, cells, Elements(numbers, ends, out))
     values = _elements(field, numbers, ends, out)
     kind = pa.list_(values.type)
     starts = pa.py_buffer(cells.astype(np.int32))

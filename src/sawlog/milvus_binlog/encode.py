@@ -11,6 +11,7 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels, layout
 from sawlog.milvus_binlog.columns import _SHAPES, _validity, offsets_of
+from sawlog.milvus_binlog.kernels import Elements, Messages
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SCALARS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
@@ -182,11 +183,12 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
     offsets = np.zeros(len(lists) + 1, np.int64)
     out = np.empty(0, np.uint8)
     shape = _SHAPES[tag]
-    size = kernels.make_cells(cells, len(lists), tag, shape, numbers, starts, data, False, offsets, out)
+    elements = Elements(numbers, starts, data)
+    size = kernels.make_cells(cells, tag, shape, elements, False, Messages(offsets, out))
     if size > layout.MAX_FILE_SIZE:
         raise SchemaError(f"column {field.name!r}: {size} bytes of arrays in one batch; write smaller batches")
     out = np.empty(int(size), np.uint8)
-    kernels.make_cells(cells, len(lists), tag, shape, numbers, starts, data, True, offsets, out)
+    kernels.make_cells(cells, tag, shape, elements, True, Messages(offsets, out))
     buffers = [_validity(lists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(lists), buffers, lists.null_count)
 

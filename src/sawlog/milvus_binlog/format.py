@@ -34,6 +34,7 @@ class MilvusBinlog(Format):
         "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
         "deletes": "one row per delete: pk, timestamp, and where it is stored",
         "events": "one row per event of every file, descriptors included",
+        "collections": "one row per collection: names, aliases, partitions and fields, now or as of a time",
         "segments": "one row per segment: files, rows, sizes, timestamps",
         "damage": "one row per damaged range or missing file",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,31 @@ VARINT = 0
 FIXED32 = 1
 FIXED64 = 2
 BYTES = 3
+
+
+class Messages(NamedTuple):
+    """Messages: int64 offsets, checked by the caller to ascend within the data, and uint8 data.
+
+    Message i is `data[offsets[i] : offsets[i + 1]]`.
+    """
+
+    offsets: Any
+    data: Any
+
+
+class Elements(NamedTuple):
+    """Elements of all cells, one behind the other: those of numeric shapes, or strings.
+
+    Attributes:
+        numbers: uint64; bits of the numbers.
+        ends: int64; where each string ends in `data`, behind a first 0.
+        data: uint8; the bytes of strings.
+    """
+
+    numbers: Any
+    ends: Any
+    data: Any
+
 
 OK = -1
 """No cell was wrong; otherwise kernels answer with the first row that is."""
@@ -68,9 +93,7 @@ def _skip(data: Any, pos: Any, end: Any, wire: Any) -> Any:
 
 
 @inlined
-def _elements(
-    data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, size: Any, numbers: Any, ends: Any, out: Any
-) -> Any:
+def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, size: Any, elements: Any) -> Any:
     """The repeated field 1 of the message `data[pos:end]`, packed or not.
 
     Returns:
@@ -97,8 +120,8 @@ def _elements(
             if wire != _WIRE_LENGTH:
                 return count, size, 1
             if fill:
-                copy_bytes(out, np.uint64(size), data, pos, stop - pos)
-                ends[count + 1] = size + np.int64(stop - pos)
+                copy_bytes(elements.data, np.uint64(size), data, pos, stop - pos)
+                elements.ends[count + 1] = size + np.int64(stop - pos)
             size += np.int64(stop - pos)
             count += 1
             pos = stop
@@ -121,40 +144,35 @@ def _elements(
                 value = load_u64(data, pos)
                 pos += _EIGHT
             if fill:
-                numbers[count] = value
+                elements.numbers[count] = value
             count += 1
     return count, size, 0
 
 
 @kernel
-def array_cells(
-    data: Any, offsets: Any, rows: Any, tag: Any, shape: Any, fill: Any, cells: Any, numbers: Any, ends: Any, out: Any
-) -> Any:
-    """Decode array cells: the protobuf messages `data[offsets[i] : offsets[i + 1]]`.
+def array_cells(messages: Any, tag: Any, shape: Any, fill: Any, cells: Any, elements: Any) -> Any:
+    """Decode array cells, protobuf messages.
 
     Called twice, first with `fill` off to learn how much room is needed, then with it on.
 
     Args:
-        data: The bytes of all cells.
-        offsets: int64; where each cell begins, and where the last ends. Checked by the caller to ascend within `data`.
-        rows: How many cells.
+        messages: `Messages`, the cells.
         tag: Field of `ScalarField` that must hold the elements.
         shape: How elements are stored.
         fill: Whether elements are written down.
-        cells: int64; receives how many elements lie before each cell, and in all.
-        numbers: uint64; receives the elements of numeric shapes.
-        ends: int64; receives where each string ends in `out`, behind a first 0.
-        out: Receives the bytes of strings.
+        cells: int64, one more than messages; receives how many elements lie before each cell, and in all.
+        elements: `Elements`; receives them.
 
     Returns:
         Elements, bytes of strings, and the first broken row or `OK`.
     """
+    data = messages.data
     count = 0
     size = 0
-    for row in range(rows):
+    for row in range(len(cells) - 1):
         cells[row] = count
-        pos = np.uint64(offsets[row])
-        end = np.uint64(offsets[row + 1])
+        pos = np.uint64(messages.offsets[row])
+        end = np.uint64(messages.offsets[row + 1])
         while pos < end:
             key, pos = _varint(data, pos, end)
             if pos == _FAIL or key & _SEVEN != _WIRE_LENGTH:
@@ -162,11 +180,11 @@ def array_cells(
             length, pos = _varint(data, pos, end)
             if pos == _FAIL or end - pos < length or key >> _THREE != np.uint64(tag):
                 return count, size, row
-            count, size, broken = _elements(data, pos, pos + length, shape, fill, count, size, numbers, ends, out)
+            count, size, broken = _elements(data, pos, pos + length, shape, fill, count, size, elements)
             if broken:
                 return count, size, row
             pos += length
-    cells[rows] = count
+    cells[len(cells) - 1] = count
     return count, size, OK
 
 
@@ -291,26 +309,26 @@ def _put_varint(out: Any, pos: Any, value: Any) -> Any:
 
 
 @kernel
-def make_cells(
-    cells: Any, rows: Any, tag: Any, shape: Any, numbers: Any, starts: Any, data: Any, fill: Any, offsets: Any, out: Any
-) -> Any:
+def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messages: Any) -> Any:
     """Encode array cells; the reverse of `array_cells`, and like it called twice.
 
     Args:
         cells: int64; elements of row i are those from `cells[i]` to `cells[i + 1]`.
-        rows: How many cells.
         tag: Field of `ScalarField` for the elements.
         shape: How elements are stored.
-        numbers: uint64; elements of numeric shapes.
-        starts: int64; string element i is `data[starts[i] : starts[i + 1]]`.
-        data: The bytes of string elements.
+        elements: `Elements`.
         fill: Whether bytes are written.
-        offsets: int64; receives where each cell begins and the last ends.
-        out: Receives the bytes.
+        messages: `Messages`; receives them.
 
     Returns:
         Bytes of all cells.
     """
+    numbers = elements.numbers
+    starts = elements.ends
+    data = elements.data
+    offsets = messages.offsets
+    out = messages.data
+    rows = len(cells) - 1
     pos = _ZERO
     for row in range(rows):
         offsets[row] = pos

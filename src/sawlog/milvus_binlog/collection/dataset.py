@@ -15,22 +15,24 @@ from sawlog.errors import OptionError, SawlogError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.follow import between, frontier
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
-from sawlog.milvus_binlog.collection.infer import infer_fields, time_range
+from sawlog.milvus_binlog.collection.infer import infer_fields
+from sawlog.milvus_binlog.collection.logs import followed, with_deltas
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
-from sawlog.milvus_binlog.collection.pruning import excluded
+from sawlog.milvus_binlog.collection.pruning import excluded, outside, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.layout import PARTITION_COLUMN, SEGMENT_COLUMN, DataType
+from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.metadata.load import load
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.types import PLACE, SYSTEM, TIMESTAMP, Field
+from sawlog.milvus_binlog.types import PLACE, SYSTEM, Field
 from sawlog.skipped import Skipped
 from sawlog.storage import File
 
@@ -46,7 +48,8 @@ class MilvusDataset(Dataset):
         self._options: ReadOptions = scan.options
         self._logs = [log for log in map(paths.parse, files) if log is not None]
         if scan.schema is not None:
-            files = self._followed(scan)
+            self._logs = followed(self._logs, scan)
+            files = [log.file for log in self._logs]
         self._files = list(files)
         self._scan = scan
         self._until = self._options.until
@@ -55,7 +58,7 @@ class MilvusDataset(Dataset):
     @cached_property
     def collections(self) -> dict[int, Collection]:
         """All collections below the root, by id."""
-        return gather(self._with_deltas(), self._metas)
+        return gather(with_deltas(self._logs, self._scan), self._metas)
 
     @cached_property
     def collection(self) -> Collection:
@@ -72,6 +75,13 @@ class MilvusDataset(Dataset):
     def _shown(self) -> list[Collection]:
         """The chosen collection; all of them where none was chosen."""
         return list(map(self._with_manifests, self._present.values())) if self._ambiguous else [self.collection]
+
+    @property
+    def _shown_or_known(self) -> list[Collection]:
+        """The collection that was named; otherwise all that there are, in the metadata or on disk."""
+        if self._options.collection is not None:
+            return [self.collection]
+        return [one for id, one in sorted(self.collections.items()) if one.meta is not None or id in self._present]
 
     def _with_manifests(self, collection: Collection) -> Collection:
         """The collection with its segments of Storage V3, unless files were named one by one."""
@@ -103,27 +113,6 @@ class MilvusDataset(Dataset):
     def _backup_meta(self) -> str | None:
         """The metadata of the backup that the files lie in."""
         return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
-
-    def _with_deltas(self) -> list[LogFile]:
-        """The files, and, where only insert logs were given, the delta and stats logs that lie beside them."""
-        given = {log.kind for log in self._logs} | ({layout.DELTA_LOG} if self._scan.schema is not None else set())
-        inserts = [log for log in self._logs if log.kind == layout.INSERT_LOG and log.root]
-        if layout.DELTA_LOG in given or not inserts:
-            return self._logs
-        added: list[LogFile] = []
-        for root, collection in sorted({(log.root, log.collection) for log in inserts}):
-            for kind in (layout.DELTA_LOG, layout.STATS_LOG):
-                directory = f"{root}/{kind}/{collection}"
-                if kind not in given and self._scan.storage.is_directory(directory):
-                    found = map(paths.parse, self._scan.storage.find(directory))
-                    added += [log for log in found if log is not None]
-        given_segments = {log.segment for log in inserts}
-        return self._logs + [log for log in added if log.segment in given_segments or self._deletes_only(log)]
-
-    def _deletes_only(self, log: LogFile) -> bool:
-        """Whether a delta log belongs to a segment that has no insert logs anywhere."""
-        place = f"{log.root}/{layout.INSERT_LOG}/{log.collection}/{log.partition}/{log.segment}"
-        return not self._scan.storage.exists(place)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -192,6 +181,8 @@ class MilvusDataset(Dataset):
             return self._scan.schema
         if view == "events":
             return EVENTS_SCHEMA
+        if view == "collections":
+            return COLLECTIONS_SCHEMA
         if self._ambiguous and view != "segments" and not (self._scan.columns or self._scan.filters):
             return pa.schema([])
         if view == "segments":
@@ -219,6 +210,9 @@ class MilvusDataset(Dataset):
         view = self.scan.view
         if view in ("rows", "inserts"):
             yield from self._batches(raw=view == "inserts")
+        elif view == "collections":
+            for one in self._shown_or_known:
+                yield CollectionFragment(self.scan, self.projection, one.name, 0, one)
         elif view == "segments":
             for collection in self._shown:
                 for segment in self._in_partitions(collection, list(collection.segments.values())):
@@ -248,17 +242,6 @@ class MilvusDataset(Dataset):
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
         """See `FollowedDataset.between`."""
         return list(between(self, ranges))
-
-    def _followed(self, scan: Scan) -> list[File]:
-        """Of files that have appeared, those of the view and of the collection that a stream follows."""
-        kind, wanted = layout.FOLLOWED.get(scan.view), self._options.collection
-        self._logs = [log for log in self._logs if kind in (None, log.kind)]
-        if wanted is not None:
-            place = self._options.metadata
-            metas = load(place, scan.storage).at(None) if place else {}
-            named = {id for id, meta in metas.items() if meta.called(wanted)}
-            self._logs = [log for log in self._logs if wanted == str(log.collection) or log.collection in named]
-        return [log.file for log in self._logs]
 
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
@@ -296,7 +279,7 @@ class MilvusDataset(Dataset):
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
         In the views `deletes` and `events`, what those read is checked.
         """
-        if self.scan.view not in ("rows", "inserts", "damage"):
+        if self.scan.view in ("deletes", "events"):
             yield from super().verify(task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
@@ -415,18 +398,20 @@ class MilvusDataset(Dataset):
         shared = self._shared(raw=raw)
         reported: set[str] = set()
         every = self._options.deletes == "all"
+        filters = self.projection.filters
+        bounds = time_bounds(filters, self._until if self._scan.view == "rows" else None)
         segments = self._every_segment() if raw else self._alive()
         if raw and (self._options.segments or self.collection.states_known):
             segments = self._alive()
         for segment in segments:
-            if not self._wants(segment) or segment.id in self._ruled_out:
+            if not wanted(segment, filters) or segment.id in self._ruled_out:
                 continue
             own = () if raw else tuple(log.file for log in segment.deltas)
             across = self.collection.deltas_across(segment) if every and not raw else []
             level_zero = tuple(log.file for log in across)
             first = True
             for batch in segment.batches():
-                if self._prunes(segment, batch):
+                if outside(segment, batch, bounds, self.scan.storage, self._options.max_page_bytes):
                     continue
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
@@ -460,16 +445,6 @@ class MilvusDataset(Dataset):
         read = [log.file.size for id, log in batch.files.items() if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
-    def _wants(self, segment: Segment) -> bool:
-        """Whether the filters on partition and segment leave rows of it possible."""
-        values = {PARTITION_COLUMN: segment.partition, SEGMENT_COLUMN: segment.id}
-        for condition in self.projection.filters:
-            if condition.column in values:
-                row = pa.record_batch([pa.array([values[condition.column]], pa.int64())], names=[condition.column])
-                if not condition.mask(row)[0].as_py():
-                    return False
-        return True
-
     @cached_property
     def _ruled_out(self) -> frozenset[int]:
         """Segments that the statistics of their keys rule out."""
@@ -478,31 +453,6 @@ class MilvusDataset(Dataset):
             return frozenset()
         given = (self.primary, self.projection.filters, self.scan.storage)
         return frozenset(one.id for one in self._every_segment() if one.inserts and excluded(one, *given))
-
-    def _prunes(self, segment: Segment, batch: Batch) -> bool:
-        """Whether the time of its rows, as metadata or Parquet statistics have it, leaves none of them possible."""
-        low, high = self._time_bounds
-        if (low == 0 and high == layout.MAX_TSO) or (segment.meta is not None and segment.meta.commit_timestamp):
-            return False
-        first, last = (batch.first, batch.last) if batch.last else (0, 0)
-        log = batch.files.get(layout.TIMESTAMP_FIELD)
-        if not last and log is not None:
-            first, last = time_range(log.file, self.scan.storage, self._options.max_page_bytes)
-        return bool(last) and (last < low or first > high)
-
-    @cached_property
-    def _time_bounds(self) -> tuple[int, int]:
-        """Timestamps that filters and `as_of` leave possible."""
-        low, high = 0, layout.MAX_TSO
-        if self._until is not None and self.scan.view == "rows":
-            high = self._until
-        for condition in self.projection.filters:
-            if condition.column == TIMESTAMP.name:
-                if condition.op in (">", ">=", "=", "=="):
-                    low = max(low, condition.value + (condition.op == ">"))
-                if condition.op in ("<", "<=", "=", "=="):
-                    high = min(high, condition.value - (condition.op == "<"))
-        return low, high
 
     def _delta_logs(self) -> list[tuple[LogFile, bool]]:
         return [(log, segment.deletes_only) for segment in self._every_segment() for log in segment.deltas]

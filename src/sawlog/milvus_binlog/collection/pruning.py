@@ -1,4 +1,4 @@
-"""Segments that hold no row a filter on the primary key lets through, by their stats logs."""
+"""What need not be read: segments and binlog batches that hold no row that filters let through."""
 
 from __future__ import annotations
 
@@ -10,10 +10,48 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.filters import Filter
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.model import Segment
+from sawlog.milvus_binlog.collection.infer import time_range
+from sawlog.milvus_binlog.collection.model import Batch, Segment
 from sawlog.milvus_binlog.stats import BloomFilter, check_stats
-from sawlog.milvus_binlog.types import Field
+from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.storage import Storage
+
+
+def wanted(segment: Segment, filters: Iterable[Filter]) -> bool:
+    """Whether the filters on partition and segment leave rows of it possible."""
+    values = {layout.PARTITION_COLUMN: segment.partition, layout.SEGMENT_COLUMN: segment.id}
+    for condition in filters:
+        if condition.column in values:
+            row = pa.record_batch([pa.array([values[condition.column]], pa.int64())], names=[condition.column])
+            if not condition.mask(row)[0].as_py():
+                return False
+    return True
+
+
+def time_bounds(filters: Iterable[Filter], until: int | None) -> tuple[int, int]:
+    """First and last timestamp that filters, and the time that is asked for, leave possible."""
+    low, high = 0, layout.MAX_TSO if until is None else until
+    for condition in filters:
+        if condition.column == TIMESTAMP.name:
+            if condition.op in (">", ">=", "=", "=="):
+                low = max(low, condition.value + (condition.op == ">"))
+            if condition.op in ("<", "<=", "=", "=="):
+                high = min(high, condition.value - (condition.op == "<"))
+    return low, high
+
+
+def outside(
+    segment: Segment, batch: Batch, bounds: tuple[int, int], storage: Storage, max_page_bytes: int | None
+) -> bool:
+    """Whether the times of a batch's rows, as metadata or Parquet statistics have them, lie outside of bounds."""
+    low, high = bounds
+    if (low == 0 and high == layout.MAX_TSO) or (segment.meta is not None and segment.meta.commit_timestamp):
+        return False
+    first, last = (batch.first, batch.last) if batch.last else (0, 0)
+    log = batch.files.get(layout.TIMESTAMP_FIELD)
+    if not last and log is not None:
+        first, last = time_range(log.file, storage, max_page_bytes)
+    return bool(last) and (last < low or first > high)
 
 
 def excluded(segment: Segment, primary: Field, filters: Iterable[Filter], storage: Storage) -> bool:

@@ -121,11 +121,12 @@ class SegmentFragment(Fragment):
 
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
-        for one in self.segment.missing_logs():
+        missing = self.segment.missing_logs()
+        for one in missing:
             findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
         total: int | None = None if self.segment.unsupported else 0
-        for batch in self.batches:
-            count = self._count_batch(batch, findings)
+        for batch in self.batches:  # what the whole segment lacks is not told of each batch again
+            count = self._count_batch(batch, Findings("skip") if missing else findings)
             total = None if count is None or total is None else total + count
         return total
 
