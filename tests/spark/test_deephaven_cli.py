@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import sawlog
 from sawlog.cli import main
 from tests.deephaven_import.support import DATE, Logs
 
@@ -56,6 +58,61 @@ def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixtu
     captured = capsys.readouterr()
     assert captured.out.startswith("999 rows imported")
     assert "damaged bytes" in captured.err
+
+
+def test_every_night(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Dates that are over, of all tables; one that cannot be merged does not keep the others."""
+    logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
+    logs.write(0, 100)
+    logs.write(0, 10, column="2024-01-02")
+    logs.write(0, 10, column="2024-01-03")
+    logs.write(0, 5, table="U")
+    assert main(["import", str(logs.directory), str(db)]) == 0
+    (db / "Intraday/Ns/U/vm1" / DATE / "U/table.schema").unlink()
+    capsys.readouterr()
+    assert main(["merge", str(db), "--nightly", "--before", "2024-01-03", "--json"]) == 1
+    dates = json.loads(capsys.readouterr().out)["dates"]
+    assert [(one["table"], one["date"], one["merge"] and one["merge"]["rows"]) for one in dates] == [
+        ("T", DATE, 100),
+        ("T", "2024-01-02", 10),
+        ("U", DATE, None),
+    ]
+    assert "nothing tells its type" in dates[2]["error"]
+    assert {row["Date"] for row in sawlog.read(db / "Intraday/Ns/T").to_pylist()} == {"2024-01-03"}
+    assert sawlog.read(db / "Systems").num_rows == 110
+    assert main(["merge", str(db), "--nightly", "--before", "tomorrow"]) == 2
+    assert main(["merge", str(db), "Ns"]) == 2
+    logs.write(100, 110)
+    capsys.readouterr()
+    assert main(["import-status", str(logs.directory), str(db), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    lags = {Path(one["log"]).name.split(".")[1] + one["partition"]["column_partition"]: one for one in found["logs"]}
+    assert [one["lag"] == one["size"] for one in found["logs"] if one["taken"] == 0] == [True]
+    assert sum(one["lag"] > 0 for one in found["logs"]) == 1
+    assert found["lag"] == lags[f"T{DATE}"]["lag"]
+    assert lags["T2024-01-03"]["rows"] == 10
+
+
+def test_import_goes_on(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
+    logs.directory.mkdir()
+    rounds = iter([lambda: logs.write(0, 10), lambda: logs.write(10, 30), lambda: None])
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 0.5
+        for following in rounds:
+            following()
+            return
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sawlog.deephaven_import.commands.sleep", sleep)
+    main(["import", str(logs.directory), str(db), "--follow", "0.5", "--json"])
+    captured = capsys.readouterr()
+    assert re.findall(r'"rows": (\d+)', captured.out) == ["10", "20"]
+    assert "no binary log" in captured.err
+    assert sawlog.read(db / "Intraday").column("N").to_pylist() == list(range(30))
 
 
 @pytest.mark.parametrize("arguments", [["import", "logs", "db"], ["merge", "db", "Ns", "T", DATE]])

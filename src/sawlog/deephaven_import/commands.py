@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, Output, counted
+from sawlog.errors import OptionError, SawlogError
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_import.spark import Import, Nightly
 
 
 class NamespaceSet(StrEnum):
@@ -44,6 +49,10 @@ def load(
     ] = Unstorable.ERROR,
     option: arguments.ReadOptions = None,
     write_option: arguments.WriteOptions = None,
+    follow: Annotated[
+        float | None,
+        typer.Option("--follow", min=0.1, metavar="SECONDS", help="Go on: look for new rows so often, until stopped."),
+    ] = None,
     storage: arguments.StorageOptions = None,
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
@@ -60,31 +69,68 @@ def load(
     with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import import_logs
 
-        done = import_logs(
-            spark,
-            src,
-            root,
-            on_damage=on_damage,
-            on_unstorable=on_unstorable.value,
-            write_options=arguments.format_options(write_option, "-O"),
-            storage_options=arguments.storage_options(storage),
-            **options,
-        )
+        while True:
+            try:
+                done = import_logs(
+                    spark,
+                    src,
+                    root,
+                    on_damage=on_damage,
+                    on_unstorable=on_unstorable.value,
+                    write_options=arguments.format_options(write_option, "-O"),
+                    storage_options=arguments.storage_options(storage),
+                    **options,
+                )
+            except (SawlogError, FileNotFoundError) as error:
+                if follow is None:
+                    raise
+                complain(str(error))
+            else:
+                if follow is None or done.locations or done.removed:
+                    _say_imported(src, root, done, Output.of(json))
+                if follow is None:
+                    return Exit.LOST if done.skipped or done.unstorable else Exit.OK
+            sleep(follow)
+
+
+def _say_imported(src: str, root: str, done: Import, output: Output) -> None:
     facts = [("written", path) for path in done.locations]
     facts += [("deleted", f"{path}, by DELETE_PARTITION") for path in done.removed]
     document = {"source": src, "root": root, **asdict(done)}
     summary = f"imported into {counted(done.partitions, 'partition')}"
-    Output.of(json).done(Outcome(document, counted(done.rows, "row"), summary, facts))
+    output.done(Outcome(document, counted(done.rows, "row"), summary, facts))
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
-    return Exit.LOST if done.skipped or done.unstorable else Exit.OK
+
+
+def status(
+    src: Annotated[str, typer.Argument(metavar="SRC", help="Directory of logs, a log, a glob or fsspec URL.")],
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the tree that they are imported into.")],
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Tell how far each log was imported, and how many bytes of it were not."""
+    from sawlog.deephaven_import.status import import_status
+
+    found = import_status(src, root, storage_options=arguments.storage_options(storage))
+    lag = sum(one.lag for one in found)
+    facts = [(str(one.partition), f"{one.log}: {one.lag} of {one.size} bytes behind") for one in found]
+    document = {"source": src, "root": root, "lag": lag, "logs": [{**asdict(one), "lag": one.lag} for one in found]}
+    Output.of(json).done(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts))
+    return Exit.OK
 
 
 def merge(
     root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the trees.")],
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the table.")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table.")],
-    date: Annotated[str, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")],
+    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Namespace of the table.")] = None,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")] = None,
+    date: Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")] = None,
+    every_night: Annotated[
+        bool, typer.Option("--nightly", help="Merge, prove and delete all dates that are over, of all tables.")
+    ] = False,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
+    ] = None,
     schema: arguments.SchemaFile = None,
     group: Annotated[
         list[str] | None,
@@ -115,31 +161,35 @@ def merge(
 ) -> int:
     """Merge an intraday date into history: sorted, grouped, and proven to hold the same rows.
 
-    Can be killed and run again at any time; a date that is merged already is only proven again.
+    With --nightly all dates that are over, of all tables; what is proven is deleted from the intraday tree. Can be
+    killed and run again at any time; a date that is merged already is only proven again.
     """
     groups = arguments.column_names(group)
+    if not every_night and None in (namespace, table, date):
+        raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
     from sawlog.spark.sessions import QUIET, for_command
 
     with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import merge as run
+        from sawlog.deephaven_import.spark import nightly
 
-        done = run(
-            spark,
-            root,
-            namespace,
-            table,
-            date,
-            schema=schema,
-            group=groups,
-            sort=arguments.column_names(sort) or (),
-            internal_partitions=internal_partitions,
-            namespace_set="User" if namespace_set is NamespaceSet.USER else "System",
-            append=append,
-            replace=replace,
-            delete_intraday=delete_intraday,
-            write_options=arguments.format_options(write_option, "-O"),
+        options: dict[str, Any] = {
+            "schema": schema,
+            "group": groups,
+            "sort": arguments.column_names(sort) or (),
+            "internal_partitions": internal_partitions,
+            "namespace_set": "User" if namespace_set is NamespaceSet.USER else "System",
+            "append": append,
+            "replace": replace,
+            "write_options": arguments.format_options(write_option, "-O"),
             **arguments.format_options(option),
-        )
+        }
+        if every_night:
+            return _say_nightly(root, nightly(spark, root, before=before, namespace=namespace, **options), json)
+        assert namespace is not None
+        assert table is not None
+        assert date is not None
+        done = run(spark, root, namespace, table, date, delete_intraday=delete_intraday, **options)
     facts = [("checksum", f"{done.checksum:016x}")]
     facts += [("written" if done.written else "there", path) for path in done.locations]
     if done.grouped:
@@ -153,3 +203,14 @@ def merge(
     for remark in done.remarks:
         complain(remark)
     return Exit.OK
+
+
+def _say_nightly(root: str, done: Nightly, json: bool) -> int:
+    facts = []
+    for one in done.dates:
+        rows = one.error if one.merge is None else counted(one.merge.rows, "row")
+        facts.append((f"{one.namespace}.{one.table} {one.date}", rows))
+    merged = len(done.dates) - len(done.failed)
+    document = {"root": root, "dates": [asdict(one) for one in done.dates]}
+    Output.of(json).done(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts))
+    return Exit.DAMAGED if done.failed else Exit.OK

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from sawlog.deephaven_import.spark.load import Import, import_logs
 from sawlog.deephaven_import.spark.merge import Merge, merge
+from sawlog.deephaven_import.spark.nightly import MergedDate, Nightly, nightly
 
-__all__ = ["Import", "Merge", "import_logs", "merge"]
+__all__ = ["Import", "Merge", "MergedDate", "Nightly", "import_logs", "merge", "nightly"]
