@@ -89,8 +89,9 @@ test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpar
 	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 .PHONY: interop
-interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them first, needs Maven
+interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them first, needs Maven and Go
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "Go is needed to build what writes Pebble's logs: no go on PATH" >&2; exit 1; }
 	$(BIN)/python -m pytest -m interop $(ARGS)
 
 KILLS ?= 200
