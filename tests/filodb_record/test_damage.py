@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.damage import DamageWarning, FileReport, TailStatus
 from sawlog.errors import DamageError
-from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
+from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas, walk
 
 from . import golden
 
@@ -347,3 +347,28 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
     again = tmp_path / "c.container"
     sawlog.repair(fixed, again)
     assert again.read_bytes() == fixed.read_bytes()
+
+
+def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word for each took 20 s for 64 MB."""
+    record = struct.pack("<IHxx", 4, 4711)
+    data = struct.pack("<IIq", 12 + 8 * 60_000, 1 << 24, 1) + record * 60_000
+    path = tmp_path / "a.container"
+    path.write_bytes(data)
+    said: list[int] = []
+    words = walk.Walk._words
+
+    def counted(self: Any, *event: int) -> Any:
+        said.append(1)
+        return words(self, *event)
+
+    monkeypatch.setattr(walk.Walk, "_words", counted)
+    (report,) = sawlog.verify(path, schema="gauge").files
+    assert report.kinds == {"unknown_schema": 60_000}
+    assert report.account.damage == 480_000
+    assert len(said) <= walk.EVENT_ROOM + walk.BLOCK + 1
+    said.clear()
+    table = sawlog.read(path, view="damage", schema="gauge")
+    assert table.num_rows == 60_000
+    assert table["offset"].to_pylist() == list(range(16, len(data), 8))
+    assert len(said) < 100

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 import sawlog
 import sawlog.spark
+from sawlog.filodb_record import Buckets, Histogram
 from sawlog.filodb_record.spark import filodb_partition_hash, filodb_shard, from_filodb_record, to_filodb_record
 from tests.filodb_record import golden
 
@@ -132,3 +133,25 @@ def test_hashes_and_shards(registered: SparkSession) -> None:
     assert [row["shard"] for row in found] == [row["expected"] for row in found]
     with pytest.raises(sawlog.OptionError, match="power of two"):
         filodb_shard("metric", "tags", 48)
+
+
+def test_histograms(registered: SparkSession, tmp_path: Path) -> None:
+    rows = [Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8))) for n in range(4)]
+    tops = list(rows[0].buckets.tops)
+    frame = registered.createDataFrame(
+        [(n % 2, (tops, [float(v) for v in one.values], None), 0.0, 100.0) for n, one in enumerate(rows)],
+        "id int, h struct<tops: array<double>, values: array<double>, buckets: binary>, low double, high double",
+    )
+    found = frame.select(
+        sawlog.spark.histogram_quantile("h", 0.5).alias("q"),
+        sawlog.spark.histogram_quantile("h", 0.5, "low", "high").alias("narrow"),
+        sawlog.spark.histogram_fraction("h", 0.0, 4.0).alias("f"),
+        sawlog.spark.histogram_add("h", "h").alias("twice"),
+    ).collect()
+    assert sorted(row["q"] for row in found) == sorted(one.quantile(0.5) for one in rows)
+    assert sorted(row["f"] for row in found) == sorted(one.fraction(0.0, 4.0) for one in rows)
+    assert sorted(row["twice"]["values"][-1] for row in found) == [2.0 * one.count for one in rows]
+    if not hasattr(F, "arrow_udf"):
+        return
+    merged = frame.groupBy("id").agg(sawlog.spark.histogram_merge("h").alias("h")).orderBy("id").collect()
+    assert [row["h"]["values"][-1] for row in merged] == [7.0 + 9.0, 8.0 + 10.0]

@@ -74,10 +74,10 @@ class FiloDBRecord(Format):
 
     def warm_up(self) -> None:
         """See `Format.warm_up`: write a container, read every view of it, check and repair it; and what is beside."""
-        from sawlog.filodb_record.histograms import nibblepack
+        from sawlog.filodb_record.histograms import Buckets, Histogram, nibblepack
         from sawlog.filodb_record.schemas import Schemas, default_partition
+        from sawlog.filodb_record.series import FIRST_SERIES
         from sawlog.filodb_record.values import partition_hashes, shards
-        from sawlog.filodb_record.walk import FIRST_SERIES
 
         with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
@@ -102,6 +102,10 @@ class FiloDBRecord(Format):
             api.read(path, format=self.name, schemas=schemas)
         partition_hashes({"_metric_": metrics, "tags": labels}, Schemas.built_in()["gauge"])
         shards(metrics, labels, 4, 1, default_partition())
+        whole = Histogram(Buckets.geometric(1.0, 2.0, 2), (1.0, 2.0))
+        for buckets in (whole.buckets, Buckets.exponential(1, 0, 1)):
+            Histogram(buckets, (1.0, 2.0)).fraction(0.0, 1.5)
+        whole.quantile(0.5)
         nibblepack.unpack(nibblepack.pack([1]), 1)
         nibblepack.unpack_delta(nibblepack.pack_delta([1]), 1)
         nibblepack.unpack_doubles(nibblepack.pack_doubles([1.0]), 1)

@@ -63,7 +63,7 @@ class SeriesScan(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. A series is delivered where it is met first."""
-        from sawlog.filodb_record.walk import SeriesTable, SeriesWalk
+        from sawlog.filodb_record.series import SeriesTable, SeriesWalk
 
         table = SeriesTable()
         for one in self.ranges:

@@ -14,6 +14,8 @@ from pyspark.sql import types as spark
 from sawlog.damage import check_on_damage
 from sawlog.errors import OptionError
 from sawlog.filodb_record.columns import row_fields
+from sawlog.filodb_record.histograms import functions as histograms_of
+from sawlog.filodb_record.histograms.functions import HISTOGRAM
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.schemas import Schema, Schemas
 from sawlog.filodb_record.selection import Layout, Selection
@@ -173,6 +175,71 @@ def filodb_shard(
         return shards(one, other, num_shards, spread, partition)
 
     return _column(find, spark.IntegerType(), [metric, labels], [pa.string(), pa.map_(pa.string(), pa.string())])
+
+
+def histogram_quantile(
+    column: ColumnOrName, q: float, minimum: ColumnOrName | None = None, maximum: ColumnOrName | None = None
+) -> Column:
+    """A quantile of histograms, as Prometheus and FiloDB estimate it; see `sawlog.filodb_record.histogram_quantile`.
+
+    Args:
+        column: A column of histograms, as reading delivers them.
+        q: 0 to 1.
+        minimum: A column with the least of each histogram's values, if there is one; give both or none.
+        maximum: A column with the greatest.
+    """
+
+    def find(histograms: pa.Array, *bounds: pa.Array) -> pa.Array:
+        return histograms_of.histogram_quantile(histograms, q, *bounds)
+
+    return _column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
+
+
+def histogram_fraction(
+    column: ColumnOrName,
+    lower: float,
+    upper: float,
+    minimum: ColumnOrName | None = None,
+    maximum: ColumnOrName | None = None,
+) -> Column:
+    """The share of values between two bounds; see `sawlog.filodb_record.histogram_fraction`."""
+
+    def find(histograms: pa.Array, *bounds: pa.Array) -> pa.Array:
+        return histograms_of.histogram_fraction(histograms, lower, upper, *bounds)
+
+    return _column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
+
+
+def histogram_add(first: ColumnOrName, second: ColumnOrName) -> Column:
+    """The sums of two columns of histograms; see `sawlog.filodb_record.histogram_add`."""
+    kind = spark_schema(pa.schema(list(HISTOGRAM)))
+    return _column(histograms_of.histogram_add, kind, [first, second], [HISTOGRAM, HISTOGRAM])
+
+
+def histogram_merge(column: ColumnOrName) -> Column:
+    """The sum of the histograms of a group, an aggregate; see `sawlog.filodb_record.histogram_merge`.
+
+    Raises:
+        OptionError: With PySpark 4.0, which has no such functions of Arrow arrays.
+    """
+    if not hasattr(functions, "arrow_udf"):
+        raise OptionError("histogram_merge needs PySpark 4.1 or later")
+
+    def total(histograms: pa.Array) -> Any:
+        return histograms_of.histogram_merge(histograms).as_py()
+
+    total.__annotations__ = {"histograms": pa.Array, "return": dict}
+    return functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
+
+
+def _with_bounds(
+    column: ColumnOrName, minimum: ColumnOrName | None, maximum: ColumnOrName | None
+) -> tuple[list[ColumnOrName], list[pa.DataType]]:
+    """A column of histograms, and those of bounds, and their types."""
+    if (minimum is None) != (maximum is None):
+        raise OptionError("histograms: give the columns of both bounds, or none")
+    bounds = [] if minimum is None else [minimum, maximum]
+    return [column, *bounds], [HISTOGRAM, *(pa.float64() for _ in bounds)]
 
 
 def _schema(name: str, schemas: Schemas | str | None) -> Schema:

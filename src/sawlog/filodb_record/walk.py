@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.arrow import constant_string
+from sawlog.damage import DAMAGE_SCHEMA, Damage, Findings, Tail, TailStatus
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
 from sawlog.filodb_record.framing import WINDOW_BYTES, Framing
 from sawlog.filodb_record.kernels import frames as f
 from sawlog.filodb_record.kernels import records as k
-from sawlog.filodb_record.kernels import series as t
 from sawlog.filodb_record.kernels.columns import BLOCK
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
@@ -42,8 +41,6 @@ BATCH_BUCKETS = 1 << 20
 """Histogram buckets per batch, unless one record has more."""
 EVENT_ROOM = 4096
 """Damages that the kernel writes down before it hands over."""
-FIRST_SERIES = 2 << 10
-"""Series for which a table has room to begin with, a power of two."""
 
 UNPROVEN = "containers taken for whole by their size alone"
 """Note: nothing behind them proves that what follows their records is unused."""
@@ -152,11 +149,24 @@ class Walk(ABC):
         guesses = int(intact.guess.sum())
         if guesses:
             self._findings.notes[UNPROVEN] += guesses
-        for one in frames[frames.kind != 0]:
-            # The records of a container may be read, though its header is damaged.
-            stop = one.first if one.end > one.first else one.next
-            kind = Kind(one.kind)
-            self._damage(kind, int(one.start), int(stop - one.start), DETAIL[kind].format(one.one, one.two))
+        damaged = frames[frames.kind != 0]
+        if not len(damaged):
+            return
+        # The records of a container may be read, though its header is damaged.
+        stops = np.where(damaged.end > damaged.first, damaged.first, damaged.next)
+        columns = (
+            damaged.kind,
+            damaged.start,
+            stops - damaged.start,
+            np.full(len(damaged), -1),
+            damaged.one,
+            damaged.two,
+        )
+        events = np.stack(columns, axis=1)
+        if self._take_in_bulk(events):
+            return
+        for kind, offset, length, *rest in events.tolist():
+            self._damage(Kind(kind), offset, length, self._words(kind, *rest)[1])
 
     # Records.
 
@@ -203,18 +213,48 @@ class Walk(ABC):
 
     def _events_of(self, marks: Marks) -> list[Event]:
         """Damage of a batch in order: offset, length, kind, detail."""
-        fields = self._gatherer.fields
         found: list[Event] = []
         for kind, offset, length, column, one, two in self._events[: int(self._state[k.EVENTS])].tolist():
-            if kind == Kind.BAD_RECORD_LENGTH:
-                two = self.place(two)  # noqa: PLW2901
-            first = fields[column].name if column >= 0 else one
-            found.append((offset, length, Kind(kind), DETAIL[Kind(kind)].format(first, one if column >= 0 else two)))
+            found.append((offset, length, *self._words(kind, column, one, two)))
         for row, (kind, name, place) in marks.found.items():
             start = int(self._starts[row])
             size = int.from_bytes(self._source.window(start, layout.LENGTH_SIZE), "little") + layout.LENGTH_SIZE
             found.append((start, layout.align(size), Kind(kind), DETAIL[Kind(kind)].format(name, place)))
         return sorted(found)
+
+    def _take_in_bulk(self, events: NDArray[np.int64]) -> bool:
+        """Tell of what the kernel met without a word for each, where nobody wants one; whether that was done."""
+        findings = self._findings
+        if findings.columns is None and findings.listing:
+            return False
+        if findings.columns is not None:
+            findings.columns.append(self._damage_columns(events))
+        for kind in np.unique(events[:, 0]).tolist():
+            lengths = events[events[:, 0] == kind, 2]
+            findings.tally(Kind(kind).name.lower(), len(lengths), int(lengths.sum()))
+        return True
+
+    def _damage_columns(self, events: NDArray[np.int64]) -> pa.RecordBatch:
+        """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
+        said, places = np.unique(events[:, [0, 3, 4, 5]], axis=0, return_inverse=True)
+        words = [self._words(*one) for one in said.tolist()]
+        indices = pa.array(places.reshape(-1))
+        arrays = [
+            constant_string(self._fragment.path, len(events)),
+            pa.array(events[:, 1]),
+            pa.array(events[:, 2]),
+            pa.array([kind.name.lower() for kind, _ in words], pa.string()).take(indices),
+            pa.array([detail for _, detail in words], pa.string()).take(indices),
+            pa.nulls(len(events), pa.int64()),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
+
+    def _words(self, kind: int, column: int, one: int, two: int) -> tuple[Kind, str]:
+        """The kind of an event, and what it says."""
+        if kind == Kind.BAD_RECORD_LENGTH:
+            two = self.place(two)
+        given = (self._gatherer.fields[column].name, one) if column >= 0 else (one, two)
+        return Kind(kind), DETAIL[Kind(kind)].format(*given)
 
     def place(self, offset: int) -> int:
         """How an offset is told."""
@@ -222,6 +262,8 @@ class Walk(ABC):
 
     def _settle(self, rows: Rows, marks: Marks) -> tuple[NDArray[np.bool_] | None, list[Event]]:
         """Which rows to deliver (None: all), and the damage to report behind them."""
+        if not marks.found and self._state[k.EVENTS] and self._take_in_bulk(self._events[: int(self._state[k.EVENTS])]):
+            return None, []
         events = self._events_of(marks) if marks.found or self._state[k.EVENTS] else []
         if not events:
             return None, events
@@ -381,89 +423,3 @@ class ContainersWalk(Walk):
                 arrays.append(pa.repeat(pa.scalar(self._fragment.path, pa.string()), len(frames)))
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._report(events)
-
-
-class SeriesTable:
-    """The series met so far, by the bytes of their partition columns. Layouts must be the same in all files."""
-
-    def __init__(self) -> None:
-        self._state = np.zeros(t.STATE_SIZE, np.int64)
-        self._secret = np.uint64(int.from_bytes(os.urandom(4), "little"))
-        self._slots = np.zeros(2 * FIRST_SERIES * t.SLOT_SIZE, np.uint8)
-        self._key_starts = np.zeros(FIRST_SERIES, np.int64)
-        self._keys = np.zeros(128 * FIRST_SERIES, np.uint8)
-
-    def read(self, arguments: tuple[Any, ...], gatherer: Gatherer, keys: Sequence[ViewField]) -> int:
-        """Read records, and keep the rows whose series is new; it is not from then on.
-
-        Args:
-            arguments: Those of `read_records`.
-            gatherer: What it gathers to.
-            keys: The partition columns.
-
-        Returns:
-            As `read_records`.
-        """
-        fixed, payloads = gatherer.places(keys)
-        self._state[[t.ROW, t.KEPT]] = 0
-        while True:
-            status = t.read_series(
-                *arguments,
-                np.uint64(gatherer.place("partition_hash")),
-                fixed,
-                payloads,
-                *gatherer.places(gatherer.fields),
-                self._secret,
-                self._slots,
-                self._key_starts,
-                self._keys,
-                self._state,
-            )
-            if status != t.NEEDS_ROOM:
-                return int(status)
-            self._grow(fixed, payloads)
-
-    def _grow(self, fixed: NDArray[np.int64], payloads: NDArray[np.int64]) -> None:
-        self._keys = np.concatenate((self._keys, np.zeros_like(self._keys)))
-        self._key_starts = np.concatenate((self._key_starts, np.zeros_like(self._key_starts)))
-        slots, self._slots = self._slots, np.zeros(2 * len(self._slots), np.uint8)
-        t.rebuild(fixed, payloads, self._secret, slots, self._slots, self._key_starts, self._keys)
-
-
-class SeriesWalk(Walk):
-    """One row per series that is met for the first time."""
-
-    def __init__(
-        self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, table: SeriesTable
-    ) -> None:
-        super().__init__(fragment, source, schema, findings)
-        self._table = table
-        self._keys = [one for one in fragment.fields if one.sources]
-
-    def _record_layouts(self) -> list[RecordSchema | None]:
-        return [one.record for one in self._named()]
-
-    def _gathered(self) -> Sequence[ViewField]:
-        return (*self._fragment.fields, *PROVENANCE_FIELDS)
-
-    def _read_window(self, window: NDArray[np.uint8], base: int, frames: Any) -> int:
-        """See `Walk._read_window`."""
-        return self._table.read(self._arguments(window, base, frames), self._gatherer, self._keys)
-
-    def contents(self, frames: Any) -> Iterator[pa.RecordBatch]:
-        """See `Walk.contents`."""
-        for rows in self._read(frames):
-            if not rows.count and not self._state[k.EVENTS]:
-                yield pa.RecordBatch.from_pylist([], self._schema)
-                continue
-            marks = Marks()
-            fields = [one.name for one in self._gatherer.fields]
-            found = dict(zip(fields, self._gatherer.arrays(rows, marks), strict=True))
-            keep, events = self._settle(rows, marks)
-            batch = pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
-            if keep is not None:
-                batch = batch.filter(pa.array(keep)) if len(self._schema) else batch
-                self._uncount(events, marks)
-            self._findings.rows += rows.count if keep is None else int(keep.sum())
-            yield batch
-            self._report(events)
