@@ -29,7 +29,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_ROWS", 7)
     monkeypatch.setattr("sawlog.filodb_record.walk.EVENT_ROOM", 2)
     monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_BUCKETS", 20)
-    monkeypatch.setattr("sawlog.filodb_record.walk.FIRST_SERIES", 2)
+    monkeypatch.setattr("sawlog.filodb_record.series.FIRST_SERIES", 2)
     monkeypatch.setattr("sawlog.filodb_record.layer.BATCH_ROWS", 9)
 
 

@@ -79,14 +79,13 @@ class Framing:
             sight = f.Sight(
                 window, np.uint64(base), np.uint64(self._size), np.uint64(self._end), np.int64(self._flagged)
             )
-            # Numba takes plain arrays of records ten times as fast as those whose fields Python finds by name.
-            frames = np.zeros(FRAMES_ROOM, f.FRAME)
+            frames = np.zeros(FRAMES_ROOM, f.FRAME).view(np.recarray)
             state.rows = 0
-            status = f.frame_containers(sight, state, frames)
+            status = f.frame_containers(sight, state, f.handed(frames))
             if status == f.FULL:
                 state.wanted = state.position
             if state.rows:
-                yield frames[: int(state.rows)].view(np.recarray)
+                yield frames[: int(state.rows)]
 
 
 def _first_word(source: Source, size: int) -> int:

@@ -194,7 +194,7 @@ class Walk(ABC):
         return (
             window,
             np.uint64(base),
-            frames.view(np.ndarray),
+            f.handed(frames),
             self._plain,
             self._meanings,
             self._schemas,
@@ -397,7 +397,7 @@ class ContainersWalk(Walk):
         counts = np.zeros(len(frames), np.int64)
         events: list[Event] = []
         for rows in self._read(frames):
-            k.count_records(self._starts[: rows.count], frames.view(np.ndarray), counts)
+            k.count_records(self._starts[: rows.count], f.handed(frames), counts)
             events += self._settle(rows, Marks())[1]
             if events and self._findings.on_damage == "fail":
                 break

@@ -176,7 +176,7 @@ class ValueDecoder:
         values = values.cast(pa.binary())
         starts, data = _bounds(values)
         frames = np.zeros(len(values), f.FRAME).view(np.recarray)
-        f.frame_values(data, starts, np.array(values.is_valid()), frames.view(np.ndarray))
+        f.frame_values(data, starts, np.array(values.is_valid()), f.handed(frames))
         findings = Findings("skip", drained=True)
         ends = starts[1:]
 
