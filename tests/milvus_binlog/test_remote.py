@@ -74,3 +74,13 @@ def test_a_file_that_became_shorter(tmp_path: Path) -> None:
     opened = source.open_log(File("memory://sawlog-short", 20), Storage())
     with pytest.raises(OSError, match="expected 20 bytes at byte 0, found 10"):
         opened.window(0, 4)
+
+
+def test_files_that_are_not_mapped(tmp_path: Path) -> None:
+    """On request nothing is mapped; no array may point into memory that is used again."""
+    values = pa.array(np.random.default_rng(1).standard_normal(ROWS * 16, dtype="f4"))
+    write(tmp_path, pa.table({"pk": range(ROWS), "vector": pa.FixedSizeListArray.from_arrays(values, 16)}))
+    delete(tmp_path, [3, 7], [1 << 62, 1 << 62], 100)
+    mapped = open_as_it_lies(tmp_path)
+    plain = open_as_it_lies(tmp_path, memory_map=False)
+    assert plain.to_table().equals(mapped.to_table())

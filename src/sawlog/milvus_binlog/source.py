@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALL = 8 << 20
-"""Remote files up to this size are fetched whole."""
+"""Files that are not mapped up to this size are fetched whole."""
 BLOCK = 64 << 10
 """Bytes fetched at least: those of headers, or of a footer."""
 
 
 def open_log(file: File, storage: Storage) -> Source:
-    """Open a log for reading."""
-    return _Remote(file, storage) if is_remote(file.path) else storage.open(file.path, mapped=True)
+    """Open a log for reading. Its windows stay what they are: Arrow's arrays may point into them."""
+    if is_remote(file.path) or storage.memory_map is False:
+        return _Fetched(file, storage)
+    return storage.open(file.path, mapped=True)
 
 
-class _Remote:
-    """A remote log. Small ones are fetched whole; of large ones, headers, footers and payloads as they are asked for.
+class _Fetched:
+    """A log that is not mapped. Small ones are fetched whole; of large ones, what is asked for.
 
     What was fetched last is kept, and windows within it cost nothing.
     """
