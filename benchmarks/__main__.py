@@ -23,6 +23,7 @@ BENCHMARKS = (
     "filodb_record",
     "milvus_binlog",
     "streams",
+    "threads",
     "spark_columnar",
 )
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from sawlog.cli.info import metadata
 from sawlog.cli.output import Outcome, Output, counted
-from sawlog.cli.render import printable
+from sawlog.cli.render import metadata, printable
 from sawlog.cli.terminal import Terminal
 from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
 from sawlog.skipped import Skipped, by_reason

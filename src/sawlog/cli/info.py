@@ -12,6 +12,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Output, progress
+from sawlog.cli.render import metadata
 from sawlog.cli.scan import Losses, size_of, told
 from sawlog.damage import Tail
 from sawlog.format import Dataset, Format
@@ -81,14 +82,6 @@ class Info:
             document["rows"] = self.rows
             document["tails"] = {path: asdict(tail) for path, tail in self.tails.items()}
         return document
-
-
-def metadata(column: pa.Field) -> dict[str, str]:
-    """The metadata of a column as text."""
-    return {
-        key.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
-        for key, value in (column.metadata or {}).items()
-    }
 
 
 def info(

@@ -273,3 +273,11 @@ def _slices(offsets: pa.Array, child: pa.Array, encode: Encode) -> list[list[Any
     ends = offsets.to_pylist()
     items = values(child.slice(ends[0], ends[-1] - ends[0]), encode)
     return [items[start - ends[0] : end - ends[0]] for start, end in itertools.pairwise(ends)]
+
+
+def metadata(column: pa.Field) -> dict[str, str]:
+    """The metadata of a column as text."""
+    return {
+        key.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
+        for key, value in (column.metadata or {}).items()
+    }
