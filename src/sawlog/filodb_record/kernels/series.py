@@ -1,4 +1,7 @@
-"""Telling series apart by the bytes of their partition columns, before anything of them is decoded."""
+"""Telling series apart by the bytes of their partition columns, before anything of them is decoded.
+
+Records are read as `read_records` reads them; only rows of series that are new are kept.
+"""
 
 from __future__ import annotations
 
