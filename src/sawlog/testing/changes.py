@@ -65,21 +65,7 @@ def clean(subject: Subject) -> list[str]:
 
 
 class _Compared:
-    """What a changed sample is compared with: the sample as it is."""
-
-    def __init__(self, intact: Subject) -> None:
-        self.truth: Outcome = examine(intact)
-        if self.truth.refused is not None:
-            raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
-        self.words = self.truth.words()
-
-    def told(self, outcome: Outcome) -> bool:
-        """Whether anything is said that is not said of the intact sample."""
-        return bool(outcome.words() - self.words)
-
-
-class Told(_Compared):
-    """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many.
+    """What a changed sample is compared with: the sample as it is.
 
     Args:
         intact: The sample as it is.
@@ -87,14 +73,29 @@ class Told(_Compared):
     """
 
     def __init__(self, intact: Subject, turns: int = 1) -> None:
-        super().__init__(intact)
         self._turns = turns
         self._seen = 0
+        self.truth: Outcome = examine(intact)
+        if self.truth.refused is not None:
+            raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
+        self.words = self.truth.words()
+
+    def examined(self, subject: Subject) -> Outcome:
+        """What the verbs whose turn it is make of a changed sample."""
+        self._seen += 1
+        return examine(subject, every_verb=self._seen % self._turns == 0)
+
+    def told(self, outcome: Outcome) -> bool:
+        """Whether anything is said that is not said of the intact sample."""
+        return bool(outcome.words() - self.words)
+
+
+class Told(_Compared):
+    """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
 
     def __call__(self, subject: Subject) -> list[str]:
         """See `Told`."""
-        self._seen += 1
-        outcome = examine(subject, every_verb=self._seen % self._turns == 0)
+        outcome = self.examined(subject)
         found = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
         if outcome.refused is None and not self.told(outcome):
@@ -122,7 +123,7 @@ class Prefix(_Compared):
 
     def __call__(self, subject: Subject) -> list[str]:
         """See `Prefix`."""
-        outcome = examine(subject)
+        outcome = self.examined(subject)
         found = list(outcome.complaints)
         if outcome.refused is not None or not subject.sample.ordered or len(subject.files) > 1:
             return found

@@ -169,7 +169,7 @@ class Laws:
     def test_cuts(self, sample: Sample) -> None:
         """Whatever the length at which a file ends: a prefix and a tail, or damage."""
         with placed(sample) as subject:
-            check = changes.Prefix(subject)
+            check = changes.Prefix(subject, turns=4)
         self.changed("cuts", sample, mutations.cuts(sample, 150), check)
 
     def test_splices(self, sample: Sample) -> None:

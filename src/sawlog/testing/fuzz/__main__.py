@@ -130,7 +130,7 @@ def repeat(name: str, seed: str, number: int) -> int:
     sample, mutation, law = inputs.make(number)
     print(f"sample {sample.name}: {mutation.label}; {law[0]}")  # noqa: T201
     with placed(sample, mutation) as subject:
-        found = complaints(subject, law)
+        found = complaints(inputs.laws, subject, law)
     for one, text in found:
         print(f"{one}: {text}")  # noqa: T201
     return 1 if found else 0

@@ -71,9 +71,10 @@ class Inputs:
         return sample, Mutation("; ".join(labels), changing.content, tuple(spans)), law
 
 
-def complaints(subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
-    """The laws that a subject breaks, and how."""
+def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
+    """The laws that a subject breaks, and how; without those from which its sample is exempt."""
     found = [("agreed", text) for text in changes.watched(changes.agreed, subject)]
-    if changes.readable(subject):
+    exempt = any(one.about(law[0], subject.sample) for one in laws.exemptions)
+    if not exempt and changes.readable(subject):
         found += [(law[0], text) for text in changes.watched(law[1], subject)]
     return [(name, text.replace(subject.directory, "")) for name, text in found]

@@ -20,7 +20,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
     """Try every `step`th input from the `first`, until somebody ends the process."""
     for sample in inputs.samples:  # compile, and load what is loaded once
         for law in CHECKS:
-            _try(sample, Mutation("nothing", sample.content), law)
+            _try(inputs, sample, Mutation("nothing", sample.content), law)
     _confine()
     _tell(out, ready=True)
     number = first
@@ -29,7 +29,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         _tell(out, number=number)
         began = time.perf_counter()
         before = _resident(reset=True)
-        found = _try(sample, mutation, law)
+        found = _try(inputs, sample, mutation, law)
         grown = _resident() - before
         size = sum(map(len, mutation.files.values()))
         if grown > 2 * size + SPARE_MEMORY:
@@ -38,9 +38,9 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         number += step
 
 
-def _try(sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
+def _try(inputs: Inputs, sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
     with placed(sample, mutation) as subject:
-        return complaints(subject, law)
+        return complaints(inputs.laws, subject, law)
 
 
 def _tell(out: IO[str], **said: Any) -> None:
