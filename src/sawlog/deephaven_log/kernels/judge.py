@@ -27,7 +27,7 @@ from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.digest import STEP, digest_of
 from sawlog.deephaven_log.kernels.locate import row_end
 from sawlog.deephaven_log.layout import Kind
-from sawlog.kernels.jit import always_inlined, inlined
+from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64
 
 STATE = state_type(
@@ -312,7 +312,7 @@ def _signed(length: Any) -> Any:
     return np.int64(length) - (np.int64(1 << 32) if length >= _SIGN else np.int64(0))
 
 
-@always_inlined
+@inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """What stands at a position. See `sawlog.chain`."""
     if state.lost >= 0:

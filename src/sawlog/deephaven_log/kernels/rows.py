@@ -13,7 +13,7 @@ from sawlog.deephaven_log.kernels.judge import flags_of, has_digest, is_delete, 
 from sawlog.deephaven_log.kernels.locate import mixed_run
 from sawlog.deephaven_log.kernels.locate import run as even_run
 from sawlog.deephaven_log.layout import Kind
-from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.jit import inlined, kernel
 
 SALVAGED = -1
 """An event that is no damage: rows that were delivered although their set lacks a member."""
@@ -129,7 +129,7 @@ def _take_row(at: Any, total: Any, flags: Any, state: Any, events: Any, rules: A
     return BACK
 
 
-@always_inlined
+@inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """Rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
     here = np.int64(window.base + pos)
@@ -163,7 +163,7 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     return following
 
 
-@always_inlined
+@inlined
 def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take an intact entry that `run` has not taken. See `sawlog.chain`."""
     at = window.base + pos
@@ -181,7 +181,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
     return _take_row(at, size, flags, state, out.events, rules)
 
 
-@always_inlined
+@inlined
 def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take in damage, which breaks the set that it stands in. See `sawlog.chain`."""
     at = np.int64(start)
