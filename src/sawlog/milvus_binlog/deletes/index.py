@@ -27,6 +27,8 @@ FREE_BYTES = 64 << 20
 """Memory that the deleted keys may always take."""
 EXPANSION = 32
 """They may take so many times the bytes of their delta logs, unless an option says otherwise."""
+_KEY_BYTES = 16
+"""Bytes that a delete takes in a log, about: so many keys are reckoned with."""
 _SMALLEST_TABLE = 64
 _MARKS = 8
 """Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
@@ -39,19 +41,20 @@ class DeleteIndex:
         deletes: All deletes that concern the rows; keys of one type.
         until: Later deletes have not happened.
         most: Bytes that it may take; `None` for any number.
+        room: How many keys there is room for from the beginning.
 
     Raises:
         OptionError: When it takes more.
     """
 
-    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None) -> None:
+    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None, room: int = 0) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
         for one in deletes:
             keys, times = (one.keys, one.times) if until is None else _until(one, until)
             if not len(keys):
                 continue
             if keys.type not in self._tables:
-                self._tables[keys.type] = _Numbers() if pa.types.is_int64(keys.type) else _Texts()
+                self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
             self._tables[keys.type].add(keys, np.asarray(times.to_numpy()))
             if most is not None and self.nbytes > most:
                 raise OptionError(
@@ -100,10 +103,10 @@ def _room(table: Table) -> int:
 class _Numbers:
     """The newest delete of every int64 key."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
         self._count = 0
         self._salt = np.uint64(secrets.randbits(64))
-        self._table = _table(self._salt, 0)
+        self._table = _table(self._salt, room)
 
     @property
     def nbytes(self) -> int:
@@ -230,4 +233,5 @@ class DeltaLogs:
 
 @lru_cache(maxsize=2)
 def _cached(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
-    return DeleteIndex(logs.deletes(Findings("fail" if strict else "skip")), logs.until, logs.most)
+    room = sum(file.size for file in logs.files) // _KEY_BYTES
+    return DeleteIndex(logs.deletes(Findings("fail" if strict else "skip")), logs.until, logs.most, room)
