@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 
@@ -22,7 +21,6 @@ FEW = [b"first", b"", b"z" * 40]
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/leveldb-log.md"
     mutators = MUTATORS
-    not_yet: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:

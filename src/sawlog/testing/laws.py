@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -64,12 +64,10 @@ class Laws:
         exemptions: Sentences that the format cannot keep. Each must stand in `page`, and must be needed.
         page: The format's page of documentation; needed where there are exemptions.
         mutators: Changes that know the format, for the fuzzer: below lengths and checksums, which they make good again.
-        not_yet: Tests that fail today, and why, by `law` or `law[sample]`; what no longer fails has to go from it.
     """
 
     exemptions: ClassVar[Sequence[Exemption]] = ()
     page: ClassVar[Path | None] = None
-    not_yet: ClassVar[Mapping[str, str]] = {}
     mutators: ClassVar[Sequence[mutations.Mutator]] = ()
 
     @classmethod
@@ -83,14 +81,8 @@ class Laws:
             return
         import pytest
 
-        law = metafunc.function.__name__.removeprefix("test_")
         concerned = getattr(metafunc.function, "concerns", lambda _: True)
-        rows = []
-        for sample in self.samples():
-            if concerned(sample):
-                reason = self.not_yet.get(f"{law}[{sample.name}]", self.not_yet.get(law))
-                marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-                rows.append(pytest.param(sample, id=sample.name, marks=marks))
+        rows = [pytest.param(sample, id=sample.name) for sample in self.samples() if concerned(sample)]
         metafunc.parametrize("sample", rows)
 
     def judge(self, law: str, sample: Sample, complaints: Iterable[Complaint]) -> None:
