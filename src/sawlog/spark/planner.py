@@ -17,10 +17,14 @@ from typing import IO, Any
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
 from pyspark.sql import types as spark
 
+from sawlog.dataset import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, projected, tasks
 from sawlog.spark.schema import spark_schema
+
+WORTH_A_TASK = 4 << 20
+"""Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -54,7 +58,11 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def plan(
-    options: Mapping[str, str], full: spark.StructType, wanted: spark.StructType, filters: list[Comparison]
+    options: Mapping[str, str],
+    full: spark.StructType,
+    wanted: spark.StructType,
+    filters: list[Comparison],
+    parallelism: int = 1,
 ) -> tuple[PartitionFunction, list[bytes]]:
     """How columns are read.
 
@@ -63,6 +71,8 @@ def plan(
         full: All columns, as the user gave them or as `describe` found them.
         wanted: Those that a query needs; none where it only counts rows.
         filters: What Spark has pushed down, and checks again.
+        parallelism: How many tasks Spark runs at a time: none of its cores is left without work that is worth a task,
+            unless the option `task_bytes` says how large tasks are.
 
     Returns:
         What workers call, and what they call it with: one pickled list of fragments per task.
@@ -74,6 +84,9 @@ def plan(
     if not names and (scan.filters or scan.view == "damage"):
         names = tuple(full.names[:1])  # rows have to be looked at to be counted
     scan = replace(scan, columns=names)
+    if not any(name.lower() == "task_bytes" for name in options):
+        share = sum(file.size for file in dataset.files) // max(1, parallelism)
+        request = replace(request, own=replace(request.own, task_bytes=min(TASK_BYTES, max(WORTH_A_TASK, share))))
     pickled = CPickleSerializer()
     return PartitionFunction(wanted), [pickled.dumps(task) for task in tasks(request, dataset, scan)]
 
@@ -86,7 +99,7 @@ def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
         return
     full, wanted = (spark.StructType.fromJson(json.loads(asked[name])) for name in ("full", "wanted"))
     filters = [Comparison(**{**one, "values": [_value(value) for value in one["values"]]}) for one in asked["filters"]]
-    function, partitions = plan(asked["options"], full, wanted, filters)
+    function, partitions = plan(asked["options"], full, wanted, filters, asked["parallelism"])
     returned = function.schema if function.schema.fields else _COUNTS
     write_with_length(CPickleSerializer().dumps((function, returned)), outfile)
     write_int(len(partitions), outfile)

@@ -4,12 +4,13 @@ import java.io.{DataInputStream, DataOutputStream}
 
 import net.razorvine.pickle.Pickler
 import org.apache.spark.api.python.{PythonUtils, PythonWorkerUtils, SpecialLengths}
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
 import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
-import org.json4s.{DefaultFormats, Formats, JArray, JObject, JString}
+import org.json4s.{DefaultFormats, Formats, JArray, JInt, JObject, JString}
 import org.json4s.jackson.JsonMethods.{compact, parse}
 
 /** What a path holds, by its headers. */
@@ -36,6 +37,7 @@ object Planner {
     val asked = question(options) ~~
       ("full" -> JString(full.json)) ~~
       ("wanted" -> JString(wanted.json)) ~~
+      ("parallelism" -> JInt(SparkSession.active.sparkContext.defaultParallelism)) ~~
       ("filters" -> JArray(pushed.flatMap(Filters.toJson(_, columns)).toList))
     new Question("plan", asked)(in => new Plan(readBytes(in), Array.fill(in.readInt())(readBytes(in)))).runInPython()
   }
