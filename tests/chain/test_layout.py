@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import Number, loader, storer
 
 
@@ -43,3 +44,8 @@ def test_the_kernel_is_found_in_the_cache_by_the_next_process(tmp_path: Path) ->
         seen.append(done.stdout.split())
         assert done.returncode == 0, done.stderr
     assert seen == [["0", "1"], ["1", "0"]]
+
+
+def test_names_that_records_have_attributes_by_are_refused() -> None:
+    with pytest.raises(ValueError, match="shape"):
+        record_type("position", "shape")

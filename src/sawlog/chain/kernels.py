@@ -87,7 +87,13 @@ _STATE = (
 
 
 def record_type(*names: str) -> np.dtype[np.record]:
-    """The type of records with these fields, all of them int64: by name in kernels, and in Python too."""
+    """The type of records with these fields, all of them int64: by name in kernels, and in Python too.
+
+    Raises:
+        ValueError: For names that records have attributes by.
+    """
+    if clashing := [name for name in names if hasattr(np.record, name)]:
+        raise ValueError(f"in plain Python, records have attributes of their own by these names: {clashing}")
     fields: np.dtype[Any] = np.dtype((np.record, [(name, np.int64) for name in names]))
     return fields
 

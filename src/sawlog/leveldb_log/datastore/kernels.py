@@ -23,7 +23,7 @@ from sawlog.leveldb_log.datastore.layout import wire_tag
 STACK = record_type(
     "position",
     "end",
-    "shape",
+    "form",
     "array",  # start of the name of the array that is open; -1 for none
     "array_length",
     "names",  # where its names begin among all names
@@ -166,7 +166,7 @@ def _enter(stack: Any, depth: Any, start: Any, end: Any, names: Any) -> None:
     """An entity begins, `data[start:end]`; its names begin behind `names` others."""
     stack[depth].position = start
     stack[depth].end = end
-    stack[depth].shape = _NOTHING
+    stack[depth].form = _NOTHING
     stack[depth].array = -1
     stack[depth].names = names
     stack[depth].raw = 0
@@ -178,10 +178,10 @@ def _leave(out: Any, pos: Any, stack: Any, depth: Any) -> Any:
     if stack[depth].array >= 0:
         out[pos] = 93
         pos += _ONE
-    if stack[depth].shape == _NOTHING:
+    if stack[depth].form == _NOTHING:
         out[pos] = 123
         pos += _ONE
-    if stack[depth].shape != _VECTOR:
+    if stack[depth].form != _VECTOR:
         out[pos] = 125
         pos += _ONE
     return pos
@@ -253,11 +253,11 @@ def _put_name(data: Any, name: Any, length: Any, out: Any, pos: Any, stack: Any,
         out[pos] = 93
         pos += _ONE
         stack[depth].array = -1
-    if depth > 0 and stack[depth].shape == _NOTHING and _is_vector_name(data, name, length):
-        stack[depth].shape = _VECTOR
+    if depth > 0 and stack[depth].form == _NOTHING and _is_vector_name(data, name, length):
+        stack[depth].form = _VECTOR
         return pos
-    out[pos] = 123 if stack[depth].shape == _NOTHING else 44
-    stack[depth].shape = _OBJECT
+    out[pos] = 123 if stack[depth].form == _NOTHING else 44
+    stack[depth].form = _OBJECT
     pos = put_string(out, pos + _ONE, data, name, name + length)
     if pos == _ZERO:
         return pos
@@ -413,7 +413,7 @@ def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> 
                 pos += _ONE
             else:
                 known = _known(data, names, stack[depth].names, name_count, name, length)
-                if known or name_count >= len(names) or stack[depth].shape == _VECTOR:
+                if known or name_count >= len(names) or stack[depth].form == _VECTOR:
                     break
                 signature = _mix_text(signature, data, name, name_end)
                 stack[depth].shaped = 0
@@ -421,7 +421,7 @@ def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> 
                 names[name_count].length = length
                 name_count += 1
                 pos = _put_name(data, name, length, out, pos, stack, depth)
-                vector = stack[depth].shape == _VECTOR
+                vector = stack[depth].form == _VECTOR
                 if pos == _ZERO or (vector and (multiple == _ZERO or empty_list)):
                     break
                 if multiple != _ZERO and not empty_list:
