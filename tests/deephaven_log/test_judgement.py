@@ -211,3 +211,19 @@ def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> N
             assert sum(report.kinds.values()) == count
             # The sums begin anew with each call, at most.
             assert calls < 20 + count // 1000
+
+
+def test_entries_whose_digest_is_wrong_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "t.bin"
+    data = bytearray(make([3] * 6))
+    starts = sawlog.read(put(path, data), view="entries").column("offset").to_pylist()
+    for lost in (1, 4):
+        data[starts[lost] + 6] ^= 1
+    listed = skipped(put(path, data), view="entries")
+    assert [one["offset"] for one in listed] == starts
+    assert [one["checksum"] for one in listed] == ["ok", "mismatch", "ok", "ok", "mismatch", "ok"]
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path

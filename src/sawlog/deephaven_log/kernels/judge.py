@@ -297,8 +297,11 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _lose(state: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
-    """A bad entry, behind which the next good one is to be searched."""
+def _lose(state: Any, rules: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
+    """A bad entry, behind which the next good one is to be searched, once there is room for the running sums."""
+    if len(rules.totals) < 2:
+        state.sums_wanted = 1
+        return SHORT, _ONE
     blame(state, kind, one, two)
     state.following = following
     state.cut_off = 0
@@ -326,19 +329,19 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if left < _SIZE:
         if last:
             return TORN, left
-        return _lose(state, _BAD_SIZE, left, _SIZE, -1)
+        return _lose(state, rules, _BAD_SIZE, left, _SIZE, -1)
     if np.uint64(len(data)) - pos < min(_HEAD, left):
         return SHORT, _HEAD
     length = load_big_u32(data, pos)
     total = _SIZE + length
     if length == _ZERO:
-        lost = _lose(state, _UNUSED, 0, 0, -1)
+        lost = _lose(state, rules, _UNUSED, 0, 0, -1)
         state.zeros_go_on = 1
         return lost
     if length < _MIN or length > rules.longest or (total > window.size - at and not last):
-        return _lose(state, _BAD_SIZE, _signed(length), _MIN, -1)
+        return _lose(state, rules, _BAD_SIZE, _signed(length), _MIN, -1)
     if total > left and last:
-        lost = _lose(state, _BAD_SIZE, length, _MIN, -1)
+        lost = _lose(state, rules, _BAD_SIZE, length, _MIN, -1)
         state.cut_off = 1
         return lost
     # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
@@ -349,12 +352,12 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if verdict == _MISMATCHED:
         covered = total - _DIGEST
         expected = digest_of(window, pos, covered, state, rules)
-        return _lose(state, _MISMATCH, expected, load_big_u32(data, pos + covered), at + total)
+        return _lose(state, rules, _MISMATCH, expected, load_big_u32(data, pos + covered), at + total)
     if total > left:
-        return _lose(state, _BAD_SIZE, _signed(length), _MIN, -1)
+        return _lose(state, rules, _BAD_SIZE, _signed(length), _MIN, -1)
     flags = np.uint64(data[pos + _FLAGS])
     if flags > _KNOWN_FLAGS and not rules.vouched:
-        return _lose(state, _BAD_FLAGS, flags, 0, -1)
+        return _lose(state, rules, _BAD_FLAGS, flags, 0, -1)
     if flags > _RECORD and rules.strict:
         blame(state, _BAD_FLAGS, flags, 0)
         return DAMAGED, total
