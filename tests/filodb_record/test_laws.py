@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import sawlog
 from sawlog.testing import Exemption, Laws, Sample, Span
@@ -24,6 +25,9 @@ partitioned = false
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/filodb-record.md"
     mutators = MUTATORS
+    not_yet: ClassVar[Mapping[str, str]] = {
+        "follow_damaged[containers]": "a look that begins behind damage takes other containers for complete",
+    }
     exemptions = (
         Exemption(
             "same_columns",

@@ -61,13 +61,15 @@ class FiloDBRecordDataset(Dataset):
         """See `FollowedDataset.frontier`. Positions stand at the end of complete containers."""
         if self.scan.view not in ("rows", "containers", "damage"):
             return super().frontier(file, position)
-        from sawlog.filodb_record.kernels.frames import NO_TAIL
+        from sawlog.filodb_record.kernels.frames import NO_TAIL, TORN
 
+        # What follows the records of a container need not be there yet, but for the view that tells of it.
+        rows = self.scan.view != "containers"
         end = position
         with closing(self.scan.storage.open(file.path)) as source:
             framing = self._framing(source, file, position)
             for frames in framing.tables():
-                complete = frames[frames.torn == 0]
+                complete = frames[frames.torn != TORN] if rows else frames[frames.torn == 0]
                 end = int(complete.next[-1]) if len(complete) else end
             if framing.tail == NO_TAIL:
                 end = framing.position
