@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -147,10 +147,13 @@ class Dataset(FollowedDataset, ABC):
     Attributes:
         beside: Files of the path that `Format.select` did not choose.
         threads: How many threads decode.
+        shared: Whether threads share one file. Not so where one thread is at the memory's speed, or where finding out
+            how to cut a file costs what a second thread gains: there, each thread has files of its own.
     """
 
     beside: Sequence[File] = ()
     threads: int = 1
+    shared: ClassVar[bool] = True
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -259,12 +262,13 @@ class Dataset(FollowedDataset, ABC):
 
     def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
         """Fragments for the threads of this process; of the size asked for, where one thread reads."""
-        return self._fragments(PIECE_BYTES if self._threads > 1 else task_bytes)
+        return self._fragments(PIECE_BYTES if self._threads > 1 and self.shared else task_bytes)
 
     @property
     def _threads(self) -> int:
-        """What is small is read before threads are up."""
-        return self.threads if sum(file.size for file in self.files) > PIECE_BYTES else 1
+        """What is small is read before threads are up; files that are not shared are not worth more than one each."""
+        most = self.threads if self.shared else min(self.threads, len(self.files))
+        return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""

@@ -393,11 +393,15 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="partition-start is True; expected the number of a column"):
         Schemas.parse(PART_KEYS.replace("partition-start = 0", "partition-start = true"))
     start = data.index(b"m1") - 30
-    broken = data[:start] + struct.pack("<H", 9) + data[start + 2 :]  # the payload's length
-    assert len(broken) == len(data)
-    path.write_bytes(broken)
-    with pytest.raises(DamageError, match="column series: the nested record is damaged"):
-        sawlog.read(path, schemas=schemas)
+    for place, number, message in (
+        (start, struct.pack("<H", 9), "bad_record_size"),  # the payload's length: the record has bytes of no column
+        (start + 2, struct.pack("<I", 9), "column series: the nested record is damaged"),  # the nested record's own
+    ):
+        broken = data[:place] + number + data[place + len(number) :]
+        assert len(broken) == len(data)
+        path.write_bytes(broken)
+        with pytest.raises(DamageError, match=message):
+            sawlog.read(path, schemas=schemas)
 
 
 def test_records_without_schema_id_are_of_the_only_schema(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -45,6 +45,8 @@ _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION
 
 class DeephavenTableDataset(Dataset):
     """Locations of one table, by column partition and internal partition."""
+
+    shared: ClassVar[bool] = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options

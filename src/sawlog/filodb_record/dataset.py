@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 class FiloDBRecordDataset(Dataset):
     """Files of containers, one after the other."""
+
+    shared: ClassVar[bool] = False
 
     def view_schema(self) -> pa.Schema:
         """The columns of the schemas that are read, or those of the view."""

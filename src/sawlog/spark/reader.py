@@ -77,6 +77,10 @@ class NoStreams(DataSourceStreamReader):
         """
         raise OptionError(f"streams need PySpark 4.2 or later; found {spark_version()}")
 
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never asked: `initialOffset` comes first."""
+        raise NotImplementedError
+
 
 def tasks(request: Request, dataset: Dataset, scan: Scan) -> list[list[Fragment]]:
     """What each task reads."""
