@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as altered
@@ -424,10 +423,7 @@ class _MergeJob:
         format = get_format("deephaven_table")
         storage = Storage()
         scan = Scan(options=self._options, storage=storage, roots=(self._tree.root,))
-        with warnings.catch_warnings():
-            # What is guessed is refused, not only warned of.
-            warnings.filterwarnings("ignore", message=".*types were inferred")
-            return cast(DeephavenTableDataset, format.open(format.select(storage.find(list(paths)), "rows"), scan))
+        return cast(DeephavenTableDataset, format.open(format.select(storage.find(list(paths)), "rows"), scan))
 
 
 def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:

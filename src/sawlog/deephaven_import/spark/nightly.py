@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,10 @@ def nightly(
     done = Nightly()
     for of, table, date in _due(local_root(root), namespace, end):
         try:
-            merged = merge(spark, root, of, table, date, delete_intraday=delete_intraday, **options)
+            with warnings.catch_warnings():
+                # Guessed types are refused, which the date's error says.
+                warnings.filterwarnings("ignore", message=".*types were inferred")
+                merged = merge(spark, root, of, table, date, delete_intraday=delete_intraday, **options)
         except (SawlogError, OSError) as error:
             done.dates.append(MergedDate(of, table, date, error=str(error)))
         else:
