@@ -90,7 +90,7 @@ class DatabaseDataset(Dataset):
             gathered += table.file.size
 
     @cached_property
-    def skipped(self) -> Sequence[Skipped]:  # type: ignore[override]
+    def skipped(self) -> list[Skipped]:
         """Tables and logs that the database has done with, beside what every dataset leaves out."""
         reason = "the MANIFEST does not name it any more"
         dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, store_u32, store_u64
+from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.leveldb_table import layout
 
 # What a call ended with.
@@ -132,10 +132,7 @@ def lay_out(given: Any, out: Any, state: Any) -> Any:
             held = state.last - _TRAILER
             shared = _common(given, start, length, out.last, held)
             if shared == length and length == held:
-                before = _ZERO
-                for i in range(8):
-                    before |= np.uint64(out.last[held + np.uint64(i)]) << np.uint64(8 * i)
-                if trailer >= before:
+                if trailer >= load_u64(out.last, held):
                     return UNORDERED
             elif shared == length or (shared < held and given.keys[start + shared] < out.last[shared]):
                 return UNORDERED

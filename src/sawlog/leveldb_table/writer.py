@@ -270,8 +270,8 @@ class TableWriter(Writer):
             return np.full(batch.num_rows, _TYPES["put"], np.uint8)
         column = batch.column(OPERATION).cast(pa.string())
         self._refuse_nulls(column, OPERATION)
-        known = ["delete", "put"] if self._options.dialect == "leveldb" else list(_TYPES)
-        known = [*known, "delete_range"] if self._options.dialect == "leveldb" else known
+        # LevelDB's range deletions are refused where they are added, with what to do.
+        known = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
         places = pc.index_in(column, value_set=pa.array(known, pa.string()))
         if places.null_count:
             row = places.is_null().index(pa.scalar(value=True)).as_py()
