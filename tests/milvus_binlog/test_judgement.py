@@ -17,6 +17,7 @@ import sawlog
 from sawlog.errors import DamageError, OptionError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.deletes import index
+from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.layout import DataType, EventType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads import footer, pages
@@ -270,8 +271,8 @@ def deltas(rows: int, keys: int, place: Path) -> File:
 
 def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
     place = (None, None, most, Storage())
-    logs = index.DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
-    return logs.index((), sawlog.damage.Findings())
+    logs = DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
+    return logs.newest((), sawlog.damage.Findings())
 
 
 def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:

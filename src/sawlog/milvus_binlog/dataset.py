@@ -63,7 +63,7 @@ class LooseDataset(Dataset):
             if subject.content != "delta":
                 raise OptionError(f"{self._paths[0].path}: view deletes is for delta logs; this is {subject.content}")
             return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
-        if view in ("segments", "collections"):
+        if view in ("segments", "collections", "history"):
             raise OptionError(f"view {view} is for collections; name the directory above insert_log")
         known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}.get(
             subject.content

@@ -32,6 +32,7 @@ class MilvusBinlog(Format):
     views: ClassVar = {
         "rows": "the collection: its fields, deletes applied; of a single file, what it holds",
         "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
+        "history": "every version of every row: when it was inserted, and when it was deleted",
         "deletes": "one row per delete: pk, timestamp, and where it is stored",
         "events": "one row per event of every file, descriptors included",
         "collections": "one row per collection: names, aliases, partitions and fields, now or as of a time",

@@ -179,6 +179,10 @@ PLACE = tuple(
 )
 """Columns that say where in the collection a row lies: ids of collection, partition and segment."""
 
+INSERTED = pa.field("_inserted", pa.int64(), nullable=False)
+DELETED = pa.field("_deleted", pa.int64())
+"""When a version of a row began, and when it ended: TSOs, null for one that has not ended."""
+
 
 def data_type(value: Any) -> DataType:
     """A type by code or by name, as pymilvus and Milvus' JSON spell it (`FLOAT_VECTOR`, `FloatVector`, 101).

@@ -25,6 +25,7 @@ from sawlog.milvus_binlog.collection.logs import followed, with_deltas
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
 from sawlog.milvus_binlog.collection.pruning import excluded, outside, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
+from sawlog.milvus_binlog.collection.selection import Selection
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.metadata.load import load
@@ -32,9 +33,12 @@ from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.types import PLACE, SYSTEM, Field
+from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, SYSTEM, Field
 from sawlog.skipped import Skipped
 from sawlog.storage import File
+
+ROW_VIEWS = ("rows", "inserts", "history")
+"""The views of the rows of a collection."""
 
 
 class SegmentsWarning(UserWarning):
@@ -70,6 +74,10 @@ class MilvusDataset(Dataset):
         where = self._logs[0].root if self._logs else "milvus_binlog"
         wanted = self._options.collection
         return self._with_manifests(choose(self._present if wanted is None else self.collections, wanted, where))
+
+    @property
+    def _selection(self) -> Selection:
+        return Selection(self.collection, self._options)
 
     @cached_property
     def _shown(self) -> list[Collection]:
@@ -193,31 +201,32 @@ class MilvusDataset(Dataset):
         user = [one.arrow() for one in self.fields]
         if view == "inserts":
             return pa.schema([*user, *(one.arrow() for one in SYSTEM), *PLACE])
+        if view == "history":
+            return pa.schema([*user, INSERTED, DELETED])
         return pa.schema([*user, *(one.arrow() for one in self.dynamic_fields)])
 
     def extra_columns(self) -> Sequence[pa.Field]:
         """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
-        if self._scan.view not in ("rows", "inserts"):
+        if self._scan.view not in ROW_VIEWS:
             return PROVENANCE
         return [*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE]
 
     def batches(self) -> list[BatchFragment]:
         """The binlog batches that the rows are read from."""
-        return list(self._planned(raw=False))
+        return list(self._planned())
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per binlog batch; per file in the views of files; per segment in that of segments."""
         view = self.scan.view
-        if view in ("rows", "inserts"):
-            yield from self._batches(raw=view == "inserts")
+        if view in ROW_VIEWS:
+            yield from self._batches()
         elif view == "collections":
             for one in self._shown_or_known:
                 yield CollectionFragment(self.scan, self.projection, one.name, 0, one)
         elif view == "segments":
             for collection in self._shown:
-                for segment in self._in_partitions(collection, list(collection.segments.values())):
-                    if segment.inserts or segment.deltas or segment.unsupported:
-                        yield self._segment(segment, collection)
+                for segment in Selection(collection, self._options).every:
+                    yield self._segment(segment, collection)
         elif view == "deletes":
             for log, deletes_only in self._delta_logs():
                 place = (log.collection, log.partition, log.segment)
@@ -231,7 +240,7 @@ class MilvusDataset(Dataset):
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """One task per segment and binlog batch where rows are read; files are packed as elsewhere."""
-        if self.scan.view in ("rows", "inserts"):
+        if self.scan.view in ROW_VIEWS:
             return [[fragment] for fragment in self.plan(task_bytes)]
         return super().tasks(task_bytes)
 
@@ -309,7 +318,7 @@ class MilvusDataset(Dataset):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SegmentsWarning)
-                return list(self._batches(raw=self.scan.view == "inserts"))
+                return list(self._batches())
         except SawlogError:
             return []
 
@@ -324,7 +333,7 @@ class MilvusDataset(Dataset):
         collection = self.collection
         facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
         every = [one for one in collection.segments.values() if one.inserts]
-        alive = self._alive()
+        alive = self._selection.alive
         facts["partitions"] = ", ".join(
             collection.partition_name(id) for id in sorted({segment.partition for segment in every})
         )
@@ -345,47 +354,9 @@ class MilvusDataset(Dataset):
             remarks["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return remarks
 
-    def _every_segment(self) -> list[Segment]:
-        return [
-            one
-            for one in self._in_partitions(self.collection, list(self.collection.segments.values()))
-            if one.inserts or one.deltas or one.unsupported
-        ]
-
-    def _alive(self) -> list[Segment]:
-        """The segments that are read: those named by the options, or those that are alive."""
-        if not self._options.segments:
-            return self._in_partitions(self.collection, self.collection.living(self._until, self._dropped))
-        known = self.collection.segments
-        there = {id for id, one in known.items() if one.inserts or one.unsupported}
-        unknown = [id for id in self._options.segments if id not in there]
-        if unknown:
-            raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
-        return self._in_partitions(self.collection, [known[id] for id in sorted(set(self._options.segments))])
-
-    @cached_property
-    def _dropped(self) -> tuple[int, ...]:
-        """Dropped partitions that are asked for by name or id."""
-        meta = self.collection.meta
-        known = meta.dropped_partitions if meta is not None else {}
-        return tuple(id for id, name in known.items() if {str(id), name} & set(self._options.partitions))
-
-    def _in_partitions(self, collection: Collection, segments: list[Segment]) -> list[Segment]:
-        wanted = self._options.partitions
-        if not wanted:
-            return segments
-        names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
-        if collection.meta is not None:
-            names |= {**collection.meta.dropped_partitions, **collection.meta.partitions}
-        unknown = [name for name in wanted if name not in names.values() and name not in map(str, names)]
-        if unknown:
-            known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
-            raise OptionError(f"partitions: {unknown[0]!r} is none of {known}")
-        return [one for one in segments if str(one.partition) in wanted or names[one.partition] in wanted]
-
-    def _batches(self, *, raw: bool) -> Iterator[BatchFragment]:
-        fragments: Iterable[BatchFragment] = self._planned(raw=raw)
-        if self._options.dedupe and not raw:
+    def _batches(self) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned()
+        if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus_binlog.collection.dedupe import newest
 
             if self.primary is None:
@@ -393,21 +364,19 @@ class MilvusDataset(Dataset):
             fragments = newest(list(fragments), self.primary)
         yield from fragments
 
-    def _planned(self, *, raw: bool) -> Iterator[BatchFragment]:
+    def _planned(self) -> Iterator[BatchFragment]:
         self._warn()
-        shared = self._shared(raw=raw)
+        shared = self._shared(self._scan.view)
         reported: set[str] = set()
         every = self._options.deletes == "all"
         filters = self.projection.filters
-        bounds = time_bounds(filters, self._until if self._scan.view == "rows" else None)
-        segments = self._every_segment() if raw else self._alive()
-        if raw and (self._options.segments or self.collection.states_known):
-            segments = self._alive()
-        for segment in segments:
+        bounds = time_bounds(filters, None if shared.raw else self._until)
+        for segment in self._selection.origins if shared.history else self._read:
             if not wanted(segment, filters) or segment.id in self._ruled_out:
                 continue
-            own = () if raw else tuple(log.file for log in segment.deltas)
-            across = self.collection.deltas_across(segment) if every and not raw else []
+            later = self.collection.deltas_after(segment) if shared.history else []
+            own = () if shared.raw else tuple(log.file for log in (*segment.deltas, *later))
+            across = self.collection.deltas_across(segment) if every and not shared.raw else []
             level_zero = tuple(log.file for log in across)
             first = True
             for batch in segment.batches():
@@ -429,15 +398,23 @@ class MilvusDataset(Dataset):
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
                     first,
+                    self.collection.ended(segment.partition),
                 )
                 first = False
 
-    def _shared(self, *, raw: bool) -> Shared:
+    @property
+    def _read(self) -> list[Segment]:
+        """The segments whose rows are read: those that are alive; as they lie and where nothing tells that, all."""
+        told = self._options.segments or self.collection.states_known
+        return self._selection.alive if self._scan.view == "rows" or told else self._selection.every
+
+    def _shared(self, view: str) -> Shared:
         fields = {one.name: one for one in (*SYSTEM, *self.fields)}
         ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
         moment = self._options.expiry
-        since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if ttl and moment is not None and not raw else None
-        return Shared(fields, self.primary, self.dynamic_fields, raw, self._until, since)
+        since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if view == "rows" and ttl and moment is not None else None
+        raw, history = view == "inserts", view == "history"
+        return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
 
     def _weight(self, batch: Batch) -> int:
         """Bytes of the files that are read."""
@@ -448,14 +425,14 @@ class MilvusDataset(Dataset):
     @cached_property
     def _ruled_out(self) -> frozenset[int]:
         """Segments that the statistics of their keys rule out."""
-        used = self._options.use_statistics and self._scan.view in ("rows", "inserts") and not self._ambiguous
+        used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None and self.projection.filters):
             return frozenset()
         given = (self.primary, self.projection.filters, self.scan.storage)
-        return frozenset(one.id for one in self._every_segment() if one.inserts and excluded(one, *given))
+        return frozenset(one.id for one in self._selection.every if one.inserts and excluded(one, *given))
 
     def _delta_logs(self) -> list[tuple[LogFile, bool]]:
-        return [(log, segment.deletes_only) for segment in self._every_segment() for log in segment.deltas]
+        return [(log, segment.deletes_only) for segment in self._selection.every for log in segment.deltas]
 
     def _warn(self) -> None:
         """Say what the rows are when nothing tells which of them are alive.
@@ -465,8 +442,9 @@ class MilvusDataset(Dataset):
         """
         known = self.collection.states_known
         if not known and not self._options.segments:
+            count = sum(bool(one.inserts) for one in self._selection.every)
             self._tell(
-                f"read as it lies, all {len(self._every_inserted())} segments; without metadata nothing tells dropped"
+                f"read as it lies, all {count} segments; without metadata nothing tells dropped"
                 " and compacted ones from those that are alive: give metadata= (an etcd dump or a backup's meta) or"
                 " segments="
             )
@@ -477,10 +455,8 @@ class MilvusDataset(Dataset):
             self._tell(
                 f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
             )
-        if self._dropped:
-            self._tell(
-                f"partition {self.collection.partition_name(self._dropped[0])} is dropped, and read all the same"
-            )
+        for partition in self._selection.dropped[:1] if self._scan.view != "history" else ():
+            self._tell(f"partition {self.collection.partition_name(partition)} is dropped, and read all the same")
         lost = self.collection.lost(self._until) if known and self._until is not None else []
         if lost:
             self._tell(
@@ -505,6 +481,3 @@ class MilvusDataset(Dataset):
             segments = [self.collection.segments[id] for id in sorted(self._ruled_out)]
             found += [Skipped(one.directory, "the statistics of its keys rule it out", one.size) for one in segments]
         return found
-
-    def _every_inserted(self) -> list[Segment]:
-        return [segment for segment in self._every_segment() if segment.inserts]

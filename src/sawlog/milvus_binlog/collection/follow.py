@@ -51,7 +51,7 @@ def between(dataset: MilvusDataset, ranges: Sequence[Range]) -> Iterator[Fragmen
     check_view(dataset.scan.view)
     asked = {one.file.path for one in ranges}
     scan, projection = dataset.scan, dataset.projection
-    shared = dataset._shared(raw=True) if scan.view == "inserts" else None
+    shared = dataset._shared(scan.view) if scan.view == "inserts" else None
     for segment in dataset.collection.segments.values():
         place = (segment.collection, segment.partition, segment.id)
         if shared is None:

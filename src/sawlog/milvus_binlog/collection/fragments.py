@@ -21,7 +21,8 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.collection.model import Batch, Missing, missing_fields
 from sawlog.milvus_binlog.columns import decode
-from sawlog.milvus_binlog.deletes.index import DeleteIndex, DeltaLogs
+from sawlog.milvus_binlog.deletes.history import NEVER
+from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.fragments import FileFragment
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.metadata.schema import typed_default
@@ -30,7 +31,7 @@ from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored
 from sawlog.milvus_binlog.payloads.vectors import open_column
-from sawlog.milvus_binlog.types import PLACE, TIMESTAMP, Field
+from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Shared:
         primary: The primary key; `None` where nothing tells which field it is.
         dynamic: Keys of the dynamic field that are delivered as columns.
         raw: Whether rows are delivered as they lie: no deletes, no default values, no end of life.
+        history: Whether rows that are deleted are delivered, too, with the time when they were.
         until: Rows and deletes with a later TSO have not happened.
         since: Rows with an earlier TSO have outlived the collection's time to live.
         opened: Stands for the dataset; no two that were opened share it.
@@ -56,6 +58,7 @@ class Shared:
     primary: Field | None
     dynamic: tuple[DynamicField, ...] = ()
     raw: bool = False
+    history: bool = False
     until: int | None = None
     since: int | None = None
     opened: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -75,6 +78,7 @@ class BatchFragment(Fragment):
         reported: Those of them whose damage it reports; other batches report the rest.
         commit: Takes the place of the rows' timestamps, unless 0.
         first: Whether it is the first of its segment that is read: it tells what the segment is missing.
+        ended: When its partition was dropped; `None` for one that is there.
         winners: Packed bits: of the rows that are left, those that no newer row with the same key replaces.
     """
 
@@ -87,6 +91,7 @@ class BatchFragment(Fragment):
     reported: tuple[File, ...] = ()
     commit: int = 0
     first: bool = True
+    ended: int | None = None
     winners: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -238,6 +243,7 @@ class _Join:
         self._columns = columns
         self._position = 0
         self._kept = 0
+        self._lives: dict[str, pa.Array] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         wanted = self._wanted()
@@ -271,7 +277,7 @@ class _Join:
             wanted |= {name: field for name, field in shared.fields.items() if field.dynamic}
         if shared.raw:
             return wanted
-        if self._deletes or shared.until is not None or shared.since is not None:
+        if self._deletes or shared.history or shared.until is not None or shared.since is not None:
             wanted[TIMESTAMP.name] = TIMESTAMP
         if self._deletes and shared.primary is not None:
             wanted[shared.primary.name] = shared.primary
@@ -351,7 +357,8 @@ class _Join:
         """Whether rows may be left out."""
         shared = self._shared
         bounded = shared.until is not None or shared.since is not None
-        return not shared.raw and (self._deletes or bounded or self._fragment.winners is not None)
+        thinned = (self._deletes and not shared.history) or bounded or self._fragment.winners is not None
+        return not shared.raw and thinned
 
     @property
     def _deciding(self) -> set[str]:
@@ -370,15 +377,27 @@ class _Join:
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
         found: list[NDArray[np.uint8] | None] = []
+        ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
         if self._deletes and shared.primary is not None:
             keys = self._valid(shared.primary, stored[shared.primary.name])
-            found = [index.surviving(keys, times) for index in self._indexes]
+            for logs in self._delta_logs:
+                if ends is None:
+                    found.append(logs.newest(self._fragment.reported, self._findings).surviving(keys, times))
+                else:
+                    ends = np.minimum(ends, logs.every(self._fragment.reported, self._findings).ends(keys, times))
         if shared.until is not None:
             found.append((times <= shared.until).view(np.uint8))
         if shared.since is not None:
             found.append((times >= shared.since).view(np.uint8))
         masks = [mask for mask in found if mask is not None and not mask.all()]
-        return self._newest(reduce(np.bitwise_and, masks) if masks else None, count)
+        keep = self._newest(reduce(np.bitwise_and, masks) if masks else None, count)
+        if ends is not None:
+            left = slice(None) if keep is None else keep == 1
+            self._lives = {
+                INSERTED.name: fixed_array(INSERTED.type, times[left]),
+                DELETED.name: pa.array(ends[left], DELETED.type, mask=ends[left] == NEVER),
+            }
+        return keep
 
     def _newest(self, keep: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8] | None:
         """Take out what newer rows with the same key replace."""
@@ -399,14 +418,13 @@ class _Join:
         return bool(self._fragment.deltas or self._fragment.across)
 
     @cached_property
-    def _indexes(self) -> list[DeleteIndex]:
-        """The segment's own deletes, and those that reach across segments."""
+    def _delta_logs(self) -> list[DeltaLogs]:
+        """The segment's own delta logs, and those that reach across segments."""
         fragment, shared = self._fragment, self._shared
         key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
         limits = (self._options.max_page_bytes, self._options.max_delete_bytes)
         place = (key, shared.opened, shared.until, *limits, fragment.scan.storage)
-        logs = [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
-        return [one.index(fragment.reported, self._findings) for one in logs]
+        return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
 
     def _valid(self, field: Field, array: pa.Array) -> pa.Array:
         """A column that decides over rows, decoded.
@@ -440,6 +458,8 @@ class _Join:
         if field.name in stored:
             decoded = self._decode(shared.fields[field.name], stored[field.name])
             return decoded if shared.raw else _with_default(shared.fields[field.name], decoded)
+        if field.name in self._lives:
+            return self._lives[field.name]
         if field.name == FILE_COLUMN:
             return constant_string(self._file, left)
         if field.name == OFFSET_COLUMN:

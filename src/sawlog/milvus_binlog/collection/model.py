@@ -86,6 +86,11 @@ class Segment:
         return not self.inserts and not self.manifest
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """The segments that it was compacted of, as far as metadata tells."""
+        return self.meta.sources if self.meta is not None else ()
+
+    @property
     def unsupported(self) -> bool:
         """Whether it is kept in Storage V3."""
         return self.manifest or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
@@ -188,7 +193,7 @@ class Collection:
             return every
         chosen = {segment.id for segment in every if self._alive(segment, as_of, partitions)}
         for segment in every:
-            sources = segment.meta.sources if segment.meta is not None else ()
+            sources = segment.sources
             if segment.id in chosen and sources and as_of is not None:
                 known = [self.segments.get(source) for source in sources]
                 older = [one for one in known if one is not None and one.inserts and one.meta is not None]
@@ -198,11 +203,50 @@ class Collection:
                     chosen.difference_update(sources)
         return [segment for segment in every if segment.id in chosen]
 
+    def origins(self) -> list[Segment]:
+        """The segments that hold every version of every row, each version once.
+
+        What a segment was compacted of takes its place as long as all of it is on disk: it holds the rows, too, that
+        were deleted before. Without metadata: all segments.
+        """
+        every = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
+        if not self.states_known:
+            return list(every.values())
+        told = {id: one for id, one in every.items() if one.meta is not None and not one.meta.hidden}
+        known = {id: one for id, one in told.items() if not one.deletes_only}
+        older = {id: [source for source in one.sources if source < id] for id, one in known.items()}
+        open = list(known.keys() - {source for sources in older.values() for source in sources})
+        met: set[int] = set()
+        chosen: set[int] = set()
+        while open:
+            id = open.pop()
+            if id in met:
+                continue
+            met.add(id)
+            if older[id] and all(one in known and not known[one].missing_logs() for one in older[id]):
+                open += older[id]
+            else:
+                chosen.add(id)
+        return [segment for id, segment in every.items() if id in chosen]
+
+    def deltas_after(self, segment: Segment) -> list[LogFile]:
+        """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
+        found: dict[int, Segment] = {}
+        fresh = {segment.id}
+        while fresh:
+            fresh = {id for id, one in self.segments.items() if fresh & set(one.sources)} - found.keys()
+            found |= {id: self.segments[id] for id in fresh}
+        return [log for id, one in found.items() if id != segment.id for log in one.deltas]
+
+    def ended(self, partition: int) -> int | None:
+        """When a partition was dropped, as a TSO; `None` for one that is there, or where nothing tells."""
+        return (self.meta.partition_ends.get(partition) or None) if self.meta is not None else None
+
     def lost(self, as_of: int) -> list[Segment]:
         """Compacted segments that had to be taken although they were made after a TSO."""
         found = []
         for segment in self.living(as_of):
-            for source in segment.meta.sources if segment.meta is not None else ():
+            for source in segment.sources:
                 known = self.segments.get(source)
                 dropped = known.meta.dropped_at if known is not None and known.meta is not None else None
                 if dropped is None or dropped > as_of:

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.deletes.kernels import Keys, Table
-from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
-from sawlog.milvus_binlog.opener import opened
-from sawlog.storage import File, Storage
+from sawlog.milvus_binlog.deletes.log import Deletes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FREE_BYTES = 64 << 20
-"""Memory that the deleted keys may always take."""
-EXPANSION = 32
-"""They may take so many times the bytes of their delta logs, unless an option says otherwise."""
-_KEY_BYTES = 16
-"""Bytes that a delete takes in a log, about: so many keys are reckoned with."""
 _SMALLEST_TABLE = 64
 _MARKS = 8
 """Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
@@ -50,17 +39,14 @@ class DeleteIndex:
     def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None, room: int = 0) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
         for one in deletes:
-            keys, times = (one.keys, one.times) if until is None else _until(one, until)
+            keys, times = until_then(one, until)
             if not len(keys):
                 continue
             if keys.type not in self._tables:
                 self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
             self._tables[keys.type].add(keys, np.asarray(times.to_numpy()))
-            if most is not None and self.nbytes > most:
-                raise OptionError(
-                    f"the deletes take more than {most} bytes of memory; where that is right, give a larger"
-                    " max_delete_bytes"
-                )
+            if most is not None:
+                check_room(self.nbytes, most)
 
     @property
     def nbytes(self) -> int:
@@ -81,7 +67,22 @@ class DeleteIndex:
         return None if table.surviving(keys, times, keep) == len(keys) else keep
 
 
-def _until(deletes: Deletes, until: int) -> tuple[pa.Array, pa.Array]:
+def check_room(taken: int, most: int) -> None:
+    """Refuse deletes that take more memory than they may.
+
+    Raises:
+        OptionError: Names the option.
+    """
+    if taken > most:
+        raise OptionError(
+            f"the deletes take more than {most} bytes of memory; where that is right, give a larger max_delete_bytes"
+        )
+
+
+def until_then(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
+    """Keys and times of the deletes that have happened at a TSO; of all of them for `None`."""
+    if until is None:
+        return deletes.keys, deletes.times
     import pyarrow.compute as pc
 
     early = pc.less_equal(deletes.times, until)
@@ -169,69 +170,3 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
     copied = copied.view()
     copied.flags.writeable = False
     return copied
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaLogs:
-    """Some delta logs whose deletes are looked up together.
-
-    Attributes:
-        files: The delta logs.
-        key: Type of the primary key.
-        opened: Stands for the dataset that they were found by. What another one reads is read anew.
-        until: Later deletes have not happened.
-        max_page_bytes: See the read options.
-        max_delete_bytes: See the read options.
-        storage: Where they are.
-    """
-
-    files: tuple[File, ...]
-    key: pa.DataType
-    opened: str
-    until: int | None = field(compare=False)
-    max_page_bytes: int | None = field(compare=False)
-    max_delete_bytes: int | None = field(compare=False)
-    storage: Storage = field(compare=False)
-
-    def index(self, reported: Iterable[File], findings: Findings) -> DeleteIndex:
-        """The index over all of them, which the batches of a segment, or of a partition, share.
-
-        Args:
-            reported: Those of them that the caller has to report on; others did or will report the rest.
-            findings: Told of damage.
-
-        Raises:
-            OptionError: When the keys take more memory than they may.
-        """
-        if findings.on_damage == "fail":
-            return _cached(self, strict=True)
-        for file in self.files:
-            if file in reported:
-                quiet = Findings("skip", drained=True)
-                for _ in self._read(file, quiet):
-                    pass
-                for damage in quiet.damages:
-                    findings.damage(damage)
-        return _cached(self, strict=False)
-
-    @property
-    def most(self) -> int:
-        """Bytes that the deleted keys may take."""
-        if self.max_delete_bytes is not None:
-            return self.max_delete_bytes
-        return max(FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
-
-    def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
-        with opened(file, self.storage, self.max_page_bytes) as log:
-            yield from read_deletes(log, findings, self.key)
-
-    def deletes(self, findings: Findings) -> Iterator[Deletes]:
-        """The deletes of all of them."""
-        for file in self.files:
-            yield from self._read(file, findings)
-
-
-@lru_cache(maxsize=2)
-def _cached(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
-    room = sum(file.size for file in logs.files) // _KEY_BYTES
-    return DeleteIndex(logs.deletes(Findings("fail" if strict else "skip")), logs.until, logs.most, room)

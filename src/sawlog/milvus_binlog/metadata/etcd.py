@@ -128,6 +128,7 @@ class Etcd:
         properties = [wire.decode(one, "a property") for one in wire.messages(info, 14)]
         ttl = next((wire.text(one, 2) for one in properties if wire.text(one, 1) == layout.TTL_PROPERTY), None)
         partitions = self._partitions(id, info, time)
+        dropped = {p: name for p, name in self._every_partition(id).items() if p not in partitions}
         return CollectionMeta(
             id=id,
             name=wire.text(schema, 1),
@@ -137,7 +138,8 @@ class Etcd:
             ttl=seconds(ttl),
             database=databases.get(wire.integer(info, 15), DEFAULT_DATABASE),
             aliases=aliases.get(id, ()),
-            dropped_partitions={p: name for p, name in self._every_partition(id).items() if p not in partitions},
+            dropped_partitions=dropped,
+            partition_ends={partition: self._dropped(id, partition) for partition in dropped},
             created=created,
         )
 
@@ -154,6 +156,13 @@ class Etcd:
             if alive and (time is None or created <= time):
                 found[id] = wire.text(partition, 2)
         return found
+
+    def _dropped(self, collection: int, partition: int) -> int:
+        """When a partition was dropped, as far as the keys tell; 0 where they do not."""
+        for since, value in self._history.get(f"root-coord/partitions/{collection}/{partition}", ()):
+            if value == _TOMBSTONE or wire.integer(wire.decode(value, f"partition {partition}"), 5) not in _ALIVE:
+                return since
+        return self._first_drop(collection, partition)
 
     def _first_drop(self, collection: int, partition: int) -> int:
         """When the first segment of a dropped partition was dropped: the best guess at when it was itself."""

@@ -85,6 +85,7 @@ class CollectionMeta:
         database: Name of its database.
         aliases: Other names of it.
         dropped_partitions: Names by id, of those that are dropped.
+        partition_ends: When these were dropped, as TSOs by id; 0 where not told.
         created: When it was made, as a TSO; 0 where not told.
     """
 
@@ -97,6 +98,7 @@ class CollectionMeta:
     database: str = DEFAULT_DATABASE
     aliases: tuple[str, ...] = ()
     dropped_partitions: Mapping[int, str] = field(default_factory=dict)
+    partition_ends: Mapping[int, int] = field(default_factory=dict)
     created: int = 0
 
     def called(self, wanted: str) -> bool:
