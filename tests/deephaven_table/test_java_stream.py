@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table.groups.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
 from sawlog.deephaven_table.groups.java_stream import (
     MAX_BYTES,
@@ -24,7 +25,7 @@ from sawlog.deephaven_table.groups.java_stream import (
     JavaObject,
     read_stream,
 )
-from sawlog.deephaven_table.layout import ARRAY_UIDS, JAVA_NULL, ColumnType, array_prefix
+from sawlog.deephaven_table.layout import ARRAY_UIDS, JAVA_NULL, array_prefix
 from sawlog.errors import FormatError, SchemaError
 
 TEXTS = ["AAPL", "", "a\0b", "ÿ日本", "\U0001f600", "x" * 70_000]

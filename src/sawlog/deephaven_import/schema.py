@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType
 from sawlog.deephaven_table.fields import column_spec, fits, is_text
 from sawlog.deephaven_table.infer import schema_spec
-from sawlog.deephaven_table.layout import FIXED, ColumnType
 from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sawlog.deephaven.schema_xml import SchemaColumn
 
 _PARTITIONING = "partitioning"
-_NUMBERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG, ColumnType.FLOAT, ColumnType.DOUBLE)
 
 
 def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, where: str) -> pa.Schema:
@@ -72,7 +71,7 @@ def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def _common(one: pa.Field, other: pa.Field) -> pa.Field:
     if one.type == other.type:
         return one
-    ladder = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+    ladder = [BY_COLUMN[kind].arrow for kind in NUMBERS]
     if one.type in ladder and other.type in ladder:
         if pa.types.is_floating(one.type) != pa.types.is_floating(other.type):
             return one.with_type(pa.float64()).remove_metadata()
@@ -160,4 +159,4 @@ def _can_become(spec: ColumnSpec, kind: pa.DataType) -> bool:
     """Whether values of a logged type can be made those of a column: wider or narrower numbers, objects from blobs."""
     if pa.types.is_binary(kind):
         return spec.type not in FIXED and spec.type is not ColumnType.STRING
-    return spec.type in _NUMBERS and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    return spec.type in NUMBERS and (pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from sawlog.arrow import batch_of, constant, constant_string, fixed_array
 from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
+from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.columns import PARTITION_KEY, PLAIN, constant_array, enum_table
+from sawlog.deephaven_log.columns import PARTITION_KEY, constant_array, enum_table
 from sawlog.deephaven_log.kernels import gather
-from sawlog.deephaven_log.layout import TYPES, ColumnType
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 
 if TYPE_CHECKING:
@@ -111,20 +111,19 @@ class RowBatch:
 
     def _is_judged(self, column: LogColumn) -> bool:
         """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
-        text = column.type is ColumnType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
-        return column.type is ColumnType.ENUM or (self._strict and text)
+        text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
+        return column.type is LogType.ENUM or (self._strict and text)
 
     def _describe(self, facts: Any, column: LogColumn, *, wanted: bool, sentinels: bool) -> None:
-        kind = TYPES[column.type]
         facts.wanted = wanted or self._is_judged(column)
-        facts.boolean = column.type is ColumnType.BOOLEAN
-        facts.text = column.type is ColumnType.ENHANCED_STRING
-        if kind.null is not None:
-            pattern = kind.null | kind.null_mask
+        facts.boolean = column.type is LogType.BOOLEAN
+        facts.text = column.type is LogType.ENHANCED_STRING
+        if column.width:
+            facts.null_mask = layout.null_mask(column.type)
+            pattern = layout.null_pattern(column.type) | int(facts.null_mask)
             facts.null = pattern - (1 << 64) if pattern >= 1 << 63 else pattern
-            facts.null_mask = kind.null_mask
             # An index that stands for null is no index either way.
-            facts.has_null = sentinels or column.type is ColumnType.ENUM
+            facts.has_null = sentinels or column.type is LogType.ENUM
 
     def _arrange(self) -> None:
         """Give every column its place in arena and scratch."""
@@ -196,7 +195,7 @@ class RowBatch:
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
         """Which values of a column are none; None where all are."""
         column = self._header.stored[place]
-        if column.type is ColumnType.ENUM:
+        if column.type is LogType.ENUM:
             indices = self.arena[self.columns.values[place] :][: rows * column.width].view(np.int32)
             bad = (indices < 0) | (indices >= len(column.values))
             if self.columns.nulls[place]:
@@ -230,23 +229,23 @@ class RowBatch:
     def _stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
         facts = self.columns[place]
-        if column.type is ColumnType.ENHANCED_STRING:
+        if column.type is LogType.ENHANCED_STRING:
             text = self._text(place, rows)[0]
             return text if bad is None else pc.if_else(pa.array(bad), None, text)
         nulls = int(facts.nulls)
         bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
         values = int(facts.values)
-        if column.type is ColumnType.BOOLEAN:
+        if column.type is LogType.BOOLEAN:
             bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
             return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
-        if column.type is ColumnType.BLOB:
+        if column.type is LogType.BLOB:
             return self._binary(place, rows)
         data = self._slice(values, rows * column.width)
-        if column.type is ColumnType.ENUM:
+        if column.type is LogType.ENUM:
             return self._enum(field, place, rows, bad)
-        if column.type is ColumnType.CHAR and pa.types.is_string(field.type):
+        if column.type is LogType.CHAR and pa.types.is_string(field.type):
             return characters(np.frombuffer(data, np.uint16, rows), bitmap)
-        native = field.type if pa.types.is_timestamp(field.type) else PLAIN[column.type]
+        native = field.type if pa.types.is_timestamp(field.type) else BY_LOG[column.type].arrow
         array = pa.Array.from_buffers(native, rows, [bitmap, data], nulls)
         return array if native == field.type else array.cast(field.type)
 

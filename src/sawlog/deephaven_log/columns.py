@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from sawlog.arrow import constant
 from sawlog.deephaven.text import CHARSETS, character, string_array
+from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
+from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -40,34 +41,6 @@ APPLICATION_VERSION_KEY = b"sawlog.application_version"
 """Of the schema, where all files agree on it."""
 HEADER_RECORDS_KEY = b"sawlog.header_records"
 """Likewise, where all agree on them: header records of unknown types, as a JSON list of `[type, hexadecimal]`."""
-
-PLAIN: dict[ColumnType, pa.DataType] = {
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.BYTE: pa.int8(),
-    ColumnType.CHAR: pa.uint16(),
-    ColumnType.SHORT: pa.int16(),
-    ColumnType.INT: pa.int32(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.FLOAT: pa.float32(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.BLOB: pa.binary(),
-    ColumnType.ENHANCED_STRING: pa.string(),
-    ColumnType.ENUM: pa.dictionary(pa.int32(), pa.string()),
-}
-_STRUCT = {
-    ColumnType.BYTE: ">b",
-    ColumnType.CHAR: ">H",
-    ColumnType.SHORT: ">h",
-    ColumnType.INT: ">i",
-    ColumnType.LONG: ">q",
-    ColumnType.FLOAT: ">f",
-    ColumnType.DOUBLE: ">d",
-    ColumnType.ENUM: ">i",
-}
-_WIDENINGS = (
-    (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG),
-    (ColumnType.FLOAT, ColumnType.DOUBLE),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +70,12 @@ def arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
     """
     unit = rendering.units.get(column.name)
     if unit is not None:
-        if column.type is not ColumnType.LONG:
-            raise SchemaError(f"column {column.name!r} is {layout.TYPES[column.type].name}; times are Long columns")
+        if column.type is not LogType.LONG:
+            raise SchemaError(f"column {column.name!r} is {column.type.title}; times are Long columns")
         return pa.timestamp(unit, "UTC")
-    if column.type is ColumnType.CHAR and rendering.char == "string":
+    if column.type is LogType.CHAR and rendering.char == "string":
         return pa.string()
-    return PLAIN[column.type]
+    return BY_LOG[column.type].arrow
 
 
 def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schema:
@@ -124,7 +97,7 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
             else:
                 united[column.name] = _wider(united[column.name], (path, column), rendering.widen)
             same_constant[column.name] &= column.constant == united[column.name][1].constant
-            if column.type is ColumnType.ENUM:
+            if column.type is LogType.ENUM:
                 tables.setdefault(column.name, {})[column.values] = None
     names = dict.fromkeys([*(name for name in rendering.order if name in united), *united])
     fields = []
@@ -177,28 +150,27 @@ def _wider(one: tuple[str, LogColumn], two: tuple[str, LogColumn], widen: bool) 
     first, second = one[1].type, two[1].type
     if first is second:
         return one
-    for ladder in _WIDENINGS:
-        if widen and first in ladder and second in ladder:
-            return one if ladder.index(first) > ladder.index(second) else two
+    for ladder in (INTEGERS, FLOATS):
+        if widen and {BY_LOG[first].type, BY_LOG[second].type} <= set(ladder):
+            return one if BY_LOG[first].width > BY_LOG[second].width else two
     hint = "" if widen else "; widen=True would allow Byte, Short, Int, Long and Float, Double to meet"
     raise SchemaError(
-        f"column {one[1].name!r} is {layout.TYPES[first].name} in {one[0]} and {layout.TYPES[second].name}"
-        f" in {two[0]}: read them apart{hint}"
+        f"column {one[1].name!r} is {first.title} in {one[0]} and {second.title} in {two[0]}: read them apart{hint}"
     )
 
 
 def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, constant: bool) -> pa.Field:
     kind = arrow_type(column, rendering)
-    metadata = {TYPE_KEY: layout.TYPES[column.type].name.encode()}
+    metadata = {TYPE_KEY: column.type.title.encode()}
     if column.charset:
         metadata[CHARSET_KEY] = column.charset.encode()
-    if column.type is ColumnType.ENUM:
+    if column.type is LogType.ENUM:
         metadata[ENUM_KEY] = json.dumps(list(values)).encode()
     if constant and column.constant is not None:
         metadata[CONSTANT_KEY] = column.constant.hex().encode()
     if pa.types.is_timestamp(kind):
         metadata[UNIT_KEY] = kind.unit.encode()
-    if column.type is ColumnType.BLOB and column.name in rendering.defined:
+    if column.type is LogType.BLOB and column.name in rendering.defined:
         defined = rendering.defined[column.name]
         facts = {CLASS_KEY: defined.data_type, CODEC_KEY: defined.codec, CODEC_ARGUMENTS_KEY: defined.codec_arguments}
         metadata |= {key: value.encode() for key, value in facts.items() if value}
@@ -226,7 +198,7 @@ def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
             index = list(table).index(column.values[value])
         indices = constant(index, pa.int32(), length)
         return pa.DictionaryArray.from_arrays(indices, string_array(table))
-    if column.type is ColumnType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
+    if column.type is LogType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
         value = character(value)
     if pa.types.is_timestamp(field.type):
         return constant(value, pa.int64(), length).cast(field.type)
@@ -239,7 +211,7 @@ def _constant_value(column: LogColumn) -> Any:
         if data == layout.null_bytes(column.type):
             return None
         payload = data[layout.COUNT_SIZE :]
-        if column.type is ColumnType.BLOB:
+        if column.type is LogType.BLOB:
             return payload
         return payload.decode(CHARSETS[column.charset], "replace")
     return decode_value(column, data)
@@ -249,6 +221,6 @@ def decode_value(column: LogColumn, data: bytes) -> Any:
     """A fixed-width value, as stored, as a Python value; None for the pattern that stands for null."""
     if layout.is_null_pattern(column.type, int.from_bytes(data, "big")):
         return None
-    if column.type is ColumnType.BOOLEAN:
+    if column.type is LogType.BOOLEAN:
         return data != b"\0"
-    return struct.unpack(_STRUCT[column.type], data)[0]
+    return struct.unpack(BY_LOG[column.type].packed, data)[0]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from sawlog.deephaven.text import CHARSETS, charset_name, encoded_array
+from sawlog.deephaven.types import BOXED, BY_LOG, LogType
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
-from sawlog.deephaven_log.layout import TYPE_BY_NAME, TYPES, ColumnType
 from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import OptionError, SchemaError
 
@@ -32,16 +32,7 @@ SINGLE_FLAGS = (layout.SINGLE, layout.SINGLE, layout.SINGLE)
 
 _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-_TYPES: dict[pa.DataType, ColumnType] = {
-    pa.bool_(): ColumnType.BOOLEAN,
-    pa.int8(): ColumnType.BYTE,
-    pa.uint16(): ColumnType.CHAR,
-    pa.int16(): ColumnType.SHORT,
-    pa.int32(): ColumnType.INT,
-    pa.int64(): ColumnType.LONG,
-    pa.float32(): ColumnType.FLOAT,
-    pa.float64(): ColumnType.DOUBLE,
-}
+_TYPES = {row.arrow: kind for kind, row in BY_LOG.items() if row.type in BOXED}
 _NUMPY = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
@@ -103,7 +94,7 @@ class Encoder:
         self.columns = [self._column(field, known, constants) for field in schema if field.name not in self._implied]
         self._expected: dict[str, Any] = {}
         self._pending = [name for name, value in constants.items() if value is None]
-        self._open_enums = {c.name for c in self.columns if c.type is ColumnType.ENUM and not c.values}
+        self._open_enums = {c.name for c in self.columns if c.type is LogType.ENUM and not c.values}
         self._rows = 0
         self._ready = False
 
@@ -216,9 +207,9 @@ class Encoder:
         charset = metadata.get(columns.CHARSET_KEY, charset.encode()).decode()
         kind = self._kind(field, metadata)
         column = LogColumn(field.name, kind)
-        if kind in (ColumnType.ENHANCED_STRING, ColumnType.ENUM):
+        if kind in (LogType.ENHANCED_STRING, LogType.ENUM):
             column = replace(column, charset=charset)
-        if kind is ColumnType.ENUM:
+        if kind is LogType.ENUM:
             column = replace(column, values=columns.enum_table(field) or ())
         stored = metadata.get(columns.CONSTANT_KEY)
         if field.name in constants:
@@ -230,20 +221,20 @@ class Encoder:
         return column
 
     @staticmethod
-    def _kind(field: pa.Field, metadata: Mapping[bytes, bytes]) -> ColumnType:
+    def _kind(field: pa.Field, metadata: Mapping[bytes, bytes]) -> LogType:
         kind = field.type
         if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in _STRINGS):
-            return ColumnType.ENUM
+            return LogType.ENUM
         if any(test(kind) for test in _STRINGS):
-            char = metadata.get(columns.TYPE_KEY) == TYPES[ColumnType.CHAR].name.encode()
-            return ColumnType.CHAR if char else ColumnType.ENHANCED_STRING
+            char = metadata.get(columns.TYPE_KEY) == LogType.CHAR.title.encode()
+            return LogType.CHAR if char else LogType.ENHANCED_STRING
         if any(test(kind) for test in _BINARIES):
-            return ColumnType.BLOB
+            return LogType.BLOB
         if pa.types.is_timestamp(kind):
-            return ColumnType.LONG
+            return LogType.LONG
         if kind in _TYPES:
             return _TYPES[kind]
-        names = ", ".join(TYPE_BY_NAME)
+        names = ", ".join(kind.title for kind in LogType)
         raise SchemaError(f"column {field.name!r} is {kind}, which a Deephaven log cannot hold; it holds {names}")
 
     def _constant(self, column: LogColumn, value: Any, kind: pa.DataType) -> bytes:
@@ -252,7 +243,7 @@ class Encoder:
             return layout.null_bytes(column.type)
         try:
             array = pa.array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
-            if column.type is ColumnType.ENUM:
+            if column.type is LogType.ENUM:
                 return struct.pack(">i", column.values.index(value))
             piece = self._convert(column, array)
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
@@ -310,16 +301,16 @@ class Encoder:
         valid = None
         if array.null_count:
             valid = _bits(array.is_valid())
-        if column.type is ColumnType.ENUM:
+        if column.type is LogType.ENUM:
             return _Piece(self._indices(column, array, valid), None, valid)
         if column.width == 0:
             ends, data = self._bytes(column, array)
             return _Piece(ends, data, valid)
-        if column.type is ColumnType.BOOLEAN:
+        if column.type is LogType.BOOLEAN:
             return _Piece(_bits(array), None, valid)
         if pa.types.is_timestamp(array.type):
             array = self._times(column, array)
-        if column.type is ColumnType.CHAR and array.type != pa.uint16():
+        if column.type is LogType.CHAR and array.type != pa.uint16():
             return _Piece(self._units(column, array), None, valid)
         values = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
         return _Piece(values[array.offset : array.offset + len(array)], None, valid)
@@ -392,7 +383,7 @@ class Encoder:
         data = np.frombuffer(data_buffer or b"", np.uint8)
         if len(ends) == 0:
             ends = np.zeros(1, np.int32)
-        plain = column.type is ColumnType.BLOB or column.charset == "UTF-8"
+        plain = column.type is LogType.BLOB or column.charset == "UTF-8"
         low, high = int(ends[0]), int(ends[-1])
         if not 0 <= low <= high <= len(data):
             raise SchemaError(f"column {column.name!r}: an Arrow array has offsets outside its data")

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sawlog.deephaven.text import CHARSETS, DEFAULT_CHARSET, charset_name
+from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
+from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.errors import FormatError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class LogColumn:
     """
 
     name: str
-    type: ColumnType
+    type: LogType
     charset: str = ""
     values: tuple[str, ...] = ()
     constant: bytes | None = None
@@ -43,7 +44,7 @@ class LogColumn:
     @property
     def width(self) -> int:
         """Bytes per value, 0 for a length and that many bytes."""
-        return layout.TYPES[self.type].width
+        return BY_LOG[self.type].width
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
         name = cursor.string("a column name")
         code = cursor.integer("a column type")
         meta = cursor.inner(cursor.integer("the size of metadata"), f"metadata of column {name!r}")
-        kind = layout.column_type(code)
+        kind = LogType(code) if code in BY_LOG else None
         if kind is None:
             raise cursor.fail(f"a type code from 1 to 11 for column {name!r}", code)
         if name in seen:
@@ -230,11 +231,11 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
         seen.add(name)
         charset = ""
         values: tuple[str, ...] = ()
-        if kind is ColumnType.ENHANCED_STRING:
+        if kind is LogType.ENHANCED_STRING:
             charset = _charset(meta, version, name, notes)
-        elif kind is ColumnType.ENUM:
+        elif kind is LogType.ENUM:
             charset, values = _enum(meta, version, name, notes)
-        if strict and meta.left and kind not in (ColumnType.ENHANCED_STRING, ColumnType.ENUM):
+        if strict and meta.left and kind not in (LogType.ENHANCED_STRING, LogType.ENUM):
             raise meta.fail(f"no metadata for column {name!r}", f"{meta.left} bytes")
         columns.append(LogColumn(name, kind, charset, values))
     return columns
@@ -294,7 +295,7 @@ def _constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, s
         value = _constant(cursor, column)
         columns[places[name]] = replace(column, constant=value)
         index = int.from_bytes(value, "big")
-        if column.type is ColumnType.ENUM and index >= len(column.values) and value != layout.null_bytes(column.type):
+        if column.type is LogType.ENUM and index >= len(column.values) and value != layout.null_bytes(column.type):
             if strict:
                 raise cursor.fail(
                     f"a constant of {name!r} in its table", f"index {index} in a table of {len(column.values)}"
@@ -346,9 +347,9 @@ def build_header(
 
 
 def _metadata(column: LogColumn) -> bytes:
-    if column.type is ColumnType.ENHANCED_STRING:
+    if column.type is LogType.ENHANCED_STRING:
         return _string(column.charset)
-    if column.type is ColumnType.ENUM:
+    if column.type is LogType.ENUM:
         encoding = CHARSETS[column.charset]
         values = b"".join(_string(value, encoding) for value in column.values)
         return struct.pack(">i", len(column.values)) + _string(column.charset) + values

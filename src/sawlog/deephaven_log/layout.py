@@ -5,8 +5,9 @@ All integers are big endian. A file is a header (preamble, header records, diges
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+
+from sawlog.deephaven.types import BY_LOG, LogType
 
 MAGIC = 0xDB1AA1DB
 """u32 at byte 0."""
@@ -79,55 +80,6 @@ KNOWN_FLAGS = 7
 """Mask: lenient readers ignore reserved bits."""
 
 
-class ColumnType(IntEnum):
-    """Type codes of column definitions."""
-
-    BOOLEAN = 1
-    BYTE = 2
-    CHAR = 3
-    SHORT = 4
-    INT = 5
-    LONG = 6
-    FLOAT = 7
-    DOUBLE = 8
-    BLOB = 9
-    ENHANCED_STRING = 10
-    ENUM = 11
-
-
-@dataclass(frozen=True, slots=True)
-class TypeFacts:
-    """How values of one type are stored.
-
-    Attributes:
-        name: The format's own name.
-        width: Bytes per value; 0 for an i32 length and that many bytes.
-        null: The bit pattern that stands for null where there is no presence bit, and in the engine; None: no such.
-        null_mask: Bits of the pattern that do not matter.
-    """
-
-    name: str
-    width: int
-    null: int | None = None
-    null_mask: int = 0
-
-
-TYPES: dict[ColumnType, TypeFacts] = {
-    ColumnType.BOOLEAN: TypeFacts("Boolean", 1, 0x80),
-    ColumnType.BYTE: TypeFacts("Byte", 1, 0x80),
-    # 0xFFFE in Enterprise, 0xFFFF in Community since 2021.
-    ColumnType.CHAR: TypeFacts("Char", 2, 0xFFFE, 1),
-    ColumnType.SHORT: TypeFacts("Short", 2, 0x8000),
-    ColumnType.INT: TypeFacts("Int", 4, 0x80000000),
-    ColumnType.LONG: TypeFacts("Long", 8, 0x8000000000000000),
-    ColumnType.FLOAT: TypeFacts("Float", 4, 0xFF7FFFFF),
-    ColumnType.DOUBLE: TypeFacts("Double", 8, 0xFFEFFFFFFFFFFFFF),
-    ColumnType.BLOB: TypeFacts("Blob", 0),
-    ColumnType.ENHANCED_STRING: TypeFacts("EnhancedString", 0),
-    ColumnType.ENUM: TypeFacts("Enum", 4, 0x80000000),
-}
-TYPE_BY_NAME = {facts.name: code for code, facts in TYPES.items()}
-
 MAX_ORIGINAL_COLUMNS = 1 << 15
 """The format before version 2 begins with the number of its columns, where the magic number stands today."""
 
@@ -174,21 +126,27 @@ DETAIL = {
 """What damage found by the kernel says; the two numbers come with the event."""
 
 
-def column_type(code: int) -> ColumnType | None:
-    """The type of a code, if it is one."""
-    return ColumnType(code) if code in TYPES else None
+def null_pattern(kind: LogType) -> int:
+    """What stands for null in place of a value of fixed width where there is no presence bit, and in the engine."""
+    facts = BY_LOG[kind]
+    return facts.null if facts.log_null is None else facts.log_null
 
 
-def null_bytes(kind: ColumnType) -> bytes:
+def null_mask(kind: LogType) -> int:
+    """Bits of that pattern that do not matter."""
+    facts = BY_LOG[kind]
+    return 0 if facts.also_null is None or facts.log_null is not None else facts.null ^ facts.also_null
+
+
+def null_bytes(kind: LogType) -> bytes:
     """How a constant null of a type is stored."""
-    facts = TYPES[kind]
-    if facts.width == 0:
+    width = BY_LOG[kind].width
+    if width == 0:
         return NULL_LENGTH.to_bytes(COUNT_SIZE, "big", signed=True)
-    assert facts.null is not None
-    return facts.null.to_bytes(facts.width, "big")
+    return null_pattern(kind).to_bytes(width, "big")
 
 
-def is_null_pattern(kind: ColumnType, pattern: int) -> bool:
-    """Whether a fixed-width value stands for null."""
-    facts = TYPES[kind]
-    return facts.null is not None and (pattern | facts.null_mask) == (facts.null | facts.null_mask)
+def is_null_pattern(kind: LogType, pattern: int) -> bool:
+    """Whether a value of fixed width stands for null."""
+    mask = null_mask(kind)
+    return BY_LOG[kind].width > 0 and pattern | mask == null_pattern(kind) | mask

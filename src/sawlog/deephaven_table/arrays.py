@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
+from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.plain import bitmap, plain_array, words
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ def array_lists(kind: ColumnType, slices: Slices, target: pa.DataType, *, sentin
     Returns:
         The lists, and which values (bool array) are no such arrays: they are null.
     """
-    letter, width = layout.ARRAY_WIDTHS[kind]
+    element = element_type(kind)
+    width = FIXED[element].width
     lengths = slices.lengths
     starts = slices.ends[:-1].astype(np.int64)
-    prefix = np.frombuffer(layout.array_prefix(letter), np.uint8)
+    prefix = np.frombuffer(layout.array_prefix(ARRAYS[kind].descriptor), np.uint8)
     long_enough = np.flatnonzero(lengths >= _HEAD)
     heads = slices.data[starts[long_enough, None] + np.arange(_HEAD)]
     counts = words(np.ascontiguousarray(heads[:, layout.ARRAY_PREFIX_SIZE :]).ravel(), 4, little=False).astype(np.int64)
@@ -50,9 +51,7 @@ def array_lists(kind: ColumnType, slices: Slices, target: pa.DataType, *, sentin
         bits = pa.py_buffer(np.packbits(payload != 0, bitorder="little"))
         values = pa.Array.from_buffers(pa.bool_(), len(payload), [None, bits])
     else:
-        values = plain_array(
-            layout.ARRAY_ELEMENTS[kind], words(payload, width, little=False), target.value_type, sentinels=sentinels
-        )
+        values = plain_array(element, words(payload, width, little=False), target.value_type, sentinels=sentinels)
     ends = pa.py_buffer((elements.ends // width).astype(np.int32))
     return pa.Array.from_buffers(target, len(lengths), [bitmap(good), ends], children=[values]), bad
 
@@ -73,7 +72,7 @@ def symbol_sets(masks: NDArray[np.uint64], symbols: pa.Array, target: pa.DataTyp
     Returns:
         The lists, and which values (bool array) have bits without a symbol: they are null.
     """
-    null = np.uint64(layout.FIXED[ColumnType.STRING_SET].null)
+    null = np.uint64(FIXED[ColumnType.STRING_SET].null)
     valid = masks != null
     known = min(len(symbols), layout.MAX_SYMBOLS_IN_SET)
     beyond = np.uint64(0) if known == layout.MAX_SYMBOLS_IN_SET else ~np.uint64((1 << known) - 1)

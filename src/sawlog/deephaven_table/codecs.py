@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.deephaven.text import encoded_array
+from sawlog.deephaven.types import FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.plain import bitmap
 from sawlog.deephaven_table.types import codec_arguments
 
@@ -32,12 +32,6 @@ _NANOS = 1_000_000_000
 _MAX_DAYS = (1 << 31) - 1
 _PLAIN_EXPONENT = 32
 """Decimals of a larger exponent are written with an E."""
-_MAP_VALUES = {
-    ColumnType.STRING_TO_DOUBLE: (">d", ColumnType.DOUBLE),
-    ColumnType.STRING_TO_FLOAT: (">f", ColumnType.FLOAT),
-    ColumnType.STRING_TO_LONG: (">q", ColumnType.LONG),
-    ColumnType.STRING_TO_INT: (">i", ColumnType.INT),
-}
 
 
 def decode_slots(spec: ColumnSpec, data: Bytes, target: pa.DataType) -> Decoded:
@@ -315,8 +309,7 @@ def _map_value(kind: ColumnType, data: bytes, at: int) -> tuple[Any, int]:
     if kind is ColumnType.STRING_TO_BOOLEAN:
         value = data[at]
         return None if value == layout.MAP_BOOLEAN_NULL else value != 0, at + 1
-    code, element = _MAP_VALUES[kind]
-    width = layout.FIXED[element].width
-    (value,) = struct.unpack_from(code, data, at)
-    null = int.from_bytes(data[at : at + width], "big") == layout.FIXED[element].null
-    return None if null else value, at + width
+    facts = FIXED[element_type(kind)]
+    (value,) = struct.unpack_from(facts.packed, data, at)
+    null = int.from_bytes(data[at : at + facts.width], "big") == facts.null
+    return None if null else value, at + facts.width

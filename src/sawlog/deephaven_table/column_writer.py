@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import (
     ElementPlace,
@@ -20,7 +21,6 @@ from sawlog.deephaven_table.encode import (
     values_of,
 )
 from sawlog.deephaven_table.encode_objects import encode_slots, encode_variable
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ColumnWriter:
         place = Place(self.name, row)
         if self._symbols is not None:
             self._write_symbols(self._symbols, array, place)
-        elif self.spec.type in layout.FIXED:
+        elif self.spec.type in FIXED:
             self._append_numbers(layout.DATA, encode_fixed(self.spec.type, array, place))
         elif self.spec.variable:
             self._write_variable(array, place)
@@ -150,7 +150,7 @@ def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
         _Symbols(spec.charset).masks(array, place)
     elif spec.type is ColumnType.STRING:
         encode_strings(array, spec.charset, place)
-    elif spec.type in layout.FIXED:
+    elif spec.type in FIXED:
         encode_fixed(spec.type, array, place)
     elif spec.variable:
         encode_variable(spec, array, place)
@@ -200,7 +200,7 @@ class _Symbols:
         import numpy as np
         import pyarrow.compute as pc
 
-        null = np.uint64(layout.FIXED[ColumnType.STRING_SET].null)
+        null = np.uint64(FIXED[ColumnType.STRING_SET].null)
         if pa.types.is_null(array.type):
             return np.full(len(array), null, np.uint64)
         lists = cast(array, pa.list_(array.type.value_type), place)

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage
+from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.arrays import array_lists, symbol_sets
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.codecs import decode_objects, decode_slots
 from sawlog.deephaven_table.infer import adjust
-from sawlog.deephaven_table.layout import ColumnType, Kind
+from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.plain import plain_array, words
 from sawlog.deephaven_table.symbols import SymbolTable, load_symbols
 from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
@@ -145,7 +146,7 @@ class ColumnReader:
             return
         spec, files = self._spec, self._column.files
         symbols = spec.type is ColumnType.STRING_SET or (spec.type is ColumnType.STRING and spec.symbols)
-        if (layout.SYMBOL_OFFSETS in files and not symbols) or (layout.BINARY in files and spec.type in layout.FIXED):
+        if (layout.SYMBOL_OFFSETS in files and not symbols) or (layout.BINARY in files and spec.type in FIXED):
             extra = layout.SYMBOL_OFFSETS if layout.SYMBOL_OFFSETS in files else layout.BINARY
             raise SchemaError(
                 f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
@@ -252,7 +253,7 @@ class ColumnReader:
             malformed[replaced] = True
             self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
             return array
-        if spec.type in layout.ARRAY_WIDTHS:
+        if spec.type in ARRAYS:
             array, unfit = array_lists(spec.type, slices, self._type, sentinels=self._sentinels)
         else:
             array, unfit = decode_objects(spec, slices, self._type)

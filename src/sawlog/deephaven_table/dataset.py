@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning, Findings
+from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
-from sawlog.deephaven_table.layout import ColumnType, Kind
+from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.location import Location
 from sawlog.deephaven_table.specs import TableSpecs
 from sawlog.deephaven_table.tree import distinct, escaping_files, find_links, find_locations

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.deephaven.text import CHARSETS
+from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType
 from sawlog.deephaven_table.fields import is_text
-from sawlog.deephaven_table.layout import EMPTY_STRING, FIXED, ColumnType
-from sawlog.deephaven_table.types import PLAIN
+from sawlog.deephaven_table.layout import EMPTY_STRING
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_NUMBERS = (
-    ColumnType.BYTE,
-    ColumnType.SHORT,
-    ColumnType.INT,
-    ColumnType.LONG,
-    ColumnType.FLOAT,
-    ColumnType.DOUBLE,
-)
 _UNSIGNED = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MAX_LONG = (1 << 63) - 1
@@ -130,7 +122,7 @@ def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any
     elif kind is ColumnType.CHAR and is_text(array.type):
         bits = _units(array, place)
     else:
-        array = cast(array, PLAIN[kind], place) if kind in _NUMBERS else array
+        array = cast(array, facts.arrow, place) if kind in NUMBERS else array
         bits = values_of(array, dtype)
     taken = bits == facts.null
     if kind is ColumnType.CHAR:  # of the other types only readers take a second pattern for null

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import (
     ElementPlace,
@@ -19,7 +20,6 @@ from sawlog.deephaven_table.encode import (
     validity,
     values_of,
 )
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import codec_arguments
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     Variable = tuple[NDArray[np.int64], Any]
 
 _DIGITS = 9
-_MAP_VALUES = {
-    ColumnType.STRING_TO_DOUBLE: (">d", ColumnType.DOUBLE),
-    ColumnType.STRING_TO_FLOAT: (">f", ColumnType.FLOAT),
-    ColumnType.STRING_TO_LONG: (">q", ColumnType.LONG),
-    ColumnType.STRING_TO_INT: (">i", ColumnType.INT),
-}
 
 
 def encode_slots(spec: ColumnSpec, array: pa.Array, place: Place) -> NDArray[np.uint8]:
@@ -80,7 +74,7 @@ def encode_variable(spec: ColumnSpec, array: pa.Array, place: Place) -> Variable
         if array.null_count:
             raise place.error(array.is_null().index(True).as_py(), "null; this codec has none")
         return lengths_and_bytes(cast(array, pa.large_string(), place).view(pa.large_binary()))
-    if spec.type in layout.ARRAY_WIDTHS:
+    if spec.type in ARRAYS:
         return _arrays(spec.type, array, place)
     encode = _encoder(spec.type)
     values = _zoned_values(array) if spec.type is ColumnType.ZONED_DATE_TIME else array.to_pylist()
@@ -253,7 +247,8 @@ def _arrays(kind: ColumnType, array: pa.Array, place: Place) -> Variable:
     import numpy as np
     import pyarrow.compute as pc
 
-    letter, width = layout.ARRAY_WIDTHS[kind]
+    element = element_type(kind)
+    width = FIXED[element].width
     valid = validity(array)
     lists = cast(array, pa.list_(array.type.value_type), place)
     counts = values_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
@@ -262,8 +257,8 @@ def _arrays(kind: ColumnType, array: pa.Array, place: Place) -> Variable:
     where = ElementPlace(place.column, place.row, ends)
     if kind is ColumnType.BOOLEANS and elements.null_count:
         raise where.error(elements.is_null().index(True).as_py(), "null in an array of booleans")
-    data = encode_fixed(layout.ARRAY_ELEMENTS[kind], elements, where).byteswap().tobytes()
-    prefix = layout.array_prefix(letter)
+    data = encode_fixed(element, elements, where).byteswap().tobytes()
+    prefix = layout.array_prefix(ARRAYS[kind].descriptor)
     encoded = []
     for at, (count, end) in enumerate(zip(counts.tolist(), ends.tolist(), strict=True)):
         if valid is not None and not valid[at]:
@@ -332,12 +327,11 @@ def _map_value(kind: ColumnType, value: Any) -> bytes:
         return _sized(value)
     if kind is ColumnType.STRING_TO_BOOLEAN:
         return bytes([layout.MAP_BOOLEAN_NULL if value is None else value])
-    code, element = _MAP_VALUES[kind]
-    facts = layout.FIXED[element]
+    facts = FIXED[element_type(kind)]
     null = facts.null.to_bytes(facts.width, "big")
     if value is None:
         return null
-    data = struct.pack(code, value)
+    data = struct.pack(facts.packed, value)
     if data == null:
         raise ValueError(f"{value} stands for null")
     return data

@@ -8,42 +8,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sawlog.deephaven.text import charset_name
-from sawlog.deephaven_table.layout import COLUMN_NAME, ColumnType
+from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType
+from sawlog.deephaven_table.layout import COLUMN_NAME
 from sawlog.deephaven_table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
 from sawlog.errors import SchemaError
 
-_NATURAL: dict[pa.DataType, ColumnType] = {
-    pa.bool_(): ColumnType.BOOLEAN,
-    pa.int8(): ColumnType.BYTE,
-    pa.int16(): ColumnType.SHORT,
-    pa.int32(): ColumnType.INT,
-    pa.int64(): ColumnType.LONG,
-    pa.float32(): ColumnType.FLOAT,
-    pa.float64(): ColumnType.DOUBLE,
-    pa.uint16(): ColumnType.CHAR,
-    pa.date32(): ColumnType.LOCAL_DATE,
-}
-_ARRAYS = {
-    pa.bool_(): ColumnType.BOOLEANS,
-    pa.int8(): ColumnType.BYTES,
-    pa.int16(): ColumnType.SHORTS,
-    pa.int32(): ColumnType.INTS,
-    pa.int64(): ColumnType.LONGS,
-    pa.float32(): ColumnType.FLOATS,
-    pa.float64(): ColumnType.DOUBLES,
-    pa.uint16(): ColumnType.CHARS,
-}
-_MAPS = {
-    pa.float64(): ColumnType.STRING_TO_DOUBLE,
-    pa.float32(): ColumnType.STRING_TO_FLOAT,
-    pa.int64(): ColumnType.STRING_TO_LONG,
-    pa.int32(): ColumnType.STRING_TO_INT,
-    pa.bool_(): ColumnType.STRING_TO_BOOLEAN,
-    pa.string(): ColumnType.STRING_TO_STRING,
-}
-
-
-_INTEGERS = (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG)
+_NATURAL = {BY_COLUMN[kind].arrow: kind for kind in (*BOXED, ColumnType.LOCAL_DATE)}
+_ARRAYS = {row.arrow.value_type: kind for kind, row in ARRAYS.items()}
+_MAPS = {row.arrow.item_type: kind for kind, row in MAPS.items()}
 
 
 def column_spec(
@@ -84,7 +56,7 @@ def column_spec(
 
 def _widens(spec: ColumnSpec, kind: pa.DataType) -> bool:
     """Whether values of another Arrow type can be cast, each of them or with an error, to a column's type."""
-    if spec.type in _INTEGERS:
+    if spec.type in INTEGERS:
         return bool(pa.types.is_integer(kind))
     return spec.type is ColumnType.DOUBLE and kind == pa.float32()
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import FileHeader
 
@@ -97,7 +98,7 @@ def _widths(column: ColumnFiles, known: Mapping[str, int]) -> tuple[int, ...]:
     if column.name in known:
         return (known[column.name],)
     if layout.SYMBOL_OFFSETS in column.files:
-        return layout.SYMBOL_SIZE, layout.FIXED[layout.ColumnType.STRING_SET].width
+        return layout.SYMBOL_SIZE, FIXED[ColumnType.STRING_SET].width
     return (layout.OFFSET_SIZE,) if layout.BINARY in column.files else layout.WIDTHS
 
 

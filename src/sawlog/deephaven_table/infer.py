@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
 from sawlog.errors import SchemaError
 
@@ -28,7 +28,7 @@ _SAMPLE = 64
 """Bytes of binary data by which serialized objects are told from text."""
 _LONGEST_CLASS = 200
 _CLASS = re.compile(rb"[\w.$\[;/]{1,%d}" % _LONGEST_CLASS)
-_DESCRIPTORS = {letter.encode(): kind for kind, (letter, _) in layout.ARRAY_WIDTHS.items()}
+_DESCRIPTORS = {row.descriptor.encode(): kind for kind, row in ARRAYS.items()}
 _MAX_SLOT = 40
 """Widest object that is taken for one: a decimal of Arrow's most digits, and some."""
 MAX_DEFINITION = 4 << 20
@@ -86,7 +86,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
         return None
     size = data.size - header.data_start
     if layout.SYMBOL_OFFSETS in column.files:
-        wide = evidence.rows is not None and size == evidence.rows * layout.FIXED[ColumnType.STRING_SET].width
+        wide = evidence.rows is not None and size == evidence.rows * FIXED[ColumnType.STRING_SET].width
         return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
     binary = column.files.get(layout.BINARY)
     if binary is not None:
@@ -112,8 +112,8 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
 
 
 def _of_bytes(sample: bytes) -> ColumnSpec:
-    for kind, (letter, _) in layout.ARRAY_WIDTHS.items():
-        if sample.startswith(layout.array_prefix(letter)):
+    for kind, row in ARRAYS.items():
+        if sample.startswith(layout.array_prefix(row.descriptor)):
             return ColumnSpec(kind)
     if sample.startswith(layout.JAVA_STREAM_MAGIC):
         return ColumnSpec(ColumnType.BLOB, guessed="serialized objects")

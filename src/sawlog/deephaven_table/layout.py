@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Final
+
+from sawlog.deephaven.types import ARRAYS
 
 # Files of a location.
 
@@ -77,113 +78,8 @@ MAX_ROWS: Final = 1 << 40
 """Rows a location may have."""
 
 
-class ColumnType(StrEnum):
-    """Data types, as `.schema` files spell them."""
-
-    BYTE = "byte"
-    SHORT = "short"
-    INT = "int"
-    LONG = "long"
-    FLOAT = "float"
-    DOUBLE = "double"
-    CHAR = "char"
-    BOOLEAN = "Boolean"
-    DATE_TIME = "DateTime"
-    STRING = "String"
-    STRING_SET = "StringSet"
-    BLOB = "Blob"
-    """Bytes that nobody looks into: serialized objects of unknown classes among them."""
-    BIG_DECIMAL = "BigDecimal"
-    BIG_INTEGER = "BigInteger"
-    LOCAL_DATE = "LocalDate"
-    LOCAL_TIME = "LocalTime"
-    ZONED_DATE_TIME = "ZonedDateTime"
-    BYTE_ARRAY = "ByteArray"
-    """byte[] by its codec; `byte[]` is the array by Java serialization."""
-    UTF8_STRING = "UTF8StringAsByteArray"
-    """A String by a codec: UTF-8 without nulls."""
-    STRING_TO_DOUBLE = "StringDoubleMap"
-    STRING_TO_FLOAT = "StringFloatMap"
-    STRING_TO_LONG = "StringLongMap"
-    STRING_TO_INT = "StringIntMap"
-    STRING_TO_BOOLEAN = "StringBooleanMap"
-    STRING_TO_STRING = "StringStringMap"
-    BYTES = "byte[]"
-    SHORTS = "short[]"
-    INTS = "int[]"
-    LONGS = "long[]"
-    FLOATS = "float[]"
-    DOUBLES = "double[]"
-    CHARS = "char[]"
-    BOOLEANS = "boolean[]"
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """How values of a fixed width are stored.
-
-    Attributes:
-        width: Bytes per value.
-        null: The bit pattern that stands for null; what a writer writes.
-        also_null: Another pattern that readers take for null.
-    """
-
-    width: int
-    null: int
-    also_null: int | None = None
-
-
-FIXED: Final[dict[ColumnType, Fixed]] = {
-    ColumnType.BYTE: Fixed(1, 0x80),
-    ColumnType.SHORT: Fixed(2, 0x8000),
-    ColumnType.INT: Fixed(4, 0x8000_0000),
-    ColumnType.LONG: Fixed(8, 0x8000_0000_0000_0000),
-    ColumnType.FLOAT: Fixed(4, 0xFF7F_FFFF),
-    ColumnType.DOUBLE: Fixed(8, 0xFFEF_FFFF_FFFF_FFFF),
-    # 0xFFFE in Enterprise, 0xFFFF in Community since 2021.
-    ColumnType.CHAR: Fixed(2, 0xFFFE, 0xFFFF),
-    # -1 on disk by the documentation; -128 in binary logs and in Community.
-    ColumnType.BOOLEAN: Fixed(1, 0xFF, 0x80),
-    ColumnType.DATE_TIME: Fixed(8, 0x8000_0000_0000_0000),
-    ColumnType.STRING_SET: Fixed(8, 0x8000_0000_0000_0000),
-}
-
-ARRAY_WIDTHS: Final[dict[ColumnType, tuple[str, int]]] = {
-    ColumnType.BYTES: ("B", 1),
-    ColumnType.SHORTS: ("S", 2),
-    ColumnType.INTS: ("I", 4),
-    ColumnType.LONGS: ("J", 8),
-    ColumnType.FLOATS: ("F", 4),
-    ColumnType.DOUBLES: ("D", 8),
-    ColumnType.CHARS: ("C", 2),
-    ColumnType.BOOLEANS: ("Z", 1),
-}
-"""Java-serialized arrays of primitives: the letter of the element type and the width of an element, big endian."""
-
-ARRAY_ELEMENTS: Final[dict[ColumnType, ColumnType]] = {
-    ColumnType.BYTES: ColumnType.BYTE,
-    ColumnType.SHORTS: ColumnType.SHORT,
-    ColumnType.INTS: ColumnType.INT,
-    ColumnType.LONGS: ColumnType.LONG,
-    ColumnType.FLOATS: ColumnType.FLOAT,
-    ColumnType.DOUBLES: ColumnType.DOUBLE,
-    ColumnType.CHARS: ColumnType.CHAR,
-    ColumnType.BOOLEANS: ColumnType.BOOLEAN,
-}
-"""The column types of their elements."""
-
-ARRAY_UIDS: Final[dict[str, int]] = {
-    "B": 0xACF317F8060854E0,
-    "S": 0xEF832E06E55DB0FA,
-    "I": 0x4DBA602676EAB2A5,
-    "J": 0x782004B512B17593,
-    "F": 0x0B9C818922E00C42,
-    "D": 0x3EA68C14AB635A1E,
-    "C": 0xB02666B0E25D84AC,
-    "Z": 0x578F203914B85DE2,
-}
-"""serialVersionUID of the array classes; the JDK computes them from the class, so they are the same everywhere."""
-
+ARRAY_UIDS: Final = {row.descriptor: row.uid for row in ARRAYS.values()}
+"""serialVersionUID of the classes of arrays."""
 ARRAY_PREFIX_SIZE: Final = 23
 """Magic, TC_ARRAY, TC_CLASSDESC, name, serialVersionUID, flags, no fields, no annotation, no super class."""
 ARRAY_LENGTH_SIZE: Final = 4

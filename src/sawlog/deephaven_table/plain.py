@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from sawlog.arrow import fixed_array
 from sawlog.deephaven.text import characters
-from sawlog.deephaven_table import layout
+from sawlog.deephaven.types import FIXED, ColumnType, Type
 from sawlog.deephaven_table.kernels import holds
-from sawlog.deephaven_table.layout import ColumnType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +25,7 @@ _WORDS: dict[int, np.dtype[Any]] = {
 }
 _NULLS = {
     kind: tuple(_WORDS[facts.width].type(pattern) for pattern in (facts.null, facts.also_null) if pattern is not None)
-    for kind, facts in layout.FIXED.items()
+    for kind, facts in FIXED.items()
 }
 """The patterns that stand for null, as numbers that kernels take."""
 
@@ -63,7 +62,7 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
         sentinels: Whether the patterns that stand for null become null.
     """
     if kind is ColumnType.BOOLEAN:
-        return _booleans(values, layout.FIXED[kind])
+        return _booleans(values, FIXED[kind])
     nulls = None
     for pattern in _NULLS[kind] if sentinels else ():
         if holds(values, pattern):
@@ -83,7 +82,7 @@ def _validity(values: NDArray[Any], patterns: tuple[Any, ...]) -> pa.Buffer | No
     return bitmap(valid)
 
 
-def _booleans(values: NDArray[Any], facts: layout.Fixed) -> pa.Array:
+def _booleans(values: NDArray[Any], facts: Type) -> pa.Array:
     """Null has no other form among true and false, so these sentinels are always null."""
     true = pa.py_buffer(np.packbits(values != 0, bitorder="little"))
     valid = (values != facts.null) & (values != facts.also_null)

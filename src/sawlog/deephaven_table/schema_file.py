@@ -6,23 +6,11 @@ import re
 from collections.abc import Mapping
 from html import escape
 
+from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table.header import Generation, Told
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
 
 _CODECS = "io.deephaven.util.codec"
-_CLASSES = {
-    ColumnType.STRING: "java.lang.String",
-    ColumnType.UTF8_STRING: "java.lang.String",
-    ColumnType.BLOB: "java.lang.Object",
-    ColumnType.BIG_DECIMAL: "java.math.BigDecimal",
-    ColumnType.BIG_INTEGER: "java.math.BigInteger",
-    ColumnType.LOCAL_DATE: "java.time.LocalDate",
-    ColumnType.LOCAL_TIME: "java.time.LocalTime",
-    ColumnType.ZONED_DATE_TIME: "java.time.ZonedDateTime",
-    ColumnType.BYTE_ARRAY: "byte[]",
-}
-"""Java classes of the types that have a codec or are no primitives; of maps it is java.util.Map."""
 _SIMPLE = "simple"
 _VERSION = "columnVersion"
 _ORDER = "byteOrder"
@@ -61,10 +49,10 @@ def told(data: bytes) -> Told:
 
 def _column(spec: ColumnSpec | None) -> dict[str, str]:
     if spec is None:
-        return {"dataType": _CLASSES[ColumnType.STRING], "columnType": "Partitioning"}
-    is_map = spec.type.value.endswith("Map")
-    codec = is_map or (spec.type in _CLASSES and spec.type not in (ColumnType.STRING, ColumnType.BLOB))
-    found = {"dataType": "java.util.Map" if is_map else _CLASSES.get(spec.type, spec.type.value)}
+        return {"dataType": BY_COLUMN[ColumnType.STRING].java, "columnType": "Partitioning"}
+    facts = BY_COLUMN[spec.type]
+    by_class = facts.codec or spec.type in (ColumnType.STRING, ColumnType.BLOB)
+    found = {"dataType": facts.java if by_class else spec.type.value}
     if spec.type is ColumnType.BLOB and spec.class_name:
         found["dataType"] = spec.class_name
     if spec.grouping:
@@ -73,7 +61,7 @@ def _column(spec: ColumnSpec | None) -> dict[str, str]:
         found["symbolTable"] = SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE
     if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
         found["encoding"] = spec.charset.replace("-", "_")
-    if codec:
+    if facts.codec:
         arguments = codec_arguments(spec.arguments)
         simple = "Simple" if _SIMPLE in arguments else ""
         found["objectCodec"] = f"{_CODECS}.{simple}{spec.type.value}Codec"

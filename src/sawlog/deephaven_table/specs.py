@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
+from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import plain_count, read_checkpoint, row_width
 from sawlog.deephaven_table.infer import (
@@ -22,7 +23,6 @@ from sawlog.deephaven_table.infer import (
     known_rows,
     schema_spec,
 )
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.deephaven_table.location import Headers, Location
 from sawlog.deephaven_table.schema_file import told
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
@@ -31,11 +31,6 @@ from sawlog.errors import OptionError, SawlogError, SchemaError
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
     from sawlog.storage import Storage
-
-_WIDER = (
-    (ColumnType.BYTE, ColumnType.SHORT, ColumnType.INT, ColumnType.LONG),
-    (ColumnType.FLOAT, ColumnType.DOUBLE),
-)
 
 
 class TableSpecs:
@@ -235,7 +230,7 @@ class TableSpecs:
 
 def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
     """Of two types that a column had, the one that has all values; the first where there is none."""
-    for ladder in _WIDER:
+    for ladder in (INTEGERS, FLOATS):
         if one.type in ladder and other.type in ladder:
             return max(one, other, key=lambda spec: ladder.index(spec.type))
     return one

@@ -10,8 +10,8 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.types import BY_COLUMN, FIXED, TYPES, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.layout import ColumnType
 from sawlog.errors import OptionError
 
 TYPE_KEY: Final = b"sawlog.type"
@@ -36,68 +36,9 @@ GROUPING: Final = "Grouping"
 MAX_DECIMAL: Final = 76
 """Digits of Arrow's widest decimal."""
 
-PLAIN: Final[dict[ColumnType, pa.DataType]] = {
-    ColumnType.BYTE: pa.int8(),
-    ColumnType.SHORT: pa.int16(),
-    ColumnType.INT: pa.int32(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.FLOAT: pa.float32(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.CHAR: pa.uint16(),
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.DATE_TIME: pa.timestamp("ns", "UTC"),
-    ColumnType.STRING: pa.string(),
-    ColumnType.STRING_SET: pa.list_(pa.string()),
-    ColumnType.BLOB: pa.binary(),
-    ColumnType.BIG_DECIMAL: pa.string(),
-    ColumnType.BIG_INTEGER: pa.string(),
-    ColumnType.LOCAL_DATE: pa.date32(),
-    ColumnType.LOCAL_TIME: pa.time64("ns"),
-    ColumnType.ZONED_DATE_TIME: pa.struct([("time", pa.timestamp("ns", "UTC")), ("zone", pa.string())]),
-    ColumnType.BYTE_ARRAY: pa.binary(),
-    ColumnType.UTF8_STRING: pa.string(),
-    ColumnType.STRING_TO_DOUBLE: pa.map_(pa.string(), pa.float64()),
-    ColumnType.STRING_TO_FLOAT: pa.map_(pa.string(), pa.float32()),
-    ColumnType.STRING_TO_LONG: pa.map_(pa.string(), pa.int64()),
-    ColumnType.STRING_TO_INT: pa.map_(pa.string(), pa.int32()),
-    ColumnType.STRING_TO_BOOLEAN: pa.map_(pa.string(), pa.bool_()),
-    ColumnType.STRING_TO_STRING: pa.map_(pa.string(), pa.string()),
-    ColumnType.BYTES: pa.list_(pa.int8()),
-    ColumnType.SHORTS: pa.list_(pa.int16()),
-    ColumnType.INTS: pa.list_(pa.int32()),
-    ColumnType.LONGS: pa.list_(pa.int64()),
-    ColumnType.FLOATS: pa.list_(pa.float32()),
-    ColumnType.DOUBLES: pa.list_(pa.float64()),
-    ColumnType.CHARS: pa.list_(pa.uint16()),
-    ColumnType.BOOLEANS: pa.list_(pa.bool_()),
-}
-"""Arrow types, but for Strings with a symbol table and for decimals."""
-
-_ALIASES: Final = {
-    **{kind.value.lower(): kind for kind in ColumnType},
-    "bool": ColumnType.BOOLEAN,
-    "character": ColumnType.CHAR,
-    "integer": ColumnType.INT,
-    "dbdatetime": ColumnType.DATE_TIME,
-    "instant": ColumnType.DATE_TIME,
-    "enhancedstring": ColumnType.STRING,
-    "charsequence": ColumnType.STRING,
-    "biginteger": ColumnType.BIG_INTEGER,
-    "binary": ColumnType.BLOB,
-}
+_ALIASES: Final = {name: kind for kind, row in BY_COLUMN.items() for name in (kind.value.lower(), *row.aliases)}
 _SPELLED: Final = re.compile(r"\s*([\w.$]+(?:\[\])?)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_CODEC_TYPES: Final = (
-    ("utf8string", ColumnType.UTF8_STRING),
-    ("bytearray", ColumnType.BYTE_ARRAY),
-    ("bigdecimal", ColumnType.BIG_DECIMAL),
-    ("biginteger", ColumnType.BIG_INTEGER),
-    ("localdate", ColumnType.LOCAL_DATE),
-    ("localtime", ColumnType.LOCAL_TIME),
-    ("zoneddatetime", ColumnType.ZONED_DATE_TIME),
-    *((kind.value.lower(), kind) for kind in ColumnType if kind.value.endswith("Map")),
-)
-"""What the class name of a codec contains, and the type that it encodes."""
-_CODECS: Final = frozenset(kind for _, kind in _CODEC_TYPES)
+_CODECS: Final = frozenset(kind for kind, row in BY_COLUMN.items() if row.codec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +66,8 @@ class ColumnSpec:
     @property
     def width(self) -> int:
         """Bytes per row in `.dat`: of the value, or of what leads to it."""
-        if self.type in layout.FIXED:
-            return layout.FIXED[self.type].width
+        if self.type in FIXED:
+            return FIXED[self.type].width
         if self.type is ColumnType.STRING and self.symbols:
             return layout.SYMBOL_SIZE
         return self.slot_width or layout.OFFSET_SIZE
@@ -135,7 +76,7 @@ class ColumnSpec:
     def variable(self) -> bool:
         """Whether values lie in `.bytes`, and `.dat` says where."""
         symbol = self.type is ColumnType.STRING and self.symbols
-        return self.type not in layout.FIXED and not symbol and not self.slot_width
+        return self.type not in FIXED and not symbol and not self.slot_width
 
     @property
     def slot_width(self) -> int:
@@ -167,7 +108,7 @@ class ColumnSpec:
         if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
             given = codec_arguments(self.arguments) or codec_arguments(decimal)
             return _decimal(given, integer=self.type is ColumnType.BIG_INTEGER)
-        return PLAIN[self.type]
+        return BY_COLUMN[self.type].arrow
 
     def field(self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.Field:
         """The column as an Arrow field, its metadata included."""
@@ -231,7 +172,7 @@ def parse_type(text: str, where: str, charset: str = layout.DEFAULT_CHARSET) -> 
 def codec_spec(class_name: str, arguments: str, where: str) -> ColumnSpec | None:
     """The column of a codec, by the name of the codec's class; None for a codec that is not known."""
     name = class_name.rpartition(".")[2].lower()
-    kind = next((kind for part, kind in _CODEC_TYPES if part in name), None)
+    kind = next((row.type for row in TYPES if row.codec and row.codec.lower() in name), None)
     if kind is None:
         return None
     given = codec_arguments(arguments)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table.groups.grouping import KEY_TYPES
-from sawlog.deephaven_table.layout import ColumnType
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.columns import ColumnReader

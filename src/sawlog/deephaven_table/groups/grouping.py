@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from sawlog.deephaven.types import BOXED, ColumnType
 from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
 from sawlog.deephaven_table.groups.java_stream import JavaArray, JavaMap, JavaObject, RangeMap, read_stream
-from sawlog.deephaven_table.layout import MAX_ROWS, ColumnType
+from sawlog.deephaven_table.layout import MAX_ROWS
 from sawlog.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEY_TYPES: Final = {
-    ColumnType.BYTE: "java.lang.Byte",
-    ColumnType.SHORT: "java.lang.Short",
-    ColumnType.INT: "java.lang.Integer",
-    ColumnType.LONG: "java.lang.Long",
-    ColumnType.FLOAT: "java.lang.Float",
-    ColumnType.DOUBLE: "java.lang.Double",
-    ColumnType.CHAR: "java.lang.Character",
-    ColumnType.BOOLEAN: "java.lang.Boolean",
-    ColumnType.STRING: STRING_TYPE,
-}
+KEY_TYPES: Final = {**BOXED, ColumnType.STRING: STRING_TYPE}
 """Classes of the keys, for the types of columns that can be grouped."""
 
 _RANGES = ("I", "J")
