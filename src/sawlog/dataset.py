@@ -267,8 +267,13 @@ class Dataset(FollowedDataset, ABC):
     @property
     def _threads(self) -> int:
         """What is small is read before threads are up; files that are not shared are not worth more than one each."""
-        most = self.threads if self.shared else min(self.threads, len(self.files))
+        most = self.threads if self.shared else min(self.threads, self.readable_apart)
         return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
+
+    @property
+    def readable_apart(self) -> int:
+        """What threads can read side by side where they share no file: the files, unless several belong together."""
+        return len(self.files)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog import reading
 from sawlog.damage import DamageWarning
 from sawlog.deephaven_table.tree import place
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
@@ -367,3 +368,19 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
     told = sawlog.read(tmp_path / "T", types={"d": "double"})
     sawlog.write(told, tmp_path / "V", format="deephaven_table")
     assert sawlog.read(tmp_path / "V", format="deephaven_table").to_pydict() == {"d": [1.5]}
+
+
+def test_one_location_is_read_by_one_thread(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crews = []
+
+    class Watched(reading._Crew):
+        def __init__(self, threads: int) -> None:
+            crews.append(threads)
+            super().__init__(threads)
+
+    monkeypatch.setattr(reading, "_Crew", Watched)
+    monkeypatch.setattr("sawlog.dataset.PIECE_BYTES", 0)
+    sawlog.read(historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades", types=TYPES, use_threads=4)
+    assert crews == []
+    sawlog.read(historical, types=TYPES, use_threads=2)
+    assert crews == [2]

@@ -15,7 +15,7 @@ from sawlog.cli.output import Outcome, Output, counted
 from sawlog.errors import OptionError, SawlogError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_import.spark import Import, Nightly
+    from sawlog.deephaven_import.spark import Import, Merge, Nightly
 
 
 class NamespaceSet(StrEnum):
@@ -31,6 +31,36 @@ class Unstorable(StrEnum):
     ERROR = "error"
     NULL = "null"
     REPLACE = "replace"
+
+
+Namespace = Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Namespace of the table.")]
+Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")]
+Date = Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")]
+EveryNight = Annotated[
+    bool, typer.Option("--nightly", help="Merge, prove and delete all dates that are over, of all tables.")
+]
+Before = Annotated[
+    str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
+]
+Group = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
+]
+Sort = Annotated[
+    list[str] | None,
+    typer.Option("--sort", metavar="A,B", help="Sort the rows of a group further.", show_default=False),
+]
+InternalPartitions = Annotated[
+    int | None, typer.Option("--internal-partitions", min=1, help="Spread over so many; one per GiB if not given.")
+]
+NamespaceSetOption = Annotated[
+    NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Make the date anew, sorted and spread as a whole.")]
+DeleteIntraday = Annotated[
+    bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
+]
 
 
 def load(
@@ -122,38 +152,19 @@ def status(
 
 def merge(
     root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the trees.")],
-    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Namespace of the table.")] = None,
-    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")] = None,
-    date: Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")] = None,
-    every_night: Annotated[
-        bool, typer.Option("--nightly", help="Merge, prove and delete all dates that are over, of all tables.")
-    ] = False,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
-    ] = None,
+    namespace: Namespace = None,
+    table: Table = None,
+    date: Date = None,
+    every_night: EveryNight = False,
+    before: Before = None,
     schema: arguments.SchemaFile = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
-    ] = None,
-    sort: Annotated[
-        list[str] | None,
-        typer.Option("--sort", metavar="A,B", help="Sort the rows of a group further.", show_default=False),
-    ] = None,
-    internal_partitions: Annotated[
-        int | None,
-        typer.Option("--internal-partitions", min=1, help="Spread over so many; one per GiB if not given."),
-    ] = None,
-    namespace_set: Annotated[
-        NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
-    ] = NamespaceSet.SYSTEM,
-    append: Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Make the date anew, sorted and spread as a whole.")
-    ] = False,
-    delete_intraday: Annotated[
-        bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
-    ] = False,
+    group: Group = None,
+    sort: Sort = None,
+    internal_partitions: InternalPartitions = None,
+    namespace_set: NamespaceSetOption = NamespaceSet.SYSTEM,
+    append: Append = False,
+    replace: Replace = False,
+    delete_intraday: DeleteIntraday = False,
     option: arguments.ReadOptions = None,
     write_option: arguments.WriteOptions = None,
     conf: arguments.SparkSettings = None,
@@ -190,13 +201,16 @@ def merge(
         assert table is not None
         assert date is not None
         done = run(spark, root, namespace, table, date, delete_intraday=delete_intraday, **options)
+    return _say_merged(f"{namespace}.{table}", date, done, json)
+
+
+def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
     facts = [("checksum", f"{done.checksum:016x}")]
     facts += [("written" if done.written else "there", path) for path in done.locations]
     if done.grouped:
         facts.append(("grouped", ", ".join(done.grouped)))
     if done.deleted:
         facts += [("deleted", path) for path in done.merged]
-    name = f"{namespace}.{table}"
     document = {"table": name, "date": date, **asdict(done)}
     state = "merged and proven" if done.written else "merged before, proven again"
     Output.of(json).done(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts))

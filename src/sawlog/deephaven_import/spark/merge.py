@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as altered
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.serializers import CPickleSerializer
 
 from sawlog import api
 from sawlog.deephaven_import.history import (
-    PARTS_NAME,
     HistoricalTable,
     MergeRecord,
     NamespaceSet,
@@ -24,28 +21,22 @@ from sawlog.deephaven_import.history import (
     void_parts,
 )
 from sawlog.deephaven_import.journal import Journal, delete_merged, forget, recover, step_aside, take_back
-from sawlog.deephaven_import.parts import PartsWriter
-from sawlog.deephaven_import.records import RECORD_NAME
-from sawlog.deephaven_import.spark.rows import FRAGMENT, PART, ROW, Kept, Placed, named, pieces, united
+from sawlog.deephaven_import.spark.arrange import Arrangement, LocationsWriter, arrange, contiguous
+from sawlog.deephaven_import.spark.rows import PART, Kept, Placed, pieces, united
 from sawlog.deephaven_import.tree import IntradayTable, Location, check_part, local_root
 from sawlog.deephaven_table.dataset import DeephavenTableDataset
-from sawlog.deephaven_table.encode import values_of
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
-from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import Scan, get_format
 from sawlog.options import parse_options
-from sawlog.spark.cast import cast_batch
-from sawlog.spark.digest import Digest, column, digest, digests
+from sawlog.spark.digest import Digest, digest, digests
 from sawlog.spark.errors import explain
-from sawlog.storage import PathLike, Staged, Storage
+from sawlog.storage import PathLike, Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
-MERGED_BYTES = 1 << 30
-"""Bytes of column files per historical location, about."""
 _OF_VALUES = ("char", "decimal", "sentinels_as_null")
 """Options that say how values look; types come from what the merge itself has written."""
 
@@ -152,25 +143,6 @@ def merge(
             job.delete(locations)
         Journal.delete(tree)
         return altered(done, deleted=delete_intraday)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """How the rows of a date are arranged.
-
-    Attributes:
-        group: Columns that they are sorted by, and spread by the first of; None: those that the schema says.
-        sort: Columns that they are sorted by further.
-        internal_partitions: How many locations they are spread over; None: by size.
-    """
-
-    group: tuple[str, ...] | None = None
-    sort: tuple[str, ...] = ()
-    internal_partitions: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.internal_partitions is not None and self.internal_partitions <= 0:
-            raise OptionError(f"internal_partitions={self.internal_partitions}: expected 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +253,13 @@ class _MergeJob:
         rows = self._rows(plan)
         asked = self._grouping(rows.schema) if arrangement.group is None else arrangement.group
         self._check(rows.schema, *asked, *arrangement.sort)
-        groups = _contiguous(rows, asked)
+        groups = contiguous(rows, asked)
         internals = [one.partition.internal_partition for one in self._found]
         first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
         schema = pa.schema([_without_dictionary(one) for one in rows.schema])
         record = MergeRecord(self.name, 0, plan.parts)
-        writer = _Writer(self._history, self._date, first, schema, altered(options, group=groups), record)
-        staged = self._run(rows, asked, arrangement, writer)
+        writer = LocationsWriter(self._history, self._date, first, schema, altered(options, group=groups), record)
+        staged = arrange(rows, asked, arrangement, writer)
         replaced = tuple(one.partition.internal_partition for one in plan.replaced)
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
         journal.write(self._tree)
@@ -376,22 +348,6 @@ class _MergeJob:
             if name not in schema.names:
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
 
-    def _run(
-        self, rows: Placed, groups: Sequence[str], arrangement: Arrangement, writer: _Writer
-    ) -> dict[str, Sequence[Staged]]:
-        """Have every task write one internal partition; what is staged, by internal partition."""
-        tasks = arrangement.internal_partitions or max(1, -(-rows.size // MERGED_BYTES))
-        keys = [key for name in (*groups, *arrangement.sort) for key in _keys(rows, name)]
-        order = [*keys, FRAGMENT, ROW]
-        if groups:
-            spread = rows.frame.repartition(tasks, rows.column(groups[0]))
-        else:
-            spread = rows.frame.repartitionByRange(tasks, *_columns(order))
-        sorted_rows = spread.sortWithinPartitions(*_columns(order))
-        written = sorted_rows.mapInArrow(writer, "internal int, staged binary").collect()
-        pickled = CPickleSerializer()
-        return {str(row["internal"]): pickled.loads(bytes(row["staged"])) for row in sorted(written)}
-
     def _compare(self, expected: Digest, advice: str) -> None:
         """Read what history has of the date, and compare it with what it should have."""
         there = self._proof()
@@ -433,34 +389,6 @@ def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:
     return Kept({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
 
 
-def _contiguous(rows: Placed, groups: Sequence[str]) -> tuple[str, ...]:
-    """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
-    from pyspark.sql import functions as f
-
-    found = list(groups[:1])
-    for index, name in enumerate(groups[1:], 1):
-        before = [key for other in groups[:index] for key in _keys(rows, other)]
-        keys = _keys(rows, name)
-        pairs = rows.frame.select(f.struct(*before).alias("before"), f.struct(*keys).alias("value")).distinct()
-        if pairs.groupBy("value").count().where(f.col("count") > 1).isEmpty():
-            found.append(name)
-    return tuple(found)
-
-
-def _keys(rows: Placed, name: str) -> list[Column]:
-    """What tells the values of a column apart as Java does: to Spark 0.0 and -0.0 are one."""
-    value = rows.column(name)
-    if not pa.types.is_floating(rows.schema.field(name).type):
-        return [value]
-    from pyspark.sql import functions as f
-
-    return [value, f.when(value == 0, value.cast("string"))]
-
-
-def _columns(keys: Sequence[Column | str]) -> list[Column]:
-    return [column(key) if isinstance(key, str) else key for key in keys]
-
-
 def _digest(part: Part) -> Digest:
     return Digest(part.rows, part.checksum)
 
@@ -471,47 +399,6 @@ def _sum(parts: Iterable[Part]) -> Digest:
 
 def _rows(parts: Iterable[Part]) -> int:
     return sum(part.rows for part in parts)
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the internal partition of the task that it runs in. Picklable."""
-
-    history: HistoricalTable
-    date: str
-    first: int
-    schema: pa.Schema
-    options: WriteOptions
-    record: MergeRecord
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage a location, if there is a row."""
-        internal = self.first + TaskContext.get().partitionId()
-        writer: LocationWriter | None = None
-        parts = PartsWriter()
-        rows = 0
-        try:
-            for batch in batches:
-                if batch.num_rows:
-                    writer = writer or self._begin(str(internal))
-                    writer.write(cast_batch(named(batch, self.schema), self.schema))
-                    parts.add(values_of(batch.column(PART), "<i8"))
-                    rows += batch.num_rows
-            if writer is not None:
-                writer.add_file(RECORD_NAME, altered(self.record, rows=rows).to_json())
-                if len(self.record.parts or ()) > 1:
-                    writer.add_file(PARTS_NAME, parts.finish())
-                staged = CPickleSerializer().dumps(writer.finish())
-                yield pa.record_batch({"internal": pa.array([internal], pa.int32()), "staged": [staged]})
-        except BaseException:
-            if writer is not None:
-                writer.abort()
-            raise
-
-    def _begin(self, internal: str) -> LocationWriter:
-        return LocationWriter(
-            self.history.path(internal, self.date), self.schema, self.options, Storage(), marker=f"{self.record.job}."
-        )
 
 
 def _without_dictionary(field: pa.Field) -> pa.Field:

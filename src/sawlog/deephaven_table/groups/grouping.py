@@ -11,7 +11,8 @@ import numpy as np
 
 from sawlog.deephaven.types import BOXED, ColumnType
 from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
-from sawlog.deephaven_table.groups.java_stream import JavaArray, JavaMap, JavaObject, RangeMap, read_stream
+from sawlog.deephaven_table.groups.java_stream import read_stream
+from sawlog.deephaven_table.groups.java_values import JavaArray, JavaMap, JavaObject, RangeMap
 from sawlog.deephaven_table.layout import MAX_ROWS
 from sawlog.errors import FormatError, SchemaError
 

@@ -11,22 +11,29 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from sawlog.deephaven_table.groups.java_values import (
+    MAX_DEPTH,
+    PRIMITIVES,
+    JavaArray,
+    JavaClass,
+    JavaMap,
+    JavaObject,
+    JavaStream,
+    RangeMap,
+    decode_modified,
+)
+from sawlog.deephaven_table.groups.product_stream import ProductReader
 from sawlog.deephaven_table.layout import JAVA_STREAM_MAGIC
 from sawlog.errors import FormatError
 
 FIRST_HANDLE = 0x7E0000
 MAX_BYTES = 64 << 20
 """Longer streams are not read."""
-MAX_DEPTH = 48
-"""Deeper graphs are not read. The groups of a column are four deep."""
 MAX_ELEMENTS = 1 << 22
 """Elements of a stream, and parts of objects that their classes write: more are not read. A group takes up to four."""
-
-
 MAX_OBJECTS = 1 << 17
 """Elements of streams that hold something else than groups of one class, which take more memory."""
 
@@ -53,142 +60,16 @@ class Code(IntEnum):
 WRITE_METHOD, SERIALIZABLE, EXTERNALIZABLE, BLOCK_DATA_MODE = 1, 2, 4, 8
 """Flags of a class."""
 
-PRIMITIVES = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?"}
-"""Type codes of primitives, and their big-endian layout. A char is the number of a UTF-16 unit."""
 _SIZES = {layout: struct.calcsize(layout) for layout in (">B", *PRIMITIVES.values())}
 _END = bytes([Code.END_BLOCK_DATA])
 _RESET = int(Code.RESET)
 _Value = TypeVar("_Value")
 KeyOf = Callable[[Any], tuple[str, Any] | None]
-_RANGES = ("I", "J")
 _RANGE = 2
-"""Numbers of a range, and elements of an entry."""
+"""Elements of an entry."""
 _BOXES = "java.lang."
 _SMALL = 256
 """Bytes of values that are read again when they are referred to."""
-
-
-class ProductCode(IntEnum):
-    """Types of values in the product's own stream; i8."""
-
-    NEW_CLASS = -1
-    JAVA_OBJECT = -2
-    STRING = -3
-    INTEGER = -4
-    LONG = -6
-    INTS = -11
-    LONGS = -13
-    NULL = -15
-    MAP = -17
-    LINKED_MAP = -19
-
-
-@dataclass(frozen=True, slots=True)
-class JavaClass:
-    """A class as the stream describes it.
-
-    Attributes:
-        name: Its binary name, such as `java.util.HashMap` or `[I`.
-        uid: serialVersionUID, 8 bytes.
-        flags: How its instances are written.
-        fields: Type code and name of every field.
-        parent: The class it extends, if that is serializable.
-    """
-
-    name: str
-    uid: bytes
-    flags: int
-    fields: tuple[tuple[str, str], ...]
-    parent: JavaClass | None
-
-    def lineage(self) -> list[JavaClass]:
-        """The class and those that it extends, the topmost first."""
-        chain = [self]
-        while chain[-1].parent is not None:
-            chain.append(chain[-1].parent)
-        return chain[::-1]
-
-
-@dataclass(slots=True)
-class JavaObject:
-    """An object.
-
-    Attributes:
-        type: Its class.
-        values: Its fields by name.
-        written: What the methods writeObject and writeExternal of its classes wrote: block data as bytes, and objects.
-    """
-
-    type: JavaClass
-    values: dict[str, Any] = field(default_factory=dict)
-    written: list[Any] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class JavaArray:
-    """An array of primitives.
-
-    Attributes:
-        kind: Type code of the elements.
-        data: The elements, big endian.
-    """
-
-    kind: str
-    data: bytes
-
-    def __len__(self) -> int:
-        return len(self.data) // struct.calcsize(PRIMITIVES[self.kind])
-
-    def tolist(self) -> list[Any]:
-        """The elements as Python values."""
-        return list(struct.unpack(f">{len(self)}{PRIMITIVES[self.kind][1]}", self.data))
-
-
-@dataclass(slots=True)
-class JavaMap:
-    """A map of java.util: its entries, in the order of the stream."""
-
-    entries: list[tuple[Any, Any]]
-
-
-@dataclass(slots=True)
-class RangeMap:
-    """A map of java.util from values of one class to ranges, as columns: there may be millions of them.
-
-    Attributes:
-        key_type: Class of the keys; empty while all are null.
-        keys: The keys, as whoever reads the stream has made them.
-        ranges: First and end of each, one behind the other.
-    """
-
-    key_type: str = ""
-    keys: list[Any] = field(default_factory=list)
-    ranges: array[int] = field(default_factory=lambda: array("q"))
-
-    def add(self, key_type: str, key: Any, value: Any) -> bool:
-        """Take an entry; False when it is none of a range, or its key is of another class."""
-        if not isinstance(value, JavaArray) or value.kind not in _RANGES or len(value) != _RANGE:
-            return False
-        if key_type and self.key_type and key_type != self.key_type:
-            return False
-        self.key_type = self.key_type or key_type
-        self.keys.append(key)
-        self.ranges.extend(value.tolist())
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class JavaStream:
-    """What a stream holds.
-
-    Attributes:
-        root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `RangeMap`, `JavaObject`, `JavaClass`, or a
-            list (an array of objects). Numbers are objects of java.lang with the field `value`.
-        maps: Every map in it, whoever holds it, in the order in which they end.
-    """
-
-    root: Any
-    maps: list[JavaMap | RangeMap]
 
 
 def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream:
@@ -207,31 +88,19 @@ def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream
     if len(data) > MAX_BYTES:
         raise FormatError(f"{where}: {len(data)} bytes of serialized objects; at most {MAX_BYTES} are read")
     if data.startswith(JAVA_STREAM_MAGIC):
-        reader = _Reader(data, len(JAVA_STREAM_MAGIC), where, key)
+        reader = Reader(data, len(JAVA_STREAM_MAGIC), where, key)
         try:
             return JavaStream(reader.value(0), reader.maps)
         except _NoRangesError:
-            reader = _Reader(data, len(JAVA_STREAM_MAGIC), where, most=MAX_OBJECTS)
+            reader = Reader(data, len(JAVA_STREAM_MAGIC), where, most=MAX_OBJECTS)
             return JavaStream(reader.value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
-        product = _ProductReader(_Reader(data, 0, where))
+        product = ProductReader(Reader(data, 0, where))
         return JavaStream(product.value(0), product.maps)
     raise FormatError(f"{where}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
 
 
-def decode_modified(data: bytes) -> str:
-    """The text of Java's modified UTF-8; a surrogate without its other half becomes U+FFFD.
-
-    Raises:
-        UnicodeDecodeError: When it is malformed.
-    """
-    if data.isascii():
-        return data.decode()
-    text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
-
-
-class _Reader:
+class Reader:
     """Walks a Java stream. Values that can be referred to are kept by their handles: small ones by where they begin.
 
     There may be millions of them, of which few are ever referred to; these are read again.
@@ -257,9 +126,11 @@ class _Reader:
         self._elements = 0
 
     def error(self, message: str) -> FormatError:
+        """What to raise: the message, and where in the stream."""
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
 
     def take(self, length: int) -> bytes:
+        """The next bytes."""
         left = len(self.data) - self.position
         if not 0 <= length <= left:
             raise self.error(f"expected {length} bytes, found {left}")
@@ -268,6 +139,7 @@ class _Reader:
         return self.data[start : self.position]
 
     def number(self, layout: str) -> Any:
+        """The next number, laid out as `struct` says."""
         try:
             (value,) = struct.unpack_from(layout, self.data, self.position)
         except struct.error as error:
@@ -277,6 +149,7 @@ class _Reader:
         return value
 
     def text(self, length: int) -> str:
+        """The next bytes as text in modified UTF-8."""
         data = self.take(length)
         try:
             return decode_modified(data)
@@ -547,81 +420,18 @@ class _Entries:
         return JavaMap(list(zip(self.pieces[::2], self.pieces[1::2], strict=True)))
 
 
-_ELEMENTS: dict[int, Callable[[_Reader, int], Any]] = {
-    Code.NULL: _Reader._null,
-    Code.REFERENCE: _Reader._reference,
-    Code.CLASS_DESC: _Reader._description,
-    Code.OBJECT: _Reader._object,
-    Code.STRING: _Reader._string,
-    Code.ARRAY: _Reader._array,
-    Code.CLASS: _Reader._class_object,
-    Code.BLOCK_DATA: _Reader._block,
-    Code.LONG_BLOCK_DATA: _Reader._block,
-    Code.LONG_STRING: _Reader._long_string,
-    Code.PROXY_CLASS_DESC: _Reader._description,
-    Code.ENUM: _Reader._enum,
+_ELEMENTS: dict[int, Callable[[Reader, int], Any]] = {
+    Code.NULL: Reader._null,
+    Code.REFERENCE: Reader._reference,
+    Code.CLASS_DESC: Reader._description,
+    Code.OBJECT: Reader._object,
+    Code.STRING: Reader._string,
+    Code.ARRAY: Reader._array,
+    Code.CLASS: Reader._class_object,
+    Code.BLOCK_DATA: Reader._block,
+    Code.LONG_BLOCK_DATA: Reader._block,
+    Code.LONG_STRING: Reader._long_string,
+    Code.PROXY_CLASS_DESC: Reader._description,
+    Code.ENUM: Reader._enum,
 }
 """How to read what a code begins."""
-
-
-class _ProductReader:
-    """Walks the product's own object stream, whose values lie in block data that may break anywhere."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self.maps = reader.maps
-        self._reader = reader
-        self._block = b""
-        self._used = 0
-
-    def value(self, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
-        self._reader.count_element()
-        code = self._number(">b")
-        if code == ProductCode.NULL:
-            return None
-        if code == ProductCode.STRING:
-            return self._text()
-        if code == ProductCode.INTEGER:
-            return self._number(">i")
-        if code == ProductCode.LONG:
-            return self._number(">q")
-        if code in (ProductCode.INTS, ProductCode.LONGS):
-            kind, width = ("I", 4) if code == ProductCode.INTS else ("J", 8)
-            return JavaArray(kind, self._take(self._count() * width))
-        if code in (ProductCode.MAP, ProductCode.LINKED_MAP):
-            found = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
-            self.maps.append(found)
-            return found
-        if code == ProductCode.JAVA_OBJECT:
-            if self._used < len(self._block):
-                raise self._reader.error("expected a Java object at the end of the block data")
-            return self._reader.value(depth + 1)
-        raise self._reader.error(f"values of type {code} can only be read by the classes that wrote them")
-
-    def _text(self) -> str:
-        data = self._take(self._number(">H"))
-        try:
-            return decode_modified(data)
-        except UnicodeDecodeError as error:
-            raise self._reader.error(f"malformed text: {error}") from error
-
-    def _number(self, layout: str) -> Any:
-        return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
-
-    def _count(self) -> int:
-        count: int = self._number(">i")
-        if not 0 <= count <= len(self._reader.data):
-            raise self._reader.error(f"{count} elements in a stream of {len(self._reader.data)} bytes")
-        return count
-
-    def _take(self, length: int) -> bytes:
-        parts = []
-        while length:
-            if self._used == len(self._block):
-                self._block, self._used = self._reader.block(), 0
-            part = self._block[self._used : self._used + length]
-            self._used += len(part)
-            length -= len(part)
-            parts.append(part)
-        return b"".join(parts)
