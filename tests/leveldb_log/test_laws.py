@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.testing import Laws, Sample, Span
 
 from .datastore import entity
-from .fragments import HEADER, fragment, masked, offsets, write
+from .fragments import BLOCK, HEADER, fragment, masked, offsets, write
 from .mutators import MUTATORS
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
@@ -27,6 +27,8 @@ class TestLaws(Laws):
         return [
             _plain(),
             _recyclable(),
+            _resync(),
+            _stale(),
             _sync(),
             _compressed(),
             _writes(),
@@ -72,6 +74,20 @@ def _recyclable() -> Sample:
         written=rows,
         write_options={"dialect": "rocksdb", "log_number": 7},
     )
+
+
+def _resync() -> Sample:
+    """Behind damage rows are marked, so that they are no rows of the intact sample's; see `test_forensics`."""
+    data = write(*RECORDS)
+    headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
+    options = {"resync": "true"}
+    return Sample("resync", "leveldb_log", data, "000007.log", options=options, headers=headers, repaired="no")
+
+
+def _stale() -> Sample:
+    """A log that was log 3 before. What is left of that is no damage wherever it cannot be read."""
+    data = write(b"first", log=7) + bytes(40) + bytes(BLOCK - 16 - 40) + write(b"old", b"older", log=3)
+    return Sample("stale", "leveldb_log", data, "000007.log", options={"stale": "include"}, repaired="no")
 
 
 def _sync() -> Sample:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from sawlog.format import OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from sawlog.leveldb_log.options import ReadOptions
 
 RECORD_COLUMN = "record"
 END_COLUMN = "_end"
@@ -19,3 +24,14 @@ RECORDS_SCHEMA = pa.schema(
     ]
 )
 """What the views that decode records ask the ranges for."""
+
+STALE_COLUMN = "stale"
+"""Whether a row is from the former life of a recycled log; only with `stale="include"`."""
+RECOVERED_COLUMN = "recovered"
+"""Whether a row begins behind damage in the same block; only with `resync=True`."""
+
+
+def marked(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
+    """A schema with the columns that mark rows which LevelDB itself would not deliver."""
+    wanted = {STALE_COLUMN: options.stale == "include", RECOVERED_COLUMN: options.resync}
+    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])

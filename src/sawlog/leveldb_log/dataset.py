@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from sawlog.errors import OptionError
 from sawlog.follow import Range
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Dataset, Fragment
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.columns import ROWS_SCHEMA
+from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.layout import Dialect
@@ -29,12 +30,15 @@ class LevelDBLogDataset(Dataset):
     """What the ranges of the view are; datasets of other views put their own here."""
 
     def view_schema(self) -> pa.Schema:
-        """`rows`: one binary column, `record`."""
-        return ROWS_SCHEMA
+        """`rows`: one binary column, `record`; and what marks rows, where the options ask for it."""
+        return marked(ROWS_SCHEMA, self.scan.options)
 
     def plan(self, task_bytes: int | None) -> Iterator[LogRange]:
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         low, high = self._offset_bounds()
+        if self.scan.options.stale == "include":
+            # Where a log ends, and its former life goes on, only all of it tells.
+            low, high, task_bytes = 0, 1 << 62, None
         for file in self.files:
             start = low - low % layout.BLOCK_SIZE
             stop = min(layout.block_end(high), file.size)
@@ -45,7 +49,14 @@ class LevelDBLogDataset(Dataset):
         """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
+
+        Raises:
+            OptionError: For options that need the finished file.
         """
+        if self.scan.options.resync or self.scan.options.stale == "include":
+            raise OptionError(
+                "resync and stale cannot be followed as a stream: they ask what a finished log still holds"
+            )
         (rest,) = self._cut(file, position, file.size, True, None)
         return rest.find_end()
 

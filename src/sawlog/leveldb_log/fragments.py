@@ -68,7 +68,12 @@ class LogRange(Fragment):
                 findings.notes["renamed_logs"] += 1
                 detail = "no fragment carries the number in the file's name; it is read as log"
                 warnings.warn(f"{self.path}: {detail} {head.log_number}", DamageWarning, stacklevel=2)
-            yield from Walk(self, source, head, schema, findings).batches()
+            walk = Walk(self, source, head, schema, findings)
+            yield from walk.batches()
+            if self.scan.options.stale == "include":
+                from sawlog.leveldb_log.stale import former_lives
+
+                yield from former_lives(self, walk, schema)
 
     @cached_property
     def head(self) -> LogHead:

@@ -43,6 +43,7 @@ STATE = state_type(
     "suspect_one",
     "suspect_two",
     "note_metadata",  # 1 when metadata fragments are written down among the events
+    "resumed",  # end of the last block within which reading went on behind damage; 0 for none
 )
 """The state of a walk over fragments."""
 
@@ -61,6 +62,7 @@ class Rules(NamedTuple):
         verify: Whether checksums are verified.
         gather: Whether payloads are copied into `data`.
         longest: int64, longest record that is kept.
+        resync: Whether intact fragments are looked for in the rest of a damaged block.
     """
 
     roles: Any
@@ -70,6 +72,7 @@ class Rules(NamedTuple):
     verify: Any
     gather: Any
     longest: Any
+    resync: Any
 
 
 class Out(NamedTuple):
@@ -80,6 +83,7 @@ class Out(NamedTuple):
         ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
         starts: int64, file offset of each record.
         stops: int64, file offset behind each record.
+        recovered: uint8, set to 1 for records that begin behind damage in the same block; others are left alone.
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
@@ -87,6 +91,7 @@ class Out(NamedTuple):
     ends: Any
     starts: Any
     stops: Any
+    recovered: Any
     events: Any
 
 
@@ -163,6 +168,45 @@ def _cut_off(window: Any, pos: Any, left: Any, header: Any, state: Any, rules: A
     return left < header or rules.log < 0 or _load_log_number(window.data, pos) == np.uint64(rules.log)
 
 
+@inlined
+def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
+    """Bytes of the fragment of this log, part of a record, that a checksum proves to stand at `pos`; 0 for none.
+
+    It ends within `left` bytes.
+    """
+    if left < _HEADER:
+        return _ZERO
+    code = data[pos + _TYPE]
+    header = rules.headers[code]
+    total = header + _load_length(data, pos)
+    if not _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST or total > left:
+        return _ZERO
+    if header > _HEADER:
+        if rules.log >= 0 and _load_log_number(data, pos) != np.uint64(rules.log):
+            return _ZERO
+    elif rules.recycled != _ZERO:
+        return _ZERO
+    return total if _load_checksum(data, pos) == masked_crc(data, pos + _TYPE, total - _TYPE) else _ZERO
+
+
+@inlined
+def _lost(data: Any, pos: Any, left: Any, rules: Any) -> Any:
+    """How many bytes are lost with what is damaged at `pos`: the rest of its block, unless fragments are looked for.
+
+    A header that could be one is believed: what looks like fragments in the payload that it tells of is payload.
+    """
+    if not rules.resync:
+        return left
+    code = data[pos + _TYPE]
+    total = rules.headers[code] + _load_length(data, pos)
+    if _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST and total <= left:
+        return total if left - total >= _HEADER else left
+    for step in range(np.uint64(1), left):
+        if _proven(data, pos + step, left - step, rules) != _ZERO:
+            return step
+    return left
+
+
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """What stands at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
@@ -187,24 +231,24 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return TORN, left
     if code == 0 and length == _ZERO:
         blame(state, _UNUSED_SPACE, 0, 0)
-        return DAMAGED, left
+        return DAMAGED, _lost(data, pos, left, rules)
     if total > left:
         blame(state, _BAD_LENGTH, length, 0)
-        return DAMAGED, left
+        return DAMAGED, _lost(data, pos, left, rules)
     if header > _HEADER:
         number = _load_log_number(data, pos)
         if rules.log >= 0 and number != np.uint64(rules.log):
             blame(state, _FOREIGN_FRAGMENT, number, rules.log)
-            return DAMAGED, left
+            return DAMAGED, _lost(data, pos, left, rules)
     elif rules.recycled != _ZERO and _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST:
         blame(state, _FOREIGN_FRAGMENT, 0, rules.log)
-        return DAMAGED, left
+        return DAMAGED, _lost(data, pos, left, rules)
     if rules.verify:
         stored = _load_checksum(data, pos)
         expected = masked_crc(data, pos + _TYPE, total - _TYPE)
         if stored != expected:
             blame(state, _CHECKSUM_MISMATCH, expected, stored)
-            return DAMAGED, left
+            return DAMAGED, _lost(data, pos, left, rules)
     return GOOD, total
 
 
@@ -214,6 +258,8 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     data = window.data
     at = window.base + pos
     if rules.recycled != _ZERO or at >= window.end or state.synced == 0 or state.open >= 0:
+        return pos
+    if state.resumed > np.int64(at):
         return pos
     left = _left(window, at)
     if np.uint64(len(data)) - pos < left:
@@ -285,11 +331,10 @@ def _pass_unused(state: Any, at: Any, length: Any) -> None:
 
 
 @inlined
-def _suspect(state: Any, at: Any, length: Any, recycled: Any) -> None:
+def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> None:
     """What cannot be read where a recycled file may end: the end of the log, unless fragments of it follow."""
     if state.synced == 0 or state.suspect >= 0:
         return
-    unused = state.kind == _UNUSED_SPACE
     if unused and state.open < 0:
         _pass_unused(state, at, length)
     # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
@@ -305,18 +350,22 @@ def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any)
     """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
     at = np.int64(start)
     lost = np.int64(length)
+    rest = _left(window, start)
+    unused = state.kind == _UNUSED_SPACE and length == rest
+    if length < rest:
+        state.resumed = np.int64(start + rest)
     if rules.recycled != _ZERO:
-        _suspect(state, at, lost, rules.recycled)
+        _suspect(state, at, lost, unused, rules.recycled)
         return TAKEN
     if start >= window.end:
         _forget_record(out.events, state, _BROKEN_RECORD, at)
         return DONE
     state.synced = 1
-    if state.kind == _UNUSED_SPACE:
+    if unused:
         _pass_unused(state, at, lost)
     else:
         note(out.events, state, state.kind, at, lost, state.one, state.two)
-        if state.kind != _FOREIGN_FRAGMENT:
+        if state.kind != _FOREIGN_FRAGMENT and not rules.resync:
             out.events[state.events - 1].dropped = lost
         state.zeros = -1
     _forget_record(out.events, state, _BROKEN_RECORD, at)
@@ -330,6 +379,8 @@ def _take_record(state: Any, out: Any, start: Any, end: Any) -> None:
     out.starts[row] = start
     out.stops[row] = end
     out.ends[row + 1] = state.committed
+    if start < state.resumed:
+        out.recovered[row] = 1
     state.rows = row + 1
     state.record_bytes += end - start
 
@@ -466,11 +517,19 @@ def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
 
 
 def rules_of(
-    dialect: layout.Dialect, *, log: int = -1, recycled: bool = False, verify: bool = True, gather: bool, longest: int
+    dialect: layout.Dialect,
+    *,
+    log: int = -1,
+    recycled: bool = False,
+    verify: bool = True,
+    gather: bool,
+    longest: int,
+    resync: bool = False,
 ) -> Rules:
     """The rules for reading fragments of a dialect."""
     roles, headers = _types(dialect)
-    return Rules(roles, headers, np.int64(log), headers.max() if recycled else _ZERO, verify, gather, np.int64(longest))
+    longer = headers.max() if recycled else _ZERO
+    return Rules(roles, headers, np.int64(log), longer, verify, gather, np.int64(longest), resync)
 
 
 def first_state(position: int = 0) -> Any:

@@ -90,15 +90,17 @@ class Kind(IntEnum):
     UNUSED_SPACE = 11
 
 
+GIVEN_UP = "; the rest of the block is lost"
+"""What is said where the rest of a block is not looked at."""
 DETAIL = {
-    Kind.BAD_LENGTH: "the length in the header, {0}, reaches beyond the block; the rest of the block is lost",
-    Kind.CHECKSUM_MISMATCH: "expected masked CRC-32C {0:#010x}, found {1:#010x}; the rest of the block is lost",
+    Kind.BAD_LENGTH: f"the length in the header, {{0}}, reaches beyond the block{GIVEN_UP}",
+    Kind.CHECKSUM_MISMATCH: f"expected masked CRC-32C {{0:#010x}}, found {{1:#010x}}{GIVEN_UP}",
     Kind.UNKNOWN_TYPE: "unknown fragment type {0}",
     Kind.PARTIAL_RECORD: "a record of {0} bytes so far has no end: another one starts at byte {1}",
     Kind.MISSING_START: "a {1} fragment of {0} bytes whose record has no start",
     Kind.BROKEN_RECORD: "a record of {0} bytes so far is cut off by damage or unused space at byte {1}",
-    Kind.FOREIGN_FRAGMENT: "a fragment of log number {0} in log number {1}; the rest of the block is lost",
-    Kind.UNUSED_SPACE: "unused space in the middle of a record",
+    Kind.FOREIGN_FRAGMENT: f"a fragment of log number {{0}} in log number {{1}}{GIVEN_UP}",
+    Kind.UNUSED_SPACE: "unused space in the middle of a record, or in front of intact ones",
     Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_record_bytes is {1}",
     Kind.BAD_COMPRESSION: "a record that is not one intact ZSTD frame",
 }

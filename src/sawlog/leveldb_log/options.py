@@ -20,6 +20,11 @@ class ReadOptions:
             lies beside RocksDB's IDENTITY file, and LevelDB's otherwise.
         verify_checksums: Whether the CRC-32C of every fragment is verified.
         max_record_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
+        resync: Whether intact fragments are looked for in the rest of a damaged block, which LevelDB gives up. Only
+            what a checksum proves is taken; rows that begin behind the damage are marked in a column `recovered`. Views
+            `rows` and `writes` only.
+        stale: `include` delivers what is left of the former life of a recycled log, too, marked in a column `stale`.
+            Views `rows` and `writes` only.
         latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
         schema: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
             property, for which all entities are read twice.
@@ -29,6 +34,8 @@ class ReadOptions:
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
     verify_checksums: bool = True
     max_record_bytes: int = 1 << 30
+    resync: bool = False
+    stale: Literal["ignore", "include"] = "ignore"
     latest: bool = False
     schema: Literal["json", "infer"] = "json"
     kind: str | None = None

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, binary_array, constant_string, fixed_array
+from sawlog.arrow import Column, binary_array, constant, constant_string, fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings, Tail, TailStatus
 from sawlog.format import OFFSET_COLUMN
 from sawlog.leveldb_log import kernels as k
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN
-from sawlog.leveldb_log.layout import DETAIL, Kind, Role
+from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN
+from sawlog.leveldb_log.layout import DETAIL, GIVEN_UP, Kind, Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class Walk(ChainWalk):
     """One pass over a range.
 
     Attributes:
+        head: What the beginning of the file says.
         metadata: Where metadata fragments are collected, each before the rows behind it are yielded; `None`: nowhere.
     """
 
@@ -61,6 +62,8 @@ class Walk(ChainWalk):
         schema: pa.Schema,
         findings: Findings,
         metadata: list[Metadata] | None = None,
+        *,
+        stale: bool = False,
     ) -> None:
         options: ReadOptions = fragment.scan.options
         size = fragment.end - fragment.start
@@ -70,8 +73,9 @@ class Walk(ChainWalk):
         )
         self.metadata = metadata
         self._fragment = fragment
-        self._head = head
+        self.head = head
         self._schema = schema
+        self._stale = stale
         self._longest = options.max_record_bytes
         self._compressed = head.compression != layout.COMPRESSION_NONE
         gather = RECORD_COLUMN in schema.names or self._compressed
@@ -84,6 +88,7 @@ class Walk(ChainWalk):
             verify=options.verify_checksums,
             gather=gather,
             longest=longest,
+            resync=options.resync,
         )
         self.state.synced = fragment.synced
         self.state.note_metadata = metadata is not None
@@ -93,11 +98,12 @@ class Walk(ChainWalk):
         self.starts = np.zeros(max_rows, np.int64)
         self._stops = np.zeros(max_rows, np.int64)
         self._ends = np.zeros(max_rows + 1, np.int32)
+        self._recovered = np.zeros(max_rows if options.resync else 0, np.uint8)
         self._data = Column(np.uint8, self._capacity)
 
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
-        out = k.Out(self._data.values, self._ends, self.starts, self._stops, self.events)
+        out = k.Out(self._data.values, self._ends, self.starts, self._stops, self._recovered, self.events)
         return int(k.read_fragments(window, self.state, out, self._rules))
 
     def grow(self) -> None:
@@ -107,6 +113,7 @@ class Walk(ChainWalk):
     def renew(self) -> None:
         """See `ChainWalk.renew`. Room that one large record needed is kept only while others use it."""
         self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
+        self._recovered[:] = 0
 
     def _allocate(self, capacity: int) -> None:
         """Take a fresh column for payloads, and carry the bytes of the open record over."""
@@ -156,6 +163,11 @@ class Walk(ChainWalk):
                 arrays.append(fixed_array(pa.int64(), starts.copy()))
             elif name == END_COLUMN:
                 arrays.append(fixed_array(pa.int64(), self._stops[rows].copy()))
+            elif name == RECOVERED_COLUMN:
+                bits = pa.py_buffer(np.packbits(self._recovered[rows], bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.bool_(), len(starts), [None, bits]))
+            elif name == STALE_COLUMN:
+                arrays.append(constant(self._stale, pa.bool_(), len(starts)))
             else:
                 arrays.append(constant_string(self.path, len(starts)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -168,11 +180,17 @@ class Walk(ChainWalk):
     def describe(self, event: Event) -> str:
         """See `ChainWalk.describe`."""
         two = Role(event.two).name if event.kind == Kind.MISSING_START else event.two
-        return DETAIL[Kind(event.kind)].format(event.one, two)
+        detail = DETAIL[Kind(event.kind)].format(event.one, two)
+        return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
 
     def pending(self) -> tuple[int, ...]:
         """See `ChainWalk.pending`."""
-        return int(self.state.open), int(self.state.suspect)
+        return int(self.state.open), self.doubtful
+
+    @property
+    def doubtful(self) -> int:
+        """Where a recycled log ends, or is damaged: no fragment of it was met behind that byte; -1 for nowhere."""
+        return int(self.state.suspect)
 
     def unread(self, length: int) -> int:
         """See `ChainWalk.unread`: LevelDB counts one block."""
@@ -197,7 +215,7 @@ class Walk(ChainWalk):
     def _padding(self) -> Tail | None:
         """The unused space at the end, of which all of this range is a part: the whole file tells where it begins."""
         whole = Walk(
-            replace(self._fragment, start=0, synced=True), self.source, self._head, pa.schema([]), Findings("skip")
+            replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
         )
         for _ in whole.batches():
             pass

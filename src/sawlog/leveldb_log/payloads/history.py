@@ -11,6 +11,7 @@ import pyarrow as pa
 from sawlog.damage import FileReport, Findings
 from sawlog.errors import OptionError
 from sawlog.format import OFFSET_COLUMN, Fragment
+from sawlog.leveldb_log.columns import marked
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads.fold import Fold
@@ -57,8 +58,8 @@ class WritesDataset(LevelDBLogDataset):
     range_type: ClassVar[type[LogRange]] = WriteRange
 
     def view_schema(self) -> pa.Schema:
-        """See `WRITES_SCHEMA`."""
-        return WRITES_SCHEMA
+        """See `WRITES_SCHEMA`; and what marks rows, where the options ask for it."""
+        return marked(WRITES_SCHEMA, self.scan.options)
 
     def plan(self, task_bytes: int | None) -> Iterator[Any]:
         """See `Dataset.plan`. With `latest`, one fragment for all logs: only the whole history tells."""

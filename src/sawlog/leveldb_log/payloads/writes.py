@@ -8,10 +8,18 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
-from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb_log.columns import (
+    END_COLUMN,
+    RECORD_COLUMN,
+    RECORDS_SCHEMA,
+    RECOVERED_COLUMN,
+    STALE_COLUMN,
+    marked,
+)
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.payloads import layout
@@ -92,11 +100,18 @@ class WriteRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
-        decoder = None
-        for records in super().decode(RECORDS_SCHEMA, findings):
-            decoder = decoder or _Decoder(self.path, self.head.dialect, schema, findings)
+        decoders: dict[bool, _Decoder] = {}
+        for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
             findings.rows -= records.num_rows
-            yield from decoder.batches(records)
+            stale = STALE_COLUMN in records.schema.names and pc.any(records.column(STALE_COLUMN)).as_py()
+            if stale not in decoders:
+                # What cannot be read of a log's former life is no damage.
+                ledger = Findings("skip") if stale else findings
+                decoders[stale] = _Decoder(self.path, self.head.dialect, schema, ledger)
+            for batch in decoders[stale].batches(records):
+                if stale:
+                    findings.rows += decoders[stale].take_count()
+                yield batch
 
 
 class _Decoder:
@@ -138,7 +153,7 @@ class _Decoder:
             rows = int(self._state.rows)
             self._findings.rows += rows
             if rows or status == k.DONE:
-                yield self._batch(rows, starts)
+                yield self._batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _renew(self, payload: int) -> None:
@@ -172,17 +187,24 @@ class _Decoder:
         )
         return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
 
-    def _batch(self, rows: int, starts: NDArray[np.int64]) -> pa.RecordBatch:
-        arrays = [self._column(name, rows, starts) for name in self._schema.names]
+    def take_count(self) -> int:
+        """How many rows were counted since the last call; then they are no longer."""
+        rows, self._findings.rows = self._findings.rows, 0
+        return rows
+
+    def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [self._column(name, rows, records) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _column(self, name: str, rows: int, starts: NDArray[np.int64]) -> pa.Array:
+    def _column(self, name: str, rows: int, records: pa.RecordBatch) -> pa.Array:
         from sawlog.arrow import constant_string, fixed_array
 
         if name == FILE_COLUMN:
             return constant_string(self._path, rows)
         if name == OFFSET_COLUMN:
-            return fixed_array(pa.int64(), starts[self._records[:rows]])
+            return fixed_array(pa.int64(), records.column(name).to_numpy()[self._records[:rows]])
+        if name in (RECOVERED_COLUMN, STALE_COLUMN):
+            return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
         if name == "operation":
             return self._names(rows)
         if name in _BINARY:
