@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, SawlogError
+from sawlog.errors import DamageError
+from sawlog.testing import Outcome, Sample, check
 
 from .reference import Shape, int_array, put, put_fixed, put_rows, put_symbols, put_text, put_variable
 
@@ -23,19 +23,16 @@ HEADER = 64
 def skipping(
     directory: Path, types: dict[str, str], **options: Any
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
-    """What is delivered past damage, and the damage, as the view and as the report have it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DamageWarning)
-        rows = sawlog.read(directory, types=types, on_damage="skip", **options).to_pydict()
-        damages = sawlog.read(directory, types=types, view="damage", on_damage="skip", **options).to_pylist()
-        report = sawlog.verify(directory, types=types, **options)
-    listed = [damage for file in report.files for damage in file.damages]
-    assert [(row["file"], row["offset"], row["kind"]) for row in damages] == [
-        (d.path, d.offset, d.kind) for d in listed
-    ]
-    for file in report.files:
-        assert file.account.total == file.size, file.path
-    return rows, damages
+    """What is delivered past damage, and the damage; the location keeps the laws."""
+    found = checked(directory, laws=(), types=types, **options)
+    listed = [asdict(damage) for report in found.reports for damage in report.damages]
+    return found.table.to_pydict(), [{"file": one.pop("path"), **one} for one in listed]
+
+
+def checked(directory: Path, laws: Any = None, **options: Any) -> Outcome:
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    location = Sample("location", "deephaven_table", files, ordered=False, repaired="no", advisory=["bad_metadata"])
+    return check(location, laws=laws, **options)
 
 
 def only(damages: list[dict[str, Any]]) -> tuple[str, int, int, str]:
@@ -305,19 +302,4 @@ def test_mutations(tmp_path_factory: pytest.TempPathFactory, name: str, changes:
     for at, value in changes:
         data[at % len(data)] = value
     (directory / name).write_bytes(data)
-    options: dict[str, Any] = {} if inferred else {"types": KINDS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            table = sawlog.read(directory, format="deephaven_table", on_damage="skip", **options)
-        except SawlogError:
-            return
-        table.validate(full=True)
-        report = sawlog.verify(directory, format="deephaven_table", **options)
-        for file in report.files:
-            assert file.account.total == file.size
-        try:
-            strict = sawlog.read(directory, format="deephaven_table", **options)
-        except DamageError:
-            return
-        assert strict.to_pydict() == table.to_pydict()
+    checked(directory, **{} if inferred else {"types": KINDS})

@@ -14,6 +14,7 @@ from .mutators import MUTATORS
 CONTAINER_HEADER = 16
 RECORD_HEAD = 6
 GOLDEN = golden.TIMESTAMP
+UNKNOWN = ("unknown_schema",)
 PLAIN = """
 [schemas.result]
 columns = ["timestamp:ts", "value:double", "s:string", "n:int"]
@@ -30,12 +31,6 @@ class TestLaws(Laws):
             "With `columns=`, only the columns asked for are checked: no checksum covers a record, and to look through"
             " all of it would cost more than to read three columns of it.",
             samples=("mixed", "whole", "plain"),
-        ),
-        Exemption(
-            "repair",
-            "`repair` keeps whole records of schemas that are unknown to it: whoever has their definition can read"
-            " them.",
-            samples=("mixed", "whole"),
         ),
         Exemption(
             "follow_damaged",
@@ -64,8 +59,11 @@ class TestLaws(Laws):
                 headers=[Span(len(mixed), CONTAINER_HEADER + 8)],
                 grows=True,
                 repaired="rows",
+                kept=UNKNOWN,
             ),
-            Sample("whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows"),
+            Sample(
+                "whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows", kept=UNKNOWN
+            ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),
             Sample("containers", "filodb_record", whole, "a.container", view="containers", grows=True, repaired="no"),
             Sample(

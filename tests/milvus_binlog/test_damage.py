@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, FormatError, SawlogError
+from sawlog.errors import DamageError, FormatError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
+from sawlog.testing import Sample, check, reading
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
 
@@ -343,19 +344,8 @@ def test_a_page_that_bursts(tmp_path: Path) -> None:
 
 
 @given(position=st.integers(0, len(GOOD) - 1), value=st.integers(0, 255), cut=st.integers(0, len(GOOD)))
-def test_no_change_of_a_byte_crashes(
-    tmp_path_factory: pytest.TempPathFactory, position: int, value: int, cut: int
-) -> None:
+def test_no_change_of_a_byte_crashes(position: int, value: int, cut: int) -> None:
     data = bytearray(GOOD)
     data[position] = value
-    path = tmp_path_factory.mktemp("fuzz") / "log"
     for broken in (bytes(data), GOOD[:cut]):
-        path.write_bytes(broken)
-        try:
-            dataset = sawlog.open(path, format="milvus_binlog", on_damage="skip")
-            for fragment in dataset.fragments():
-                fragment.inspect()
-            for file in sawlog.verify(path, format="milvus_binlog").files:
-                assert file.account.total <= file.size
-        except SawlogError:
-            pass
+        check(Sample("log", "milvus_binlog", GOOD, "log"), broken, laws=(reading.any_fragments,))

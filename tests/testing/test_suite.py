@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog import api
-from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span
+from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check
 from sawlog.testing.mutations import flip
 
 from . import toy
@@ -85,6 +85,26 @@ def test_each_fault_breaks_its_law(fault: str, broken: str, said: str) -> None:
     toy.FAULTS.add(fault)
     with pytest.raises(AssertionError, match=f"(?s)law {broken}, sample texts: broken .*({said})"):
         law(broken)
+
+
+def test_check_tells_what_the_verbs_made_of_a_file_and_where_they_do_not_agree() -> None:
+    found = check(SAMPLE)
+    assert (found.rows, found.refused, found.report.damaged) == (check(SAMPLE, SAMPLE.files).rows, None, False)
+    assert [offset for _, offset in found.origins or ()] == STARTS
+    damaged = bytearray(SAMPLE.content["a.toy"])
+    damaged[STARTS[3] + toy.HEADER] ^= 1
+    found = check(SAMPLE, bytes(damaged))
+    assert found.table["text"].to_pylist() == TEXTS[:3]
+    assert found.report.damaged
+    for fault, said in (
+        ("loses a row at a cut", "tasks of 1 bytes"),
+        ("verify is blind", "skip meets"),
+        ("repairs by copying", "is not clean"),
+    ):
+        toy.FAULTS.add(fault)
+        with pytest.raises(AssertionError, match=said):
+            check(SAMPLE, bytes(damaged))
+        toy.FAULTS.clear()
 
 
 def test_a_sample_that_holds_something_else() -> None:

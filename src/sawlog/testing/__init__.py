@@ -3,7 +3,9 @@
 See "The laws of formats" in the documentation.
 """
 
+from sawlog.testing.checking import check
 from sawlog.testing.laws import Complaint, Exemption, Laws
+from sawlog.testing.outcome import Outcome
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 
-__all__ = ["Complaint", "Exemption", "Laws", "Mutation", "Sample", "Span", "Subject", "placed"]
+__all__ = ["Complaint", "Exemption", "Laws", "Mutation", "Outcome", "Sample", "Span", "Subject", "check", "placed"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import UNREADABLE, Damage, FileReport, Findings
+from sawlog.damage import UNREADABLE, Account, Damage, FileReport, Findings
 from sawlog.errors import DamageError, SawlogError
 from sawlog.format import Dataset
 from sawlog.guard import raised_by_system
@@ -56,7 +56,9 @@ class Outcome:
     Attributes:
         complaints: Where they do not agree, or break a law.
         refused: Why the path was not opened, if it was not.
-        rows: What `skip` delivers.
+        table: What `skip` delivers; nothing where the path was not opened.
+        rows: The same as texts, for comparison.
+        origins: File and offset of each row, where that says which of them stand before a damage.
         damages: What is damaged.
         reports: What `verify` says, one per file.
         remarks: Warnings that were given.
@@ -64,10 +66,18 @@ class Outcome:
 
     complaints: list[str] = field(default_factory=list)
     refused: str | None = None
+    table: pa.Table = field(default_factory=lambda: pa.table({}))
     rows: Rows = field(default_factory=list)
+    origins: list[tuple[str, int]] | None = None
     damages: list[Place] = field(default_factory=list)
     reports: list[FileReport] = field(default_factory=list)
     remarks: set[str] = field(default_factory=set)
+
+    @property
+    def report(self) -> FileReport:
+        """What `verify` says of the only file."""
+        (report,) = self.reports
+        return report
 
     def words(self) -> set[object]:
         """What is said of the files besides their rows."""
@@ -163,7 +173,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     with attending(outcome, "skip"):
         table, findings = delivered(dataset)
         table.validate(full=True)
-        outcome.rows = texts(table)
+        outcome.table, outcome.rows = table, texts(table)
         with attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.complaints += _unforeseen(outcome.reports)
@@ -172,11 +182,14 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         concerned = [one for one in outcome.damages if not _beside(subject, one)]
         if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
             outcome.complaints.append(f"skip meets {_some(met)}, verify {_some(concerned)}")
-        _account(outcome)
+        for report in outcome.reports:
+            wrong = misaccounted(report.damages, report.account, report.size)
+            outcome.complaints += [f"{os.path.basename(report.path)}: {one}" for one in wrong]
         _counted(subject, dataset, outcome)
         if every_verb:
             _damage_view(subject, outcome)
-            _fail(subject, outcome, concerned if subject.sample.ordered else met, _behind(subject, table))
+            outcome.origins = _origins(subject, table)
+            _fail(subject, outcome, concerned if subject.sample.ordered else met)
     outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
     outcome.damages = [one._replace(file=os.path.relpath(one.file, subject.directory)) for one in outcome.damages]
     for report in outcome.reports:
@@ -221,19 +234,18 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
                 outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} delivers {rows} rows")
 
 
-def _account(outcome: Outcome) -> None:
-    """Every byte of every file is accounted for once; damages lie in their files, in order, and apart."""
-    for report in outcome.reports:
-        name = os.path.basename(report.path)
-        if report.account.total != report.size:
-            outcome.complaints.append(f"{name}: {report.account} adds up to {report.account.total} of {report.size}")
-        end = 0
-        for one in report.damages:
-            if one.offset < end or one.length < 0 or one.offset + one.length > report.size:
-                outcome.complaints.append(f"{name}: damage {one} overlaps another, or leaves the {report.size} bytes")
-            end = one.offset + one.length
-        if sum(one.length for one in report.damages) != report.account.damage:
-            outcome.complaints.append(f"{name}: the damages do not add up to {report.account.damage} bytes")
+def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
+    """Where a file's account does not tell of every byte once: damages lie in the file, in order, and apart."""
+    if account.total != size:
+        yield f"{account} adds up to {account.total} of {size}"
+    end = damaged = 0
+    for one in damages:
+        if one.offset < end or one.length < 0 or one.offset + one.length > size:
+            yield f"damage {one} overlaps another, or leaves the {size} bytes"
+        end = one.offset + one.length
+        damaged += one.length
+    if damaged != account.damage:
+        yield f"the damages do not add up to {account.damage} bytes"
 
 
 def _beside(subject: Subject, damage: Place) -> bool:
@@ -265,18 +277,16 @@ def _damage_view(subject: Subject, outcome: Outcome) -> None:
             outcome.complaints.append(f"verify names {_some(outcome.damages)}, the damage view {_some(listed)}")
 
 
-def _behind(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
-    """Where the rows come from, where that says which of them stand before a damage."""
+def _origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
+    """Where the rows of a table come from."""
     if not subject.sample.ordered:
         return None
-    dataset = opened(subject, on_damage="skip", columns=["_file", "_offset"])
-    found, _ = delivered(dataset)
-    if found.num_rows != table.num_rows:
-        return None
+    columns = list(dict.fromkeys([*table.schema.names, "_file", "_offset"]))
+    found, _ = delivered(opened(subject, on_damage="skip", columns=columns))
     return list(zip(found.column("_file").to_pylist(), found.column("_offset").to_pylist(), strict=True))
 
 
-def _fail(subject: Subject, outcome: Outcome, damages: list[Place], origins: list[tuple[str, int]] | None) -> None:
+def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     """`fail` delivers the rows before the first damage that `skip` meets, then raises it."""
     dataset = opened(subject, on_damage="fail")
     batches: list[pa.RecordBatch] = []
@@ -298,10 +308,10 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place], origins: lis
         outcome.complaints.append(f"fail meets {places([raised])}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
-    if origins is not None:
+    if outcome.origins is not None:
         files = [report.path for report in outcome.reports]
         limit = (files.index(raised.path) if raised.path in files else len(files), raised.offset)
-        before = sum((files.index(file) if file in files else -1, offset) < limit for file, offset in origins)
+        before = sum((files.index(file) if file in files else -1, offset) < limit for file, offset in outcome.origins)
         if before != len(rows):
             outcome.complaints.append(
                 f"fail delivers {len(rows)} rows, {before} stand before the damage at byte {raised.offset}"

@@ -56,6 +56,8 @@ class Sample:
         rows: What reading delivers, as somebody else knows it.
         grows: Whether the view can be followed while the file grows.
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
+        kept: Kinds of damage that `repair` leaves in, because only a reader who knows too little meets them, such as
+            records of an unknown schema.
         written: A table that can be written to give the same rows back; `None` where the view is not written.
         write_options: Options for that.
         body: Where the records of the one file begin: from there on it may be repeated, for the law of linear work.
@@ -77,6 +79,7 @@ class Sample:
     rows: pa.Table | None = None
     grows: bool = False
     repaired: Literal["bytes", "rows", "no"] = "bytes"
+    kept: Sequence[str] = ()
     written: pa.Table | None = None
     write_options: Mapping[str, Any] = field(default_factory=dict)
     body: int | None = None
@@ -134,6 +137,11 @@ class Subject:
     mutation: Mutation | None = None
 
     @property
+    def intact(self) -> bool:
+        """Whether nothing was done to it."""
+        return self.mutation is None or self.files == self.sample.content
+
+    @property
     def path(self) -> str:
         """What is opened."""
         return os.path.join(self.directory, self.sample.opened) if self.sample.opened else self.directory
@@ -147,11 +155,20 @@ class Subject:
         }
 
 
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - names are made by tempfile
+"""Where samples are put: into memory where the system has files there, for they are written thousands of times."""
+
+
+def scratch() -> TemporaryDirectory[str]:
+    """A directory for samples."""
+    return TemporaryDirectory(prefix="sawlog-laws-", dir=SCRATCH)
+
+
 @contextmanager
 def placed(sample: Sample, mutation: Mutation | None = None) -> Iterator[Subject]:
     """A sample in a directory of its own, as long as it is needed."""
     files = sample.content if mutation is None else mutation.files
-    with TemporaryDirectory(prefix="sawlog-laws-") as directory:
+    with scratch() as directory:
         put(directory, files)
         yield Subject(sample, directory, files, mutation)
 
