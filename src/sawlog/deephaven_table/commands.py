@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def validate(
     from sawlog.deephaven_table.validation import validate as run
 
     given = {"min_rows": min_rows, "max_rows": max_rows}
-    counts = {name: count for name, count in given.items() if count is not None}
+    counts: dict[str, Any] = {name: count for name, count in given.items() if count is not None}
     expected = Expectations.read(expect) if expect is not None else Expectations()
     expected = _and(replace(expected, **counts), no_nulls, max_nulls=0)
     expected = _and(expected, ascending, sorted="location")
