@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import glob
 import os
 import posixpath
@@ -48,7 +49,8 @@ __all__ = [
 
 _VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
 """What object stores call that which changes when an object is written anew, the best first."""
-
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+"""What they call the time of that."""
 
 _REQUESTS = 16
 """Requests for remote files at a time."""
@@ -72,12 +74,14 @@ class File:
         size: Size in bytes.
         explicit: Whether the user named it, by itself or by a glob; not so for what lies in a directory.
         version: What a remote storage says of its state, as an ETag; empty where it says nothing.
+        modified: When it was last written to, in seconds since the epoch; `None` where nothing tells.
     """
 
     path: str
     size: int
     explicit: bool = True
     version: str = field(default="", compare=False)
+    modified: float | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -93,19 +97,21 @@ class Storage:
         options: What fsspec needs.
         memory_map: Whether local files are memory-mapped; by default those are that never change.
         inputs: What is read without being a file at a path.
+        chosen: Whether a file that lies below a path belongs to it; all of them do by default. Picklable.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     memory_map: bool | None = None
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
+    chosen: Callable[[str, File], bool] | None = None
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Storage, (self.options, self.memory_map, self.inputs))
+        return (Storage, (self.options, self.memory_map, self.inputs, self.chosen))
 
     def anew(self) -> Storage:
         """The same, with nothing found yet: what is opened need not be what was found before."""
-        return Storage(self.options, self.memory_map, self.inputs)
+        return Storage(self.options, self.memory_map, self.inputs, self.chosen)
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
         """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
@@ -408,14 +414,18 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            return sorted(self._walk(path), key=_natural)
+            return sorted(self._choose(path, self._walk(path)), key=_natural)
         if os.path.exists(path):
-            return [self._file(path, explicit=True)]
+            return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
         if not matches:
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
         return sorted(files, key=_natural)
+
+    def _choose(self, root: str, files: Iterable[File]) -> Iterable[File]:
+        chosen = self.chosen
+        return files if chosen is None else (file for file in files if chosen(root, file))
 
     def _walk(self, root: str) -> Iterator[File]:
         for directory, names, files in os.walk(root):
@@ -427,7 +437,7 @@ class Storage:
 
     def _file(self, path: str, *, explicit: bool) -> File:
         found = self._found[path] = os.stat(path)
-        return File(path, found.st_size, explicit)
+        return File(path, found.st_size, explicit, modified=found.st_mtime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Whether an open file is the one that was found.
@@ -447,17 +457,30 @@ class Storage:
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
-        files = []
+        files: list[File] = []
         for match in matches:
+            below: list[File] = []
             entries = fs.find(match, withdirs=False, detail=True)
             for name, info in entries.items():
                 explicit = name == match
                 if explicit or not any(hidden(part) for part in posixpath.relpath(name, match).split("/")):
                     version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
-                    files.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit, version))
+                    modified = next((stamp for key in _TIMES if (stamp := _seconds(info.get(key))) is not None), None)
+                    below.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit, version, modified))
+            files += self._choose(fs.unstrip_protocol(match), below)
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
         return sorted(files, key=_natural)
+
+
+def _seconds(time: Any) -> float | None:
+    """A time as a store tells it, in seconds since the epoch."""
+    if isinstance(time, str):
+        try:
+            time = dt.datetime.fromisoformat(time)
+        except ValueError:
+            return None
+    return time.timestamp() if isinstance(time, dt.datetime) else float(time) if isinstance(time, int | float) else None
 
 
 def _natural(file: File) -> list[tuple[int, int, str]]:

@@ -131,6 +131,51 @@ def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
     assert "BroadcastHashJoin" in plan(spark.range(10_000_000).join(columns.select("n"), f.col("id") == f.col("n")))
 
 
+def test_small_sources_are_broadcast_and_large_ones_are_not(
+    spark: SparkSession, trades: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns, rows = both(spark, trades)
+    large = spark.range(10_000_000)
+    stats = columns._jdf.queryExecution().optimizedPlan().stats()
+    assert ROWS / 3 < int(str(stats.rowCount().get())) < ROWS * 3
+    columns.explain("cost")
+    assert re.search(r"Statistics\(sizeInBytes=[\d.]+ [KM]iB, rowCount=[\d.E+]+\)", capsys.readouterr().out)
+    assert "BroadcastHashJoin" in plan(large.join(columns, f.col("id") == f.col("n")))
+    assert "SortMergeJoin" in plan(large.join(rows, f.col("id") == f.col("n")))
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", 1000)
+    try:
+        assert "SortMergeJoin" in plan(large.join(columns, f.col("id") == f.col("n")))
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+def test_the_hidden_column_metadata(spark: SparkSession, trades: Path) -> None:
+    columns, _ = both(spark, trades)
+    (path,) = trades.rglob("*.bin.*")
+    assert "_metadata" not in columns.columns
+    (row,) = columns.select("_metadata").distinct().collect()
+    assert row._metadata.file_path == f"file://{path}"
+    assert row._metadata.file_size == path.stat().st_size
+    assert row._metadata.file_modification_time.timestamp() == pytest.approx(path.stat().st_mtime, abs=1e-5)
+    named = columns.where("_metadata.file_name LIKE '%.bin.%'").groupBy("_metadata.file_name").agg(f.sum("n"))
+    assert named.collect() == [(path.name, ROWS * (ROWS - 1) // 2)]
+    assert "ReadSchema: struct<n:bigint,_metadata:struct<file_name:string>>" in plan(named)
+
+
+def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: Path) -> None:
+    (path,) = trades.rglob("*.bin.*")
+    for day in ("2026-01-01", "2026-01-02"):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / path.name).write_bytes(path.read_bytes())
+    frame = spark.read.format("sawlog").load(str(tmp_path))
+    one = frame.where("day = date'2026-01-02' AND n < 3").select("day", "n", "_metadata.file_path")
+    assert [(str(row.day), row.n, Path(row.file_path).parent.name) for row in one.collect()] == [
+        ("2026-01-02", n, "day=2026-01-02") for n in range(3)
+    ]
+    assert "EqualTo(day," in plan(one)
+    assert frame.groupBy("day").count().orderBy("day").collect()[1]["count"] == ROWS
+
+
 def test_damage(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
         spark.read.format("sawlog").load(str(damaged)).count()
@@ -194,7 +239,7 @@ def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None
     path = tmp_path / "a.arrow"
     table = pa.Table.from_pylist(rows, schema)
     with pa.ipc.new_file(path, schema) as file:
-        file.write(table)
+        file.write_table(table, max_chunksize=1)
     sawlog.spark.register(spark)
     by_columns = spark.read.format("sawlog").option("format", "boxes").load(str(path))
     by_rows = spark.read.format("boxes").load(str(path))

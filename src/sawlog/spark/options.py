@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
@@ -13,6 +14,7 @@ from sawlog.damage import OnDamage
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES, Dataset, Format, get_format
 from sawlog.options import parse_options
+from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize
 from sawlog.stream.limits import StreamOptions
 
@@ -23,6 +25,8 @@ _CATALOG_KEYS = {"location", "provider"}
 _NO_TABLES = (
     "tables made by CREATE TABLE lose their options; use CREATE TEMPORARY VIEW ... USING ... OPTIONS (path '...')"
 )
+_LISTINGS = 3
+"""How often files are listed anew while some of them disappear."""
 _JSON_BEGINNINGS = ("{", "[")
 
 
@@ -70,6 +74,7 @@ class Request:
         own: `ReadOptions` or `WriteOptions`.
         rest: What is left for the format, unparsed.
         stream: Limits of a stream source; they mean nothing to a batch.
+        files: Which files are read, and what columns they make.
     """
 
     paths: tuple[str, ...]
@@ -77,6 +82,7 @@ class Request:
     own: Any
     rest: dict[str, Any] = field(repr=False)
     stream: StreamOptions = field(default_factory=StreamOptions)
+    files: FileOptions = field(default_factory=FileOptions)
 
     def open(self) -> Dataset:
         """The dataset that the options of a read describe.
@@ -88,6 +94,13 @@ class Request:
         own: ReadOptions = self.own
         if own.format is not None:
             check_known(self.rest, ReadOptions, get_format(own.format).read_options, f"reading {own.format}")
+        for _ in range(_LISTINGS if self.files.ignoremissingfiles else 0):
+            with contextlib.suppress(FileNotFoundError):  # it was deleted after it was listed
+                return self._open()
+        return self._open()
+
+    def _open(self) -> Dataset:
+        own: ReadOptions = self.own
         return open_dataset(
             self.paths,
             format=own.format,
@@ -95,7 +108,7 @@ class Request:
             columns=own.columns,
             on_damage=_POLICIES[own.mode],
             provenance=own.provenance,
-            storage_options=self.storage.options,
+            storage_options=self.storage.anew(),
             **self.rest,
         )
 
@@ -120,9 +133,10 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     storage = _take_storage(rest)
     own = _take_own(ReadOptions, rest, format, "reading with Spark")
     stream = _take_own(StreamOptions, rest, None, "reading a stream with Spark")
+    files = _take_own(FileOptions, rest, None, "reading with Spark")
     if own.task_bytes <= 0:
         raise OptionError(f"option task_bytes={own.task_bytes}: expected a positive number of bytes")
-    return Request(paths, storage, own, rest, stream)
+    return Request(paths, replace(storage, chosen=files.choice()), own, rest, stream, files)
 
 
 def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
@@ -154,7 +168,7 @@ def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: st
     known = [f.name for f in fields(formats_own)]
     unknown = sorted(set(rest) - set(known))
     if unknown:
-        streams = [f.name for f in fields(StreamOptions)] if own is ReadOptions else []
+        streams = [f.name for kind in (FileOptions, StreamOptions) for f in fields(kind)] if own is ReadOptions else []
         ours = [f.name for f in fields(own)]
         everything = ["path", "paths", *ours, "storage_options", f"{STORAGE_PREFIX}*", *known, *streams]
         raise OptionError(f"{where}: unknown option {unknown[0]!r}; known options: {', '.join(everything)}")

@@ -10,7 +10,6 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from typing import IO, Any
 
@@ -20,8 +19,7 @@ from pyspark.sql import types as spark
 from sawlog.dataset import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, projected, tasks
-from sawlog.spark.schema import spark_schema
+from sawlog.spark.reader import PartitionFunction, full_schema, projected
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -52,9 +50,10 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
 
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
-    """What a path holds, by its headers: columns, bytes, and rows where headers say how many."""
-    dataset = read_request(options, None).open()
-    return {"schema": spark_schema(dataset.schema).json(), "bytes": sum(file.size for file in dataset.files)}
+    """What a path holds, by its headers: columns and bytes."""
+    request = read_request(options, None)
+    dataset = request.open()
+    return {"schema": full_schema(request, dataset).json(), "bytes": sum(file.size for file in dataset.files)}
 
 
 def plan(
@@ -78,17 +77,13 @@ def plan(
         What workers call, and what they call it with: one pickled list of fragments per task.
     """
     request = read_request(options, None)
-    dataset = request.open()
-    scan = projected(request, dataset, full, filters)
-    names = tuple(wanted.names)
-    if not names and (scan.filters or scan.view == "damage"):
-        names = tuple(full.names[:1])  # rows have to be looked at to be counted
-    scan = replace(scan, columns=names)
+    reading = projected(request, request.open(), full, filters).narrowed(wanted.names)
+    task_bytes = request.own.task_bytes
     if not any(name.lower() == "task_bytes" for name in options):
-        share = sum(file.size for file in dataset.files) // max(1, parallelism)
-        request = replace(request, own=replace(request.own, task_bytes=min(TASK_BYTES, max(WORTH_A_TASK, share))))
+        share = sum(file.size for file in reading.files) // max(1, parallelism)
+        task_bytes = min(TASK_BYTES, max(WORTH_A_TASK, share))
     pickled = CPickleSerializer()
-    return PartitionFunction(wanted), [pickled.dumps(task) for task in tasks(request, dataset, scan)]
+    return PartitionFunction(wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]
 
 
 def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
@@ -16,7 +17,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Dataset, Fragment, Scan
+from sawlog.guard import decoded
 from sawlog.spark.cast import cast_batch
+from sawlog.spark.files import Facts, FileColumns, with_facts
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema, spark_version
@@ -24,12 +27,27 @@ from sawlog.spark.schema import arrow_schema, check_schema, spark_schema, spark_
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from sawlog.storage import File
+
 logger = logging.getLogger("sawlog")
+
+FACT_ROWS = 1 << 16
+"""Rows of a batch that has columns of the file alone."""
 
 
 def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
     """Schema of what the options of a read ask for."""
-    return spark_schema(read_request(options, format).open().schema)
+    request = read_request(options, format)
+    return full_schema(request, request.open())
+
+
+def full_schema(request: Request, dataset: Dataset) -> StructType:
+    """Columns of a dataset, and those that its directories make."""
+    schema = dataset.schema
+    if dataset.scan.columns is None:
+        columns = FileColumns.of(dataset.files, request.paths, request.files, dataset.available.names)
+        schema = pa.schema([*schema, *columns.partitions])
+    return spark_schema(schema)
 
 
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogReader:
@@ -49,12 +67,12 @@ class SawlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition per task: small files share one, large ones make several."""
-        scan = projected(self._request, dataset := self._request.open(), self._schema, self._filters)
-        return [InputPartition(fragments) for fragments in tasks(self._request, dataset, scan)]
+        reading = projected(self._request, self._request.open(), self._schema, self._filters)
+        return [InputPartition(share) for share in reading.shares(self._request.own.task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_fragments(partition.value or [], self._schema)  # without partitions, Spark makes one of None
+        return read_share(partition.value, self._schema)
 
 
 class PushdownReader(SawlogReader):
@@ -82,22 +100,75 @@ class NoStreams(DataSourceStreamReader):
         raise NotImplementedError
 
 
-def tasks(request: Request, dataset: Dataset, scan: Scan) -> list[list[Fragment]]:
-    """What each task reads."""
-    return dataset.format.open(dataset.files, scan).tasks(request.own.task_bytes)
+class Share(NamedTuple):
+    """What one task reads.
+
+    Attributes:
+        fragments: In order.
+        facts: Values of the columns that files have, by path; `None` where none of them is wanted.
+        ignore_missing: Whether files that are gone are left out.
+    """
+
+    fragments: list[Fragment]
+    facts: dict[str, Facts] | None
+    ignore_missing: bool
 
 
-def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Scan:
-    """The scan of a dataset with the columns of a schema, and the filters of the option and of Spark.
+@dataclass(frozen=True)
+class Reading:
+    """What a query reads of a dataset.
+
+    Attributes:
+        request: What was asked for.
+        dataset: The dataset, of whose files some may be left out.
+        files: Those that are read.
+        scan: The wanted columns and rows of the data.
+        columns: The columns that files have beside them.
+        names: The wanted columns of both kinds.
+    """
+
+    request: Request
+    dataset: Dataset
+    files: list[File]
+    scan: Scan
+    columns: FileColumns
+    names: tuple[str, ...]
+
+    def narrowed(self, names: Sequence[str]) -> Reading:
+        """The same, of other columns; if there are none of the data, rows are only counted."""
+        own = tuple(name for name in names if name not in self.columns.names)
+        if not own and (self.scan.filters or self.scan.view == "damage"):
+            own = tuple(self.dataset.available.names[:1])  # rows have to be looked at to be counted
+        return replace(self, names=tuple(names), scan=replace(self.scan, columns=own))
+
+    def shares(self, task_bytes: int) -> list[Share]:
+        """What each task reads: small files share one, large ones make several."""
+        if not self.files:
+            return []
+        tasks = self.dataset.format.open(self.files, self.scan).tasks(task_bytes)
+        files = {file.path: file for file in self.files}
+        return [self.share(fragments, files) for fragments in tasks]
+
+    def share(self, fragments: list[Fragment], files: Mapping[str, File]) -> Share:
+        """What a task reads that has these fragments of some files."""
+        facts = self.columns.facts(fragments, self.names, files)
+        return Share(fragments, facts, self.request.files.ignoremissingfiles)
+
+
+def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
+    """What is read for the columns of a schema, the filters of the option and those of Spark.
 
     Raises:
         OptionError: When the option `columns` says otherwise.
-        SchemaError: When the dataset has no such columns.
+        SchemaError: When neither the dataset nor its files have such columns.
     """
     scan = dataset.scan
     available = dataset.available
+    columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema)
+    available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
-    if scan.columns is not None and scan.columns != names:
+    own = tuple(name for name in names if name not in columns.names)
+    if scan.columns is not None and scan.columns != own:
         raise OptionError(
             f"option columns={','.join(scan.columns)!r}: the schema given to Spark has the columns"
             f" {', '.join(names)}; give one of the two"
@@ -105,42 +176,57 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     check_schema(schema, available, f"view {scan.view!r} of {dataset.format.name}")
     filters = read_filters(request.own.filters, available)
     filters += translate_filters(pushed, available, schema)
-    return replace(scan, columns=names, filters=filters)
+    of_files = [one for one in filters if one[0] in columns.partitions.names]
+    files = columns.chosen(dataset.files, of_files)
+    scan = replace(scan, filters=tuple(one for one in filters if one not in of_files))
+    return Reading(request, dataset, files, scan, columns, names).narrowed(names)
 
 
-def read_fragments(fragments: Sequence[Fragment], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of fragments, in order, as Spark wants them. What is left out is logged.
+def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in order, as Spark wants them. What is left out is logged.
+
+    Args:
+        share: What it reads; without partitions, Spark makes one of `None`.
+        schema: The wanted columns; when there are none, how many rows there are is all that is told.
 
     Raises:
         SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.
     """
+    if share is None:
+        return
     target = arrow_schema(schema)
-    for fragment in fragments:
+    for fragment in share.fragments:
+        facts = (share.facts or {}).get(fragment.path)
         findings = Findings(fragment.scan.on_damage)
-        for batch in fragment.to_batches(findings):
-            _settle()
-            try:
-                ready = cast_batch(batch, target)
-            except SchemaError as error:
-                raise SchemaError(f"{fragment.path}: {error}") from error
-            yield ready
-        for remark in findings.remarks(fragment.path):
-            logger.warning(remark)
-
-
-def count_fragments(fragments: Sequence[Fragment]) -> Iterator[pa.RecordBatch]:
-    """How many rows fragments have, without filters no column is decoded."""
-    for fragment in fragments:
-        findings = Findings(fragment.scan.on_damage)
-        if fragment.projection.filters or fragment.scan.view == "damage":
-            rows = sum(batch.num_rows for batch in fragment.to_batches(findings))
-        else:
-            for _ in fragment.decode(pa.schema([]), findings):
+        try:
+            for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
                 _settle()
-            rows = findings.rows
-        yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
+                if not target.names:
+                    yield pa.record_batch({"rows": pa.array([batch.num_rows], pa.int64())})
+                    continue
+                try:
+                    ready = cast_batch(with_facts(batch, facts, fragment, target), target)
+                except SchemaError as error:
+                    raise SchemaError(f"{fragment.path}: {error}") from error
+                yield ready
+        except FileNotFoundError:
+            if not share.ignore_missing:
+                raise
+            logger.warning("%s: left out: the file is gone", fragment.path)
+            continue
         for remark in findings.remarks(fragment.path):
             logger.warning(remark)
+
+
+def _batches(fragment: Fragment, findings: Findings, most: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a fragment; where no column of the data is wanted, none is decoded, and batches hold `most` rows."""
+    if fragment.scan.columns:
+        yield from fragment.to_batches(findings)
+        return
+    for _ in decoded(fragment, pa.schema([]), findings):
+        pass
+    for start in range(0, findings.rows, most):
+        yield pa.record_batch({"": pa.nulls(min(most, findings.rows - start))})
 
 
 @dataclass(frozen=True)
@@ -156,8 +242,7 @@ class PartitionFunction:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
         (given,) = [batch.column(0)[0].as_py() for batch in partition]
-        fragments = CPickleSerializer().loads(given)
-        return read_fragments(fragments, self.schema) if self.schema.fields else count_fragments(fragments)
+        return read_share(CPickleSerializer().loads(given), self.schema)
 
 
 @cache

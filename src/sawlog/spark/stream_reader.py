@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sawlog.errors import SawlogError
+from sawlog.errors import OptionError, SawlogError
 from sawlog.format import Dataset, Fragment, pack
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.reader import projected, read_fragments
+from sawlog.spark.reader import Reading, projected, read_share
 from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset
@@ -44,7 +44,10 @@ WORTH_A_TASK = 4 << 20
 
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
     """The stream reader for these options."""
-    return SawlogStreamReader(read_request(options, format), schema)
+    request = read_request(options, format)
+    if request.files.modifiedbefore is not None or request.files.modifiedafter is not None:
+        raise OptionError("options modifiedBefore and modifiedAfter: files of a stream are written to meanwhile")
+    return SawlogStreamReader(request, schema)
 
 
 class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,12 +57,13 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._request = request
         self._schema = schema
         self._follower: Follower | None = None
+        self._reading: Reading | None = None
         self._reached: Offset | None = None
         self._last: tuple[dict[str, Any], Offset] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors need no more than what to read with."""
-        return {**self.__dict__, "_follower": None, "_reached": None, "_last": None}
+        return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """Nothing is read yet."""
@@ -106,12 +110,15 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         follower = self._follow(begin) if start != end else None
         if follower is None:
             return []
+        assert self._reading is not None
         fragments = follower.between(begin, reached)
-        return [InputPartition(task) for task in _tasks(fragments, self._request.own.task_bytes)]
+        files = {one.file.path: one.file for one in follower.listing.files.values()}
+        tasks = _tasks(fragments, self._request.own.task_bytes)
+        return [InputPartition(self._reading.share(task, files)) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_fragments(partition.value or [], self._schema)
+        return read_share(partition.value, self._schema)
 
     def _offset(self, data: dict[str, Any]) -> Offset:
         """An offset, which is the one that was handed out last, as a rule."""
@@ -133,7 +140,8 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None
             ours = {file.path for file in dataset.files}
             schema = start.schema or dump_schema(dataset.view_schema())
-            scan = projected(request, dataset, self._schema)
+            self._reading = projected(request, dataset, self._schema)
+            scan = self._reading.scan
             if scan.view != "damage":
                 scan = replace(scan, schema=load_schema(schema))
             scan = replace(scan, storage=storage)

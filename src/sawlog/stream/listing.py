@@ -100,11 +100,12 @@ class Listing:
         if everything:
             self._swept = now
         found: dict[str, Seen] = {}
-        waiting = list(self.paths)
+        chosen = self.storage.chosen
+        waiting = [(path, path) for path in self.paths]
         while waiting:
-            path = waiting.pop()
+            root, path = waiting.pop()
             directory = self._directory(path)
-            waiting += directory.directories
+            waiting += [(root, inner) for inner in directory.directories]
             for entry in directory.files:
                 name = self.name(entry)
                 known = self.files.get(name)
@@ -116,8 +117,10 @@ class Listing:
                 except FileNotFoundError:
                     directory.settled = False
                     continue
-                stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-                found[name] = self._seen(name, File(entry, status.st_size, explicit=False), stamp)
+                file = File(entry, status.st_size, explicit=False, modified=status.st_mtime)
+                if chosen is None or chosen(root, file):
+                    stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+                    found[name] = self._seen(name, file, stamp)
         self.files = found
 
     def _directory(self, path: str) -> _Directory:

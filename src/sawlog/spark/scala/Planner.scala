@@ -14,7 +14,7 @@ import org.json4s.{DefaultFormats, Formats, JArray, JInt, JObject, JString}
 import org.json4s.jackson.JsonMethods.{compact, parse}
 
 /** What a path holds, by its headers. */
-case class Description(schema: StructType, bytes: Long, rows: Option[Long])
+case class Description(schema: StructType, bytes: Long)
 
 /** How columns are read: a pickled Python function, and one pickled partition per task. */
 class Plan(val function: Array[Byte], val partitions: Array[Array[Byte]])
@@ -27,8 +27,7 @@ object Planner {
     val reply = parse(new Question("describe", question(options))(readText).runInPython())
     Description(
       DataType.fromJson((reply \ "schema").extract[String]).asInstanceOf[StructType],
-      (reply \ "bytes").extract[Long],
-      (reply \ "rows").extractOpt[Long])
+      (reply \ "bytes").extract[Long])
   }
 
   def plan(

@@ -20,8 +20,11 @@ class SawlogScanBuilder(
   private var wanted = full
   private var pushed = Array.empty[Filter]
 
-  override def pruneColumns(required: StructType): Unit =
-    wanted = StructType(required.map(field => full(field.name))) // whole, where Spark would do with parts of a struct
+  override def pruneColumns(required: StructType): Unit = {
+    val known = full.fieldNames.toSet
+    // Columns of the data are read whole, where Spark would do with parts of a struct.
+    wanted = StructType(required.map(field => if (known(field.name)) full(field.name) else field))
+  }
 
   override def pushFilters(filters: Array[Filter]): Array[Filter] = {
     val columns = full.fieldNames.map(name => quoteIfNeeded(name) -> name).toMap
@@ -68,13 +71,16 @@ class SawlogScan(
     ColumnarStream(rows.toMicroBatchStream(checkpoint), wanted, options)
   }
 
-  /** The bytes of the files in proportion to the columns, as Spark reckons for its own files. */
+  /**
+   * The bytes of the files in proportion to the columns, as Spark reckons for its own files, and as many rows as they
+   * hold if values are as long as Spark takes them to be.
+   */
   override def estimateStatistics(): Statistics = {
     val described = describe()
     val share = (8.0 + wanted.defaultSize) / (8.0 + full.defaultSize)
     new Statistics {
       override def sizeInBytes(): OptionalLong = OptionalLong.of((described.bytes * share).toLong)
-      override def numRows(): OptionalLong = described.rows.map(OptionalLong.of).getOrElse(OptionalLong.empty())
+      override def numRows(): OptionalLong = OptionalLong.of(described.bytes / math.max(1, full.defaultSize))
     }
   }
 

@@ -2,13 +2,14 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import java.util
 
-import org.apache.spark.sql.connector.catalog.{SupportsRead, SupportsWrite, Table, TableCapability, TableCatalog, TableProvider}
+import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsMetadataColumns, SupportsRead, SupportsWrite}
+import org.apache.spark.sql.connector.catalog.{Table, TableCapability, TableCatalog, TableProvider}
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonTable}
 import org.apache.spark.sql.sources.DataSourceRegister
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{DataType, LongType, StringType, StructType, TimestampType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The data source `sawlog`: planned and read in Python, its Arrow batches handed to Spark as columns. */
@@ -46,7 +47,7 @@ object SawlogSource {
 
 /** What a path holds. Sinks are those of the Python source. */
 class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStringMap, described: Option[Description])
-    extends Table with SupportsRead with SupportsWrite {
+    extends Table with SupportsRead with SupportsWrite with SupportsMetadataColumns {
   private lazy val python = {
     val source = new PythonDataSourceV2
     source.setShortName(SawlogSource.Name)
@@ -54,6 +55,8 @@ class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStri
   }
 
   override def name(): String = SawlogSource.Name
+
+  override def metadataColumns(): Array[MetadataColumn] = Array(SawlogTable.Metadata)
 
   override def capabilities(): util.Set[TableCapability] = python._2.capabilities()
 
@@ -70,4 +73,19 @@ class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStri
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = python._2.newWriteBuilder(info)
+}
+
+object SawlogTable {
+  /** The hidden column by which Spark's own file sources tell of the file that a row came from. */
+  private object Metadata extends MetadataColumn {
+    override def name(): String = "_metadata"
+
+    override def dataType(): DataType = new StructType()
+      .add("file_path", StringType)
+      .add("file_name", StringType)
+      .add("file_size", LongType)
+      .add("file_block_start", LongType)
+      .add("file_block_length", LongType)
+      .add("file_modification_time", TimestampType)
+  }
 }

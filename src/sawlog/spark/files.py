@@ -1,0 +1,335 @@
+"""What Spark's own file sources do with files: choose among them, and add columns that tell of them.
+
+Directories named `key=value` below a path make columns, as `partitionBy` writes them, and `_metadata` tells of the file
+that a row came from. Where the data has a column of such a name, it is the data's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import glob
+import itertools
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from sawlog.errors import OptionError, SchemaError
+from sawlog.filters import parse_filters
+from sawlog.names import normalize
+from sawlog.spark.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from sawlog.format import Fragment
+    from sawlog.storage import File
+
+METADATA = "_metadata"
+METADATA_TYPE = spark.StructType(
+    [
+        spark.StructField("file_path", spark.StringType()),
+        spark.StructField("file_name", spark.StringType()),
+        spark.StructField("file_size", spark.LongType()),
+        spark.StructField("file_block_start", spark.LongType()),
+        spark.StructField("file_block_length", spark.LongType()),
+        spark.StructField("file_modification_time", spark.TimestampType()),
+    ]
+)
+"""Of the column `_metadata`, as Spark's own file sources have it. Size and time are null for what is no single file."""
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_GUESSES = (pa.int32(), pa.int64(), pa.float64(), pa.date32())
+"""Types that values of directory names may all be of, the narrowest first; strings otherwise."""
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+Facts = dict[str, Any]
+"""Values of file columns, by name; of `_metadata`, what holds for the whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Options that Spark's own file sources have, too.
+
+    Attributes:
+        recursivefilelookup: `true`: directories named `key=value` make no columns. `false`: no other directories are
+            walked down. By default all are, and those make columns.
+        pathglobfilter: Which names files have.
+        modifiedbefore: Files were written before this time: ISO 8601, in the machine's zone unless it names one.
+        modifiedafter: Likewise, after this time.
+        ignoremissingfiles: Whether files that were found and are gone when they are read are left out.
+        basepath: Where directories begin to make columns; by default below the paths that are read.
+    """
+
+    recursivefilelookup: bool | None = None
+    pathglobfilter: str | None = None
+    modifiedbefore: str | None = None
+    modifiedafter: str | None = None
+    ignoremissingfiles: bool = False
+    basepath: str | None = None
+
+    def choice(self) -> Choice | None:
+        """What chooses among files; `None` if all are taken.
+
+        Raises:
+            OptionError: For a time that is none.
+        """
+        before, after = (_instant(name, getattr(self, name)) for name in ("modifiedbefore", "modifiedafter"))
+        if self.recursivefilelookup is not False and (self.pathglobfilter, before, after) == (None, None, None):
+            return None
+        return Choice(self.recursivefilelookup is not False, self.pathglobfilter, before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which of the files below a path are read.
+
+    Attributes:
+        nested: Whether those in any directory are, or only those in directories named `key=value`.
+        pattern: Of their names.
+        before: They were written before this, in seconds since the epoch.
+        after: Likewise, after this.
+    """
+
+    nested: bool
+    pattern: str | None
+    before: float | None
+    after: float | None
+
+    def __call__(self, root: str, file: File) -> bool:
+        """Whether a file below `root` is read.
+
+        Raises:
+            OptionError: When its time counts, and the storage does not tell it.
+        """
+        if self.pattern is not None and not any(fnmatchcase(file.name, one) for one in _alternatives(self.pattern)):
+            return False
+        if not self.nested and not all(_pair(part) for part in _parts(file.path, root)[:-1]):
+            return False
+        if self.before is None and self.after is None:
+            return True
+        if file.modified is None:
+            raise OptionError(
+                f"{file.path}: options modifiedBefore and modifiedAfter: nothing tells when it was written"
+            )
+        return (self.before is None or file.modified < self.before) and (
+            self.after is None or file.modified > self.after
+        )
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The columns that files have beside those of the data.
+
+    Attributes:
+        bases: Directories below which others make columns.
+        partitions: The columns that they make.
+        metadata: The type of `_metadata`, or `None` where the data has such a column itself.
+    """
+
+    bases: tuple[str, ...]
+    partitions: pa.Schema
+    metadata: spark.StructType | None
+
+    @classmethod
+    def of(
+        cls,
+        files: Sequence[File],
+        paths: Sequence[str],
+        options: FileOptions,
+        taken: Iterable[str],
+        given: spark.StructType | None = None,
+    ) -> FileColumns:
+        """The columns of some files.
+
+        Args:
+            files: Those that are read.
+            paths: The paths that were named.
+            options: Of the read.
+            taken: Names of the data's own columns.
+            given: The columns as the user wants them: of these types, and there even where no file has them.
+
+        Raises:
+            SchemaError: When the user wants another type of `_metadata`.
+        """
+        taken = set(taken)
+        bases = tuple(normalize(path).rstrip("/") for path in ([options.basepath] if options.basepath else paths))
+        wanted = {field.name: field for field in given or ()}
+        metadata = None
+        if METADATA not in taken:
+            metadata = METADATA_TYPE
+            if METADATA in wanted:
+                metadata = _part_of_metadata(wanted[METADATA].dataType)
+        values: dict[str, set[str | None]] = {}
+        if not options.recursivefilelookup:
+            for directory in {os.path.dirname(file.path): None for file in files}:
+                for name, text in _pairs(f"{directory}/", bases):
+                    values.setdefault(name, set()).add(text)
+        fields = [
+            arrow_schema(spark.StructType([wanted[name]])).field(0) if name in wanted else pa.field(name, _guess(texts))
+            for name, texts in values.items()
+            if name not in taken and name != METADATA
+        ]
+        return cls(bases, pa.schema(fields), metadata)
+
+    @property
+    def available(self) -> pa.Schema:
+        """All of them."""
+        extra = [spark.StructField(METADATA, self.metadata)] if self.metadata is not None else []
+        return pa.schema([*self.partitions, *arrow_schema(spark.StructType(extra))])
+
+    @property
+    def names(self) -> set[str]:
+        """Their names."""
+        return set(self.available.names)
+
+    def chosen(self, files: Sequence[File], conditions: Sequence[tuple[str, str, Any]]) -> list[File]:
+        """The files that conditions on directories let through."""
+        filters = parse_filters(conditions, self.partitions)
+        if not filters:
+            return list(files)
+        directories = list({os.path.dirname(file.path): None for file in files})
+        rows = [self._values(f"{directory}/") for directory in directories]
+        batch = pa.RecordBatch.from_pylist(rows, self.partitions)
+        left = {
+            name
+            for name, *holds in zip(directories, *(one.mask(batch).to_pylist() for one in filters), strict=True)
+            if all(holds)
+        }
+        return [file for file in files if os.path.dirname(file.path) in left]
+
+    def facts(
+        self, fragments: Iterable[Fragment], names: Iterable[str], files: Mapping[str, File]
+    ) -> dict[str, Facts] | None:
+        """What workers are told of the files of fragments, by path; `None` where none of the columns is wanted.
+
+        Args:
+            fragments: What a task reads.
+            names: The wanted columns, of whatever kind.
+            files: Those that there are, by path.
+
+        Raises:
+            SchemaError: When the name of a directory is not of the type that the user wants.
+        """
+        wanted = [name for name in names if name in self.names]
+        if not wanted:
+            return None
+        found: dict[str, Facts] = {}
+        for path in dict.fromkeys(fragment.path for fragment in fragments):
+            file = files.get(path)
+            values = self._values(path if file is not None else f"{path}/")
+            values[METADATA] = _metadata_of(path, file)
+            found[path] = {name: values[name] for name in wanted}
+        return found
+
+    def _values(self, path: str) -> Facts:
+        """Values of the columns that the directories of a path make."""
+        texts = dict(_pairs(path, self.bases))
+        found: Facts = {}
+        for field in self.partitions:
+            text = texts.get(field.name)
+            try:
+                found[field.name] = None if text is None else pa.scalar(text).cast(field.type).as_py()
+            except pa.ArrowException:
+                raise SchemaError(f"{path}: directory {field.name}={text!r}: expected {field.type}") from None
+        return found
+
+
+def with_facts(batch: pa.RecordBatch, facts: Facts | None, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
+    """A batch of a fragment with the columns of its file, in the types that Spark wants."""
+    for name, value in (facts or {}).items():
+        kind = target.field(name).type
+        if name == METADATA:
+            start, length = fragment.extent
+            whole = {**value, "file_block_start": start, "file_block_length": length}
+            column = pa.scalar({field.name: whole[field.name] for field in kind}, kind)
+        else:
+            column = pa.scalar(value, kind)
+        batch = batch.append_column(name, pa.repeat(column, batch.num_rows))
+    return batch
+
+
+def _metadata_of(path: str, file: File | None) -> Facts:
+    modified = file.modified if file is not None else None
+    return {
+        "file_path": path if "://" in path else f"file://{path}",
+        "file_name": path.rpartition("/")[2],
+        "file_size": file.size if file is not None else None,
+        "file_modification_time": None if modified is None else _EPOCH + dt.timedelta(seconds=modified),
+    }
+
+
+def _part_of_metadata(kind: spark.DataType) -> spark.StructType:
+    known = {field.name: field.dataType for field in METADATA_TYPE}
+    if not isinstance(kind, spark.StructType) or any(known.get(one.name) != one.dataType for one in kind):
+        raise SchemaError(
+            f"column {METADATA}: expected fields of {METADATA_TYPE.simpleString()}; found {kind.simpleString()}"
+        )
+    return kind
+
+
+def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """What the directories of a file's path say, or, of a directory's path that ends in a slash, the last one, too."""
+    inside = (parts for base in bases if (parts := _parts(path, _without_glob(base, path))))
+    for part in next(inside, [])[:-1]:
+        pair = _pair(part)
+        if pair is not None:
+            yield pair[0], None if pair[1] == _NO_VALUE else pair[1]
+
+
+def _without_glob(base: str, path: str) -> str:
+    """What a glob has matched of a path, as far as one can tell."""
+    if not glob.has_magic(base):
+        return base
+    if "**" in base:
+        return base[: base.index("*")].rpartition("/")[0]
+    return "/".join(path.split("/")[: base.count("/") + 1])
+
+
+def _parts(path: str, root: str) -> list[str]:
+    """The parts of a path below a directory; none if it lies elsewhere."""
+    path, start = (one.replace(":///", "://") for one in (path, root.rstrip("/") + "/"))  # a matter of the store
+    return path[len(start) :].split("/") if path.startswith(start) else []
+
+
+def _pair(part: str) -> tuple[str, str] | None:
+    key, equals, value = part.partition("=")
+    return (unquote(key), unquote(value)) if key and equals and value else None
+
+
+def _guess(texts: Iterable[str | None]) -> pa.DataType:
+    """The type of the values of directory names, as Spark would find it."""
+    known = pa.array([text for text in texts if text is not None], pa.string())
+    for kind in _GUESSES if len(known) else ():
+        try:
+            values = known.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        if not pa.types.is_floating(kind) or all(math.isfinite(one.as_py()) for one in values):
+            return kind
+    return pa.string()
+
+
+def _instant(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise OptionError(f"option {name}={text!r}: expected a time such as 2026-01-31T12:00:00Z") from None
+
+
+@functools.cache
+def _alternatives(pattern: str) -> tuple[str, ...]:
+    """A pattern with `{a,b}` as patterns without."""
+    found = re.search(r"\{([^{}]*)\}", pattern)
+    if found is None:
+        return (pattern,)
+    rest = (pattern[: found.start()] + one + pattern[found.end() :] for one in found[1].split(","))
+    return tuple(itertools.chain.from_iterable(map(_alternatives, rest)))

@@ -1,0 +1,239 @@
+"""What Spark's own file sources do with files: options, columns of directories, `_metadata`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import AnalysisException
+
+import sawlog
+from sawlog.errors import OptionError, SchemaError
+from sawlog.spark.files import METADATA_TYPE
+from sawlog.spark.reader import make_reader, read_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark")  # which reads DDL
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+METADATA = f"_metadata {METADATA_TYPE.simpleString()}"
+
+
+def write(path: Path | str, *records: bytes) -> None:
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"record": pa.array(records, pa.binary())})
+    sawlog.write(table, path, format="leveldb_log")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Logs in directories as `partitionBy` names them, and in others."""
+    root = tmp_path / "tree"
+    write(root / "1.log", b"top")
+    write(root / "day=2026-01-02" / "hour=7" / "2.log", b"two", b"II")
+    write(root / "day=2026-01-03" / "hour=__HIVE_DEFAULT_PARTITION__" / "3.log", b"three")
+    write(root / "other" / "4.log", b"four")
+    return root
+
+
+def read(path: Path | str, ddl: str | None = None, **options: str) -> pa.Table:
+    """What the source without the jar delivers; with it the functions are the same."""
+    given = {"path": str(path), **options}
+    schema = StructType.fromDDL(ddl) if ddl else read_schema(given, None)
+    reader = make_reader(given, None, schema)
+    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    return pa.Table.from_batches(batches, batches[0].schema if batches else None) if batches else pa.table({})
+
+
+def records(path: Path | str, **options: str) -> list[bytes]:
+    table = read(path, "record binary", **options)
+    return table["record"].to_pylist() if table.num_columns else []
+
+
+def test_directories_make_columns(tree: Path) -> None:
+    table = read(tree)
+    assert table.schema.names == ["record", "day", "hour"]
+    assert table.schema.types == [pa.binary(), pa.date32(), pa.int32()]
+    second, third = dt.date(2026, 1, 2), dt.date(2026, 1, 3)
+    assert table["record"].to_pylist() == [b"top", b"two", b"II", b"three", b"four"]
+    assert table["day"].to_pylist() == [None, second, second, third, None]
+    assert table["hour"].to_pylist() == [None, 7, 7, None, None]
+    assert read(tree, "hour string, record binary")["hour"].to_pylist() == [None, "7", "7", None, None]
+    assert read(tree, "hour bigint").to_pydict() == {"hour": [None, 7, 7, None, None]}
+    with pytest.raises(SchemaError, match="directory day='2026-01-02': expected int32"):
+        read(tree, "day int")
+    with pytest.raises(SchemaError, match=r"no column 'week'.*_metadata"):
+        read(tree, "week int")
+
+
+def test_where_directories_begin_to_make_columns(tree: Path) -> None:
+    day = tree / "day=2026-01-02"
+    assert read(day).schema.names == ["record", "hour"]
+    assert read(day / "hour=7").schema.names == ["record"]
+    assert read(day / "hour=7" / "2.log").schema.names == ["record"]
+    assert read(day / "hour=7" / "2.log", basepath=str(tree)).schema.names == ["record", "day", "hour"]
+    assert read(f"{tree}/day=*").schema.names == ["record", "hour"]
+    assert read(f"{tree}/day=*", basepath=str(tree)).schema.names == ["record", "day", "hour"]
+    assert read(tree, recursivefilelookup="true").schema.names == ["record"]
+    assert read(tree, columns="record").schema.names == ["record"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "-7"], pa.int32()),
+        (["1", "3000000000"], pa.int64()),
+        (["1", "0.5"], pa.float64()),
+        (["nan", "1"], pa.string()),
+        (["a%2Fb", "1"], pa.string()),
+        (["2026-01-02", "__HIVE_DEFAULT_PARTITION__"], pa.date32()),
+        (["__HIVE_DEFAULT_PARTITION__"], pa.string()),
+    ],
+)
+def test_types_of_directories(tmp_path: Path, values: list[str], kind: pa.DataType) -> None:
+    for number, value in enumerate(values):
+        write(tmp_path / f"v={value}" / f"{number}.log", b"x")
+    table = read(tmp_path)
+    assert table.schema.field("v").type == kind
+    assert table["v"].null_count == sum(value.startswith("__") for value in values)
+    assert ("a/b" in table["v"].to_pylist()) == ("a%2Fb" in values)
+
+
+def test_the_data_s_own_columns_win(tmp_path: Path) -> None:
+    write(tmp_path / "record=x" / "_metadata=y" / "1.log", b"own")
+    write(tmp_path / "record=x" / "k=1" / "2.log", b"two")
+    table = read(tmp_path)
+    assert table.to_pydict() == {"record": [b"two"], "k": [1]}
+
+
+def test_filters_leave_out_files(tree: Path) -> None:
+    (tree / "day=2026-01-03" / "hour=__HIVE_DEFAULT_PARTITION__" / "3.log").write_bytes(b"\1" * 100)
+    assert records(tree, filters='[["day", "=", "2026-01-02"]]') == [b"two", b"II"], "the damaged file is not read"
+    assert records(tree, filters='[["hour", ">", 7]]') == []
+    assert records(tree, filters='[["hour", ">", 6], ["day", "<", "2026-01-03"]]') == [b"two", b"II"]
+
+
+def test_which_files(tree: Path) -> None:
+    assert records(tree, recursivefilelookup="false") == [b"top", b"two", b"II", b"three"]
+    assert records(tree, pathglobfilter="[12].log") == [b"top", b"two", b"II"]
+    assert records(tree, pathglobfilter="{1,{3,4}}.*") == [b"top", b"three", b"four"]
+    assert records(tree / "1.log", pathglobfilter="1*") == [b"top"]
+    with pytest.raises(sawlog.FormatError, match="holds no files"):
+        records(tree, pathglobfilter="*.bin")
+
+
+def test_when_files_were_written(tree: Path) -> None:
+    for number, path in enumerate(sorted(tree.rglob("*.log"), key=lambda one: one.name)):
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+    times = [dt.datetime.fromtimestamp(1_000_000 + n, dt.UTC) for n in range(4)]
+    assert records(tree, modifiedafter=times[2].isoformat()) == [b"four"]
+    assert records(tree, modifiedbefore=times[1].isoformat().replace("+00:00", "Z")) == [b"top"]
+    local = times[0].astimezone().replace(tzinfo=None).isoformat()
+    assert records(tree, modifiedafter=local, modifiedbefore=times[2].isoformat()) == [b"two", b"II"]
+    with pytest.raises(OptionError, match="option modifiedafter='soon': expected a time"):
+        records(tree, modifiedafter="soon")
+
+
+def test_files_of_remote_storage() -> None:
+    fs = fsspec.filesystem("memory")
+    root = "memory://files"
+    write(f"{root}/day=3/1.log", b"one")
+    write(f"{root}/2.tmp", b"two")
+    try:
+        table = read(root, f"record binary, day int, {METADATA}", pathglobfilter="*.log", modifiedafter="2000-01-01")
+        (row,) = table.to_pylist()
+        assert (row["record"], row["day"]) == (b"one", 3)
+        assert row["_metadata"]["file_path"] == "memory:///files/day=3/1.log"
+        assert row["_metadata"]["file_modification_time"] is not None
+    finally:
+        fs.rm("/files", recursive=True)
+
+
+def test_metadata_of_files(tree: Path) -> None:
+    path = tree / "day=2026-01-02" / "hour=7" / "2.log"
+    table = read(path.parent, f"record binary, {METADATA}")
+    expected = {
+        "file_path": f"file://{path}",
+        "file_name": "2.log",
+        "file_size": path.stat().st_size,
+        "file_block_start": 0,
+        "file_block_length": path.stat().st_size,
+        "file_modification_time": EPOCH + dt.timedelta(seconds=path.stat().st_mtime),
+    }
+    assert table.to_pylist() == [{"record": one, "_metadata": expected} for one in (b"two", b"II")]
+    assert (
+        read(path, "_metadata struct<file_size bigint>")["_metadata"].to_pylist()
+        == [{"file_size": path.stat().st_size}] * 2
+    )
+    with pytest.raises(SchemaError, match="column _metadata: expected fields of struct<file_path:string"):
+        read(path, "_metadata struct<file_size int>")
+    with pytest.raises(SchemaError, match="column _metadata: expected fields of struct<file_path:string"):
+        read(path, "_metadata string")
+
+
+def test_blocks_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    write(path, *(b"%0100d" % n for n in range(2000)))
+    table = read(path, f"{METADATA}, _offset bigint", task_bytes="50000")
+    blocks = {(one["file_block_start"], one["file_block_length"]) for one in table["_metadata"].to_pylist()}
+    assert len(blocks) > 3
+    assert sum(length for _, length in blocks) == path.stat().st_size
+    for row in table.to_pylist():
+        block = row["_metadata"]
+        assert block["file_block_start"] <= row["_offset"] < block["file_block_start"] + block["file_block_length"]
+
+
+def test_files_that_are_gone(tree: Path) -> None:
+    for ignored in ("true", "false"):
+        options = {"path": str(tree), "ignoremissingfiles": ignored, "task_bytes": "1"}
+        reader = make_reader(options, None, StructType.fromDDL("record binary"))
+        partitions = reader.partitions()
+        (tree / "1.log").rename(tree / "hidden")
+        if ignored == "true":
+            found = [value for one in partitions for batch in reader.read(one) for value in batch[0].to_pylist()]
+            assert sorted(found) == [b"II", b"four", b"three", b"two"]
+        else:
+            with pytest.raises(FileNotFoundError):
+                [list(reader.read(one)) for one in partitions]
+        (tree / "hidden").rename(tree / "1.log")
+
+
+def test_files_that_are_gone_before_their_headers_are_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sawlog.storage import Storage
+
+    whole = Storage.find
+
+    def find(self: Storage, paths: Any) -> Any:
+        found = whole(self, paths)
+        (tree / "1.log").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Storage, "find", find)
+    kept = (tree / "1.log").read_bytes()
+    assert records(tree, ignoremissingfiles="true")[0] == b"two"
+    (tree / "1.log").write_bytes(kept)
+    with pytest.raises(FileNotFoundError):
+        records(tree)
+
+
+def test_with_spark(spark: SparkSession, tree: Path, with_jar: bool) -> None:
+    reading = spark.read.format("sawlog")
+    frame = reading.load(str(tree))
+    assert frame.schema.simpleString() == "struct<record:binary,day:date,hour:int>"
+    counts = frame.where("day >= '2026-01-01'").groupBy("day").count().orderBy("day").collect()
+    assert counts == [(dt.date(2026, 1, 2), 2), (dt.date(2026, 1, 3), 1)]
+    assert frame.count() == 5
+    named = reading.schema(f"record binary, {METADATA}").option("recursiveFileLookup", "true").load(str(tree))
+    assert named.where("_metadata.file_name = '2.log'").count() == 2
+    if not with_jar:
+        with pytest.raises(AnalysisException, match="_metadata"):
+            spark.read.format("sawlog").load(str(tree)).select("_metadata")
