@@ -14,6 +14,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
+from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.rows import ROWS_SCHEMA
@@ -137,10 +138,13 @@ class KeyRange(Fragment):
         options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
+        mode = self.scan.options.recovery
+        replay = Replay(mode, self._apart(findings, owned=not self.low)) if mode is not None else None
         for file in self.version.logs:
             whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto")
             ledger = self._apart(findings, owned=not self.low)
-            batches = [self._inside(self._of_family(batch)) for batch in whole.to_batches(ledger)]
+            found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
+            batches = [self._inside(self._of_family(batch)) for batch in found]
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
             yield self._placed(iter(batches), file, LOG_LEVEL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sawlog.leveldb_database.layout import DEFAULT_FAMILY
+from sawlog.leveldb_log.options import RecoveryMode
 from sawlog.leveldb_table.options import ReadOptions as TableOptions
 
 
@@ -15,11 +16,14 @@ class ReadOptions:
     Attributes:
         column_family: Of which column family, by name; LevelDB has one.
         verify_checksums: Whether the checksums of tables and logs are verified.
+        recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
+            Without it, `on_damage` decides, as everywhere.
         max_block_bytes: Blocks of tables that expand to more are described as damage and skipped.
     """
 
     column_family: str = DEFAULT_FAMILY
     verify_checksums: bool = True
+    recovery: RecoveryMode | None = None
     max_block_bytes: int = 32 << 20
 
     @property

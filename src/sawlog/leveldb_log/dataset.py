@@ -53,9 +53,10 @@ class LevelDBLogDataset(Dataset):
         Raises:
             OptionError: For options that need the finished file.
         """
-        if self.scan.options.resync or self.scan.options.stale == "include":
+        options = self.scan.options
+        if options.resync or options.stale == "include" or options.recovery is not None:
             raise OptionError(
-                "resync and stale cannot be followed as a stream: they ask what a finished log still holds"
+                "resync, stale and recovery cannot be followed as a stream: they ask what a finished log holds"
             )
         (rest,) = self._cut(file, position, file.size, True, None)
         return rest.find_end()

@@ -161,6 +161,10 @@ def _check_options(options: ReadOptions, view: str) -> None:
         raise OptionError(f"the options resync and stale are for the views 'rows' and 'writes', not {view!r}")
     if options.latest and options.stale == "include":
         raise OptionError('latest=true and stale="include" exclude each other: what is stale is no state of any key')
+    if options.recovery is not None and (options.resync or options.stale == "include" or view != "writes"):
+        raise OptionError(
+            "the option recovery is for the view 'writes', without resync and stale: RocksDB has no such thing"
+        )
     if options.latest and view != "writes":
         raise OptionError(f"latest=true is for the view 'writes', not {view!r}")
     if (options.schema != "json" or options.kind is not None) and view != "entities":

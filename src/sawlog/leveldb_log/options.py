@@ -7,6 +7,14 @@ from typing import Literal
 
 from sawlog.errors import OptionError
 
+RecoveryMode = Literal[
+    "absolute_consistency",
+    "point_in_time_recovery",
+    "tolerate_corrupted_tail_records",
+    "skip_any_corrupted_records",
+]
+"""RocksDB's `WALRecoveryMode`, without its k and in snake case."""
+
 MAX_RECORD_BYTES = (1 << 31) - 1
 """What a record column's 32-bit offsets reach."""
 
@@ -25,6 +33,8 @@ class ReadOptions:
             `rows` and `writes` only.
         stale: `include` delivers what is left of the former life of a recycled log, too, marked in a column `stale`.
             Views `rows` and `writes` only.
+        recovery: View `writes` only: what RocksDB would keep of the logs of a database that it opens in this mode,
+            whatever `on_damage` says. Where it would refuse to open the database, so does sawlog.
         latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
         schema: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
             property, for which all entities are read twice.
@@ -36,6 +46,7 @@ class ReadOptions:
     max_record_bytes: int = 1 << 30
     resync: bool = False
     stale: Literal["ignore", "include"] = "ignore"
+    recovery: RecoveryMode | None = None
     latest: bool = False
     schema: Literal["json", "infer"] = "json"
     kind: str | None = None

@@ -15,6 +15,7 @@ from sawlog.leveldb_log.columns import marked
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads.fold import Fold
+from sawlog.leveldb_log.payloads.recovery import Replay, ReplayedWrites
 from sawlog.leveldb_log.payloads.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
 from sawlog.storage import File
 
@@ -27,7 +28,7 @@ class LatestWrites(Fragment):
         ranges: All logs, in order.
     """
 
-    ranges: tuple[LogRange, ...]
+    ranges: tuple[WriteRange, ...]
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Rows come in the order of their sequence numbers."""
@@ -36,10 +37,12 @@ class LatestWrites(Fragment):
         needed = pa.schema([*WRITES_SCHEMA, offset, *(f for f in schema if f.name not in known)])
         fold = Fold(needed)
         unfinished = None
+        mode = self.scan.options.recovery
+        replay = Replay(mode, findings) if mode is not None else None
         for one in self.ranges:
             findings.tail = None
             fold.begin_log()
-            for batch in one.decode(needed, findings):
+            for batch in one.decode(needed, findings) if replay is None else replay.batches(one, needed):
                 findings.rows -= batch.num_rows
                 fold.add(batch)
             if findings.tail is not None and findings.tail.unfinished:
@@ -62,14 +65,15 @@ class WritesDataset(LevelDBLogDataset):
         return marked(WRITES_SCHEMA, self.scan.options)
 
     def plan(self, task_bytes: int | None) -> Iterator[Any]:
-        """See `Dataset.plan`. With `latest`, one fragment for all logs: only the whole history tells."""
-        if not self.scan.options.latest:
+        """See `Dataset.plan`. With `latest` or `recovery`, one fragment for all logs: only the whole history tells."""
+        options = self.scan.options
+        if not options.latest and options.recovery is None:
             yield from super().plan(task_bytes)
             return
-        ranges = tuple(one for file in self.files for one in self._cut(file, 0, file.size, True, None))
+        ranges: tuple[Any, ...] = tuple(one for file in self.files for one in self._cut(file, 0, file.size, True, None))
         if ranges:
-            size = sum(one.size for one in ranges)
-            yield LatestWrites(self.scan, self.projection, ranges[0].path, size, ranges)
+            kind = LatestWrites if options.latest else ReplayedWrites
+            yield kind(self.scan, self.projection, ranges[0].path, sum(one.size for one in ranges), ranges)
 
     def frontier(self, file: File, position: int) -> int:
         """See `FollowedDataset.frontier`."""
@@ -80,8 +84,9 @@ class WritesDataset(LevelDBLogDataset):
     def verify(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Iterator[FileReport]:
-        """See `Dataset.verify`; `latest` makes no difference."""
-        if not self.scan.options.latest:
+        """See `Dataset.verify`; `latest` and `recovery` make no difference."""
+        options = self.scan.options
+        if not options.latest and options.recovery is None:
             return super().verify(task_bytes, advance, every=every)
-        history = replace(self.scan, options=replace(self.scan.options, latest=False))
+        history = replace(self.scan, options=replace(options, latest=False, recovery=None))
         return WritesDataset(self.format, self.files, history).verify(task_bytes, advance, every=every)
