@@ -19,6 +19,14 @@ def hidden(name: str) -> bool:
     return name.startswith(_HIDDEN)
 
 
+def passed_over(directory: str) -> bool:
+    """Whether a directory of that name, and all that lies below it, is left out of a walk.
+
+    A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.
+    """
+    return hidden(directory) and directory != "_metadata"
+
+
 def natural_order(path: str) -> list[tuple[int, int, str]]:
     """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same."""
     parts = [part for part in re.split(r"(\d+)", path) if part]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.inputs import Inputs
-from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize
+from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import in_order, once
 from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
 from sawlog.staging import (
@@ -116,7 +116,8 @@ class Storage:
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
         """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
 
-        Names that begin with a dot or an underscore are left out of directories and globs.
+        Names that begin with a dot or an underscore are left out of directories and globs, but for directories called
+        `_metadata`.
 
         Raises:
             FileNotFoundError: When a path or glob matches nothing.
@@ -429,7 +430,7 @@ class Storage:
 
     def _walk(self, root: str) -> Iterator[File]:
         for directory, names, files in os.walk(root):
-            names[:] = [name for name in names if not hidden(name)]
+            names[:] = [name for name in names if not passed_over(name)]
             for name in files:
                 path = os.path.join(directory, name)
                 if not hidden(name) and os.path.isfile(path):
@@ -463,7 +464,8 @@ class Storage:
             entries = fs.find(match, withdirs=False, detail=True)
             for name, info in entries.items():
                 explicit = name == match
-                if explicit or not any(hidden(part) for part in posixpath.relpath(name, match).split("/")):
+                *above, last = posixpath.relpath(name, match).split("/")
+                if explicit or not (hidden(last) or any(map(passed_over, above))):
                     version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
                     modified = next((stamp for key in _TIMES if (stamp := _seconds(info.get(key))) is not None), None)
                     below.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit, version, modified))

@@ -17,6 +17,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.testing import Laws, Sample, Span
 
 from .mutators import MUTATORS
+from .packing import write_segment
 from .support import NOW, SYNTHETIC, delete, write
 
 EVENT_HEADER = 17
@@ -85,6 +86,23 @@ def backup(view: str = "rows", **options: Any) -> Sample:
     )  # fmt: skip
 
 
+def packed() -> Sample:
+    """A segment of Storage V3 whose column groups are cut at different rows, and deletes that its manifest names."""
+    columns = {100: pa.array([1, 2, 3, 4], pa.int64()), 101: pa.array(["a", "bb", None, "d"])}
+    deltas = ["../../../../../delta_log/1/2/900/9001"]
+    with TemporaryDirectory() as place:
+        root = Path(place) / "root"
+        write_segment(root, 900, columns, {(0,): [4], (1, 100): [3, 1], (101,): [2, 2]}, deltas=deltas)
+        delete(root, [2], [NOW + 9], 900, first_id=9001)
+        files = content(Path(place))
+    fields = [{"name": "id", "type": 5, "is_primary": True}, {"name": "s", "type": 21, "nullable": True}]
+    options = {"schema": {"name": "c", "fields": fields}}
+    unread = ["root/insert_log/1/2/900/_data/0_0.parquet"]
+    return Sample(
+        "packed", "milvus_binlog", files, root="root", ordered=False, beside=unread, repaired="no", options=options
+    )
+
+
 def content(root: Path) -> dict[str, bytes]:
     found = {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
     meta = "root/meta/full_meta.json"
@@ -116,6 +134,7 @@ class TestLawsOfEveryKind(Laws):
             *(file(f"stream_writer/{name}") for name in columns),
             file("pre_ga/seed_style_21_byte_header"),
             column_group(),
+            packed(),
             backup(),
             backup("inserts"),
             backup("deletes"),

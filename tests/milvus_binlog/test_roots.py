@@ -32,7 +32,7 @@ def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:
 
 
 def manifest_segment(root: Path, segment: int) -> None:
-    """A segment of Storage V3: a manifest, and nothing that has the place of a log."""
+    """A segment of Storage V3 whose manifest is none, and nothing that has the place of a log."""
     directory = root / "insert_log" / "1" / "2" / str(segment) / "_metadata"
     directory.mkdir(parents=True)
     (directory / "manifest-1.avro").write_bytes(b"Obj\x01" + bytes(64))
@@ -42,17 +42,16 @@ def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     write(root, pa.table({"pk": [1, 2, 3]}))
     manifest_segment(root, 900)
-    with pytest.raises(DamageError, match=r"insert_log/1/2/900/_metadata.*Storage V3"):
+    with pytest.raises(DamageError, match=r"insert_log/1/2/900/_metadata.*no Avro container"):
         open_as_it_lies(root).to_table()
-    with pytest.warns(DamageWarning, match="1 unsupported"):
+    with pytest.warns(DamageWarning, match="1 bad_manifest"):
         assert open_as_it_lies(root, on_damage="skip").to_table()["100"].to_pylist() == [1, 2, 3]
     assert open_as_it_lies(root, segments=(100,)).count_rows() == 3
-    with pytest.warns(DamageWarning, match="1 unsupported"):
+    with pytest.warns(DamageWarning, match="1 bad_manifest"):
         segments = open_as_it_lies(root, view="segments", on_damage="skip").to_table().to_pylist()
     assert [(one["segment"], one["rows"]) for one in segments] == [(100, 3), (900, None)]
     report = sawlog.verify(root)
-    assert [file.kinds["unsupported"] for file in report.files if file.damaged] == [1]
-    assert "not supported" in open_as_it_lies(root).info()["Storage V3 segments"]
+    assert [file.kinds["bad_manifest"] for file in report.files if file.damaged] == [1]
     # Who asks for one segment is not told of its neighbours.
     assert open_as_it_lies(root / "insert_log" / "1" / "2" / "100").count_rows() == 3
 

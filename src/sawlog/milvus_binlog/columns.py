@@ -11,7 +11,7 @@ from sawlog.arrow import fixed_array
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.kernels import Elements, Messages
-from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.layout import LOB_INLINE, LOB_REFERENCE, DataType
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def _decode(field: Field, array: pa.Array) -> pa.Array:
         return _cells(field, array) if field.element in ARRAY_ELEMENTS else _binary(array)
     if field.type is DataType.ArrayOfVector:
         return _vectors(field, array)
+    if field.type is DataType.Text and pa.types.is_binary(array.type):
+        return _large_text(field, array)
     if pa.types.is_string(target):
         return _text(array)
     if pa.types.is_timestamp(target) and pa.types.is_int64(array.type):
@@ -74,6 +76,30 @@ def _text(array: pa.Array) -> pa.Array:
         array.validate(full=True)
         return array
     return array.cast(pa.string())
+
+
+def _large_text(field: Field, array: pa.Array) -> pa.Array:
+    """Texts of Storage V3: a byte that says what follows, and the text. Section 5.4 of the format.
+
+    Raises:
+        SchemaError: For references to files of large texts, which are not read.
+    """
+    offsets, data = offsets_of(array)
+    filled = array.is_valid().to_numpy(zero_copy_only=False)
+    if (filled & (np.diff(offsets) == 0)).any():
+        row = int(np.argmax(filled & (np.diff(offsets) == 0)))
+        raise SchemaError(f"field {field.name!r}, row {row}: a text without the byte that says where it is")
+    flags = data[offsets[:-1][filled]]
+    if (flags != LOB_INLINE).any():
+        row = int(np.flatnonzero(filled)[np.argmax(flags != LOB_INLINE)])
+        kind = int(flags[flags != LOB_INLINE][0])
+        what = "in a file of large texts (Vortex), which is not read" if kind == LOB_REFERENCE else f"of kind {kind}"
+        raise SchemaError(f"field {field.name!r}, row {row}: its text is {what}")
+    starts = offsets[:-1][filled]
+    texts = np.delete(data[offsets[0] : offsets[-1]], starts - offsets[0])
+    ends = (offsets - offsets[0] - np.concatenate([[0], np.cumsum(filled)])).astype(np.int32)
+    buffers = [_validity(array), pa.py_buffer(ends), pa.py_buffer(texts)]
+    return _text(pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count))
 
 
 def dense(field: Field, array: pa.Array) -> pa.Array:

@@ -133,7 +133,10 @@ def explain(head: bytes) -> str:
     if shape == "encrypted_parquet":
         return f"an encrypted Parquet file ({quoted}); reading it needs its keys"
     if shape == "manifest":
-        return f"an Avro manifest of Storage V3 ({quoted}), which is not supported; {expected}"
+        return (
+            f"an Avro manifest of Storage V3 ({quoted}), which says where the rows of its segment are: name the"
+            f" directory of the segment, or one above it; {expected}"
+        )
     displaced = head[: layout.MAGIC_SEARCH].find(layout.MAGIC)
     if displaced > 0:
         return (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
-_READ = layout.DIRECTORIES
+_READ = (*layout.DIRECTORIES, layout.MANIFEST_DIRECTORY)
 
 
 class MilvusBinlog(Format):
@@ -79,7 +79,7 @@ class MilvusBinlog(Format):
         from sawlog.milvus_binlog.dataset import LooseDataset
 
         logs = [log for log in map(paths.parse, files) if log is not None]
-        inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
+        inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
         alone = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
         whole = not all(file.explicit for file in files)
         if scan.schema is not None or (

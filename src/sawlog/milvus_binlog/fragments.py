@@ -18,6 +18,7 @@ from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, Kind
+from sawlog.milvus_binlog.metadata.manifest import read_manifest
 from sawlog.milvus_binlog.opener import Log, Part, blame, opened
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
@@ -90,6 +91,9 @@ class FileFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
+        if self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY:
+            self._check_manifest(self.log, findings)
+            return
         with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
             subject = self.subject or self._judged(log)
             if subject is None:
@@ -108,6 +112,16 @@ class FileFragment(Fragment):
                     yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
             else:
                 yield from self._parts(log, subject, schema, findings)
+
+    def _check_manifest(self, log: LogFile, findings: Findings) -> None:
+        """Every byte of a manifest, which says itself where it is wrong."""
+        try:
+            read_manifest(self.scan.storage.read(self.path), self.path, log.root)
+        except FormatError as error:
+            detail = str(error).removeprefix(f"{self.path}: ")
+            findings.damage(Damage(self.path, 0, self.size, Kind.BAD_MANIFEST, detail))
+        else:
+            findings.account.record += self.size
 
     def _judged(self, log: Log) -> Subject | None:
         """What the file holds; `None` when it is too broken to say."""

@@ -141,8 +141,25 @@ STATS_HEAD = re.compile(rb'^\s*\[?\s*\{\s*"(fieldID|max|min|bf|bfType|pkType|max
 V2_MARK = b"group_field_id_list"
 """Key in the footer of Storage V2 files."""
 FIELD_ID_KEY = b"PARQUET:field_id"
+FIELD_ID = re.compile(rb"^\d{1,18}$")
 MANIFEST_DIRECTORY = "_metadata"
 """Where a segment of Storage V3 keeps its manifests."""
+MANIFEST_NAME = re.compile(r"^manifest-(\d{1,18})\.avro$")
+MAX_MANIFEST = 1 << 20
+"""Bytes of the largest manifest that is read: thousands of files."""
+PACKED_DATA = "_data"
+PACKED_DELTAS = "_delta"
+PACKED_STATS = "_stats"
+"""What the paths in a manifest are relative to, below the segment's directory."""
+PACKED_STATISTICS = {"bloom_filter": STATS_LOG, "bm25": BM25_STATS}
+"""Keys of statistics in a manifest, in front of the id of their field, by what they are elsewhere."""
+PACKED_FORMAT = "parquet"
+"""The format of column groups that is read; `vortex` and `lance` are not."""
+DELETES_BY_KEY = 0
+"""Type of the delta logs that hold keys; 1 holds positions, 2 conditions."""
+LOB_INLINE = 0
+LOB_REFERENCE = 1
+"""First byte of a text in Storage V3: the text follows; or a reference to a file of large ones."""
 BM25_HEADER = struct.Struct("<iqq")
 """Version, rows and tokens, in front of the entries of BM25 statistics."""
 BM25_ENTRY = struct.Struct("<Ii")
@@ -199,6 +216,7 @@ class Kind(StrEnum):
     ROW_COUNT_MISMATCH = "row_count_mismatch"
     TYPE_MISMATCH = "type_mismatch"
     UNSUPPORTED = "unsupported"
+    BAD_MANIFEST = "bad_manifest"
 
 
 def tso(moment: dt.datetime) -> int:

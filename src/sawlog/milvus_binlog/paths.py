@@ -19,7 +19,7 @@ class LogFile:
     Attributes:
         file: The file.
         root: What stands before the directory of its kind, without the last slash.
-        kind: That directory: `insert_log`, `delta_log`, ...
+        kind: That directory: `insert_log`, `delta_log`, ...; `_metadata` for manifests, which lie below `insert_log`.
         collection: Collection id; 0 where the path does not say (index files).
         partition: Partition id; -1 for all of them.
         segment: Segment id.
@@ -52,6 +52,8 @@ def parse(file: File) -> LogFile | None:
         return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
     at = anchors[-1]
     kind, root = parts[at], "/".join(parts[:at])
+    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[at:]:
+        return _manifest(file, root, parts[at + 1 :])
     if kind == layout.INDEX_FILES:
         return _index_file(file, root, parts[at + 1 :])
     if not all(layout.ID.match(part) for part in parts[at + 1 :] if kind != layout.DDL_LOG):
@@ -110,6 +112,15 @@ def _trailing_ids(parts: list[str]) -> list[int]:
             break
         ids.insert(0, int(part))
     return ids
+
+
+def _manifest(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """`<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro`; a backup's may have a group, too."""
+    name = layout.MANIFEST_NAME.match(parts[-1])
+    if name is None or len(parts) not in (5, 6) or not all(layout.ID.match(part) for part in parts[:-2]):
+        return None
+    ids = (int(parts[0]), int(parts[1]), int(parts[-3]))
+    return LogFile(file, root, layout.MANIFEST_DIRECTORY, *ids, -1, int(name[1]))
 
 
 def _index_file(file: File, root: str, parts: list[str]) -> LogFile | None:

@@ -22,7 +22,8 @@ from sawlog.milvus_binlog.collection.follow import between, frontier
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields
 from sawlog.milvus_binlog.collection.logs import followed, with_deltas
-from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, find_manifests, gather
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
+from sawlog.milvus_binlog.collection.packed import unpack
 from sawlog.milvus_binlog.collection.pruning import excluded, outside, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.collection.selection import Selection
@@ -73,7 +74,7 @@ class MilvusDataset(Dataset):
         """
         where = self._logs[0].root if self._logs else "milvus_binlog"
         wanted = self._options.collection
-        return self._with_manifests(choose(self._present if wanted is None else self.collections, wanted, where))
+        return self._unpacked(choose(self._present if wanted is None else self.collections, wanted, where))
 
     @property
     def _selection(self) -> Selection:
@@ -82,7 +83,7 @@ class MilvusDataset(Dataset):
     @cached_property
     def _shown(self) -> list[Collection]:
         """The chosen collection; all of them where none was chosen."""
-        return list(map(self._with_manifests, self._present.values())) if self._ambiguous else [self.collection]
+        return list(map(self._unpacked, self._present.values())) if self._ambiguous else [self.collection]
 
     @property
     def _shown_or_known(self) -> list[Collection]:
@@ -91,10 +92,9 @@ class MilvusDataset(Dataset):
             return [self.collection]
         return [one for id, one in sorted(self.collections.items()) if one.meta is not None or id in self._present]
 
-    def _with_manifests(self, collection: Collection) -> Collection:
-        """The collection with its segments of Storage V3, unless files were named one by one."""
-        if not all(file.explicit for file in self._files):
-            find_manifests(collection, self._scan.storage, paths.common_directory(self._files))
+    def _unpacked(self, collection: Collection) -> Collection:
+        """The collection, the manifests of its segments read."""
+        unpack(collection, self._scan.storage)
         return collection
 
     @cached_property
@@ -226,7 +226,7 @@ class MilvusDataset(Dataset):
         elif view == "segments":
             for collection in self._shown:
                 for segment in Selection(collection, self._options).every:
-                    yield self._segment(segment, collection)
+                    yield replace(self._segment(segment, collection), alone=True)
         elif view == "deletes":
             for log, deletes_only in self._delta_logs():
                 place = (log.collection, log.partition, log.segment)
@@ -263,8 +263,11 @@ class MilvusDataset(Dataset):
             yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log, None, named)
         for collection in self._shown:
             for segment in collection.segments.values():
-                if segment.inserts or segment.meta is not None or segment.unsupported:
+                if segment.inserts or segment.meta is not None or segment.modern:
                     yield self._segment(segment, collection)
+                for log in segment.files if segment.manifests else ():
+                    common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+                    yield FileFragment(*common, None, named)
 
     def _segment(self, segment: Segment, collection: Collection | None = None) -> SegmentFragment:
         collection = collection or self.collection
@@ -292,6 +295,8 @@ class MilvusDataset(Dataset):
             yield from super().verify(task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
+        packed = [segment.files for one in self._shown for segment in one.segments.values() if segment.manifests]
+        sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
         for fragment in self._checks(self._own_logs()):
             findings = fragment.inspect(every=every)
@@ -346,9 +351,6 @@ class MilvusDataset(Dataset):
     def _remarks(self) -> dict[str, Any]:
         """What a user should know about what is not read, or not known."""
         remarks: dict[str, Any] = {}
-        later = sum(segment.unsupported for segment in self.collection.segments.values())
-        if later:
-            remarks["Storage V3 segments"] = f"{later}, which are not supported: their rows are not read"
         guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
         if guessed and self._options.schema is None and self.collection.meta is None:
             remarks["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"

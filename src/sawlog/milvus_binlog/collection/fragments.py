@@ -29,7 +29,7 @@ from sawlog.milvus_binlog.metadata.schema import typed_default
 from sawlog.milvus_binlog.opener import Log, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
-from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored
+from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus_binlog.payloads.vectors import open_column
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
@@ -102,13 +102,15 @@ class BatchFragment(Fragment):
                 missing = self.missing or columns.missing()
                 told = self.first or not self.missing or findings.on_damage == "fail"
                 for one in missing if told else ():
-                    findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
+                    findings.damage(one.damage)
                 if missing:
                     return
                 yield from _Join(self, columns, schema, findings).batches()
             except UnreadableError as error:
+                elsewhere = {log.file.path for id, log in self.batch.files.items() if id in self.batch.again}
                 for damage in self._blamed(error.damage):
-                    if damage not in findings.damages:
+                    known = damage in findings.damages or (damage.path in elsewhere and findings.on_damage != "fail")
+                    if not known:
                         findings.damage(damage)
 
     def _blamed(self, damage: Damage) -> list[Damage]:
@@ -143,13 +145,13 @@ class Columns:
         return found
 
     def _find(self, field: Field) -> Stored | None:
-        log = self._fragment.batch.files.get(field.id)
-        if log is not None:
-            found = self.open(log.file)
+        batch = self._fragment.batch
+        if field.id in batch.files and not batch.groups:
+            found = self.open(field.id)
             if not found.grouped:
                 return found
-        for group in self._fragment.batch.files.values():
-            found = self.open(group.file)
+        for id in [batch.groups[field.id]] if field.id in batch.groups else batch.files:
+            found = self.open(id)
             if found.grouped:
                 ids = [bare_field(stored, at).id for at, stored in enumerate(found.payloads[0].schema)]
                 if field.id in ids:
@@ -167,6 +169,17 @@ class Columns:
             return []
         return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 
+    def absent(self) -> list[Missing]:
+        """Fields that no row lacks and that none of the column groups holds.
+
+        Raises:
+            UnreadableError: When a file cannot be read.
+        """
+        if not self.any().grouped:
+            return []
+        fields = [one for one in self._fragment.shared.fields.values() if not one.optional and self._find(one) is None]
+        return [_in_no_file(self._fragment, one) for one in fields]
+
     def any(self) -> Stored:
         """One file that can be read, whichever; its rows are as many as those of the others.
 
@@ -174,15 +187,35 @@ class Columns:
             UnreadableError: When there is none.
         """
         errors = []
-        for log in self._fragment.batch.files.values():
+        for id in self._fragment.batch.files:
             try:
-                return self.open(log.file)
+                return self.open(id)
             except UnreadableError as error:
                 errors.append(error)
         raise errors[0]
 
-    def open(self, file: File) -> Stored:
-        """A file of the batch, of which no row may be missing.
+    def open(self, id: int) -> Stored:
+        """The file of a field, or of a column group, of which no row may be missing.
+
+        Raises:
+            UnreadableError: When it cannot be read, or lacks rows that a manifest says it has.
+        """
+        batch = self._fragment.batch
+        found = self._whole(batch.files[id].file, counted=id not in batch.again)
+        if id not in batch.slices:
+            return found
+        first, last = batch.slices[id]
+        if last > found.rows:
+            detail = f"rows {first} to {last} by the manifest, where the file has {found.rows}"
+            raise UnreadableError(Damage(found.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+        return replace(found, first=first, last=last)
+
+    def _whole(self, file: File, *, counted: bool) -> Stored:
+        """All rows of a file.
+
+        Args:
+            file: The file.
+            counted: Whether its bytes count here: other batches may read it, too.
 
         Raises:
             UnreadableError: When it cannot be read.
@@ -190,7 +223,7 @@ class Columns:
         if file.path not in self._files:
             log = self._log(file)
             parts = log.whole(self._findings)
-            self._findings.account.record += sum(part.length for part, _ in parts)
+            self._findings.account.record += sum(part.length for part, _ in parts) if counted else 0
             payloads = [payload for _, payload in parts]
             self._files[file.path] = Stored(file.path, payloads, [part.offset for part, _ in parts], log.bare)
         return self._files[file.path]
@@ -212,6 +245,8 @@ class Stored:
         offsets: Where each event begins.
         bare: Whether the file has no envelope.
         index: Which column of the payloads it is.
+        first: The first of its rows that is read.
+        last: That behind the last that is read; `None` for all.
     """
 
     path: str
@@ -219,16 +254,18 @@ class Stored:
     offsets: list[int]
     bare: bool
     index: int = 0
+    first: int = 0
+    last: int | None = None
 
     @property
     def rows(self) -> int:
-        """How many values it has."""
-        return sum(payload.rows for payload in self.payloads)
+        """How many values are read of it."""
+        return (sum(payload.rows for payload in self.payloads) if self.last is None else self.last) - self.first
 
     @property
     def grouped(self) -> bool:
         """Whether the file is a column group: bare Parquet that names its fields."""
-        return self.bare and any(layout.FIELD_ID_KEY in (stored.metadata or {}) for stored in self.payloads[0].schema)
+        return self.bare and any(field_id(stored) is not None for stored in self.payloads[0].schema)
 
 
 class _Join:
@@ -255,13 +292,15 @@ class _Join:
         rows = self._rows(some)
         for one in wanted.values():
             if one.id not in opened and not one.optional:
-                detail = f"field {one.id} ({one.name}) is in none of the batch's files"
-                raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.MISSING_FILE, detail))
+                raise UnreadableError(_in_no_file(self._fragment, one).damage)
         self._offsets(some[min(some)])
         step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         column = open_column if self._thins else ColumnStream
         self._opened = opened
         streams = {id: column(one.payloads, one.index, step) for id, one in opened.items()}
+        for id, held in opened.items():
+            for start in range(0, held.first, step):
+                streams[id].take(min(step, held.first - start))
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
@@ -303,6 +342,7 @@ class _Join:
         self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
         self._ends = np.cumsum([payload.rows for payload in stored.payloads])
         self._file = stored.path
+        self._first = stored.first
 
     def _step(
         self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
@@ -447,7 +487,7 @@ class _Join:
         """What to raise for values of a field, about the event that the rows at hand begin in."""
         stored = self._opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
-        place = min(bisect_right(ends, self._position), len(ends) - 1)
+        place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
     def _column(
@@ -471,9 +511,13 @@ class _Join:
         import numpy as np
 
         count = left if keep is None else len(keep)
-        rows = np.arange(self._position, self._position + count)
+        rows = np.arange(self._first + self._position, self._first + self._position + count)
         offsets = self._events[np.searchsorted(self._ends, rows, side="right")]
         return fixed_array(pa.int64(), offsets if keep is None else offsets[keep == 1])
+
+
+def _in_no_file(fragment: BatchFragment, field: Field) -> Missing:
+    return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")
 
 
 def _with_default(field: Field, array: pa.Array) -> pa.Array:

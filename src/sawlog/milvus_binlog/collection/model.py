@@ -6,13 +6,13 @@ from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sawlog.damage import Damage
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import Field
-from sawlog.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,12 @@ class Missing:
     directory: str
     detail: str
     kind: Kind = Kind.MISSING_FILE
+    length: int = 0
+
+    @property
+    def damage(self) -> Damage:
+        """What it is to whoever asks for the rows."""
+        return Damage(self.directory, 0, self.length, self.kind, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,18 @@ class Batch:
         files: By field id, or, in Storage V2, by column group.
         first: The earliest timestamp of its rows by the metadata; 0 where not told.
         last: The latest; 0 where not told.
+        slices: In Storage V3, which rows of each file they are: the first, and that behind the last.
+        groups: In Storage V3, the column group of each field.
+        again: Those whose file an earlier batch of the segment reads, too, and tells of.
     """
 
     index: int
     files: Mapping[int, LogFile]
     first: int = 0
     last: int = 0
+    slices: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    groups: Mapping[int, int] = field(default_factory=dict)
+    again: frozenset[int] = frozenset()
 
     @property
     def size(self) -> int:
@@ -48,9 +60,16 @@ class Batch:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment: what lies on disk, and what the metadata knows of it; whether a manifest lies there (V3).
+    """One segment: what lies on disk, and what the metadata knows of it.
 
     Logs on disk that the metadata does not name are no part of it, as they are none to a server.
+
+    Attributes:
+        manifests: Its manifests, in Storage V3; `inserts` are the files of its column groups then.
+        packed: Whether these were read.
+        slices: The batches that they make.
+        lacking: What is missing by them.
+        unnamed: Logs that neither metadata nor manifest names.
     """
 
     root: str
@@ -61,7 +80,10 @@ class Segment:
     inserts: dict[int, list[LogFile]] = field(default_factory=dict)
     deltas: list[LogFile] = field(default_factory=list)
     stats: list[LogFile] = field(default_factory=list)
-    manifest: bool = False
+    manifests: list[LogFile] = field(default_factory=list)
+    packed: bool = False
+    slices: list[Batch] = field(default_factory=list)
+    lacking: list[Missing] = field(default_factory=list)
     unnamed: list[LogFile] = field(default_factory=list)
 
     @property
@@ -74,16 +96,21 @@ class Segment:
         return f"{self.root}/{layout.INSERT_LOG}/{path}" if self.root else f"{layout.INSERT_LOG}/{path}"
 
     @property
+    def files(self) -> list[LogFile]:
+        """Its insert logs, or the files of its column groups."""
+        return [log for logs in self.inserts.values() for log in logs]
+
+    @property
     def size(self) -> int:
-        """Bytes of its insert logs."""
-        return sum(log.file.size for logs in self.inserts.values() for log in logs)
+        """Bytes of these."""
+        return sum(log.file.size for log in self.files)
 
     @property
     def deletes_only(self) -> bool:
         """Whether it is an L0 segment; by its lack of insert logs where the metadata does not say."""
         if self.meta is not None:
             return self.meta.level == SegmentLevel.L0
-        return not self.inserts and not self.manifest
+        return not self.inserts and not self.manifests
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -91,13 +118,15 @@ class Segment:
         return self.meta.sources if self.meta is not None else ()
 
     @property
-    def unsupported(self) -> bool:
+    def modern(self) -> bool:
         """Whether it is kept in Storage V3."""
-        return self.manifest or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
+        return bool(self.manifests) or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
 
     def batches(self) -> list[Batch]:
         """Binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
-        if not self.inserts and _expected(self):
+        if self.slices:
+            return self.slices
+        if not self.files and _expected(self):
             return [Batch(0, {})]
         count = max((len(logs) for logs in self.inserts.values()), default=0)
         found = []
@@ -120,11 +149,13 @@ class Segment:
         return (log.first, log.last) if log.last else (0, 0)
 
     def missing_logs(self) -> list[Missing]:
-        """Files that the metadata names and that are not there; all of them, where only a manifest knows them."""
+        """Files that the metadata, or a manifest, names and that are not there."""
+        if self.manifests:
+            return self.lacking
         found = []
-        if self.unsupported:
-            detail = "the segment is kept in Storage V3 (manifests), which is not supported: its rows are not read"
-            found.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail, Kind.UNSUPPORTED))
+        if self.modern:
+            detail = "the segment is kept in Storage V3, and its manifest is not there"
+            found.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         for id, logs in self.meta.inserts.items() if self.meta is not None else ():
             there = {log.log for log in self.inserts.get(id, ())}
             gone = [str(log.id) for log in logs if log.id not in there]
@@ -161,7 +192,7 @@ class Collection:
     @property
     def present(self) -> bool:
         """Whether there is anything of it below the root."""
-        return any(one.inserts or one.deltas or one.unsupported for one in self.segments.values())
+        return any(one.inserts or one.deltas or one.modern for one in self.segments.values())
 
     def called(self, wanted: str) -> bool:
         """Whether a text names it."""
@@ -300,35 +331,14 @@ def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> lis
 
 def _expected(segment: Segment) -> bool:
     """Whether a segment that has no insert logs on disk has rows all the same, by its metadata or by a manifest."""
-    return segment.unsupported or (segment.meta is not None and any(segment.meta.inserts.values()))
-
-
-def find_manifests(collection: Collection, storage: Storage, below: str) -> None:
-    """Take in the segments of Storage V3, which have no insert logs: their manifests lie in a hidden directory.
-
-    Args:
-        collection: The collection; segments are added to it, and marked.
-        storage: Where it is.
-        below: What does not lie below this directory was not asked for.
-    """
-    for root in {segment.root for segment in collection.segments.values()}:
-        place = "/".join(part for part in (root, layout.INSERT_LOG, str(collection.id)) if part)
-        for partition in storage.directories_in(place):
-            directory = f"{place}/{partition}"
-            for name in storage.directories_in(directory) if layout.ID.match(partition) else ():
-                path = f"{directory}/{name}/{layout.MANIFEST_DIRECTORY}"
-                known = collection.segments.get(int(name)) if layout.ID.match(name) else None
-                candidate = layout.ID.match(name) and path.startswith(below) and (known is None or not known.inserts)
-                if candidate and storage.is_directory(path):
-                    fresh = Segment(root, collection.id, int(partition), int(name))
-                    collection.segments.setdefault(int(name), known or fresh).manifest = True
+    return segment.modern or (segment.meta is not None and any(segment.meta.inserts.values()))
 
 
 def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict[int, Collection]:
     """Sort files into collections and segments. Where metadata lists the logs of a segment, others are left out."""
     collections: dict[int, Collection] = {}
     for log in sorted(logs, key=lambda one: (one.partition, one.segment, one.field, one.log)):
-        if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG):
+        if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.MANIFEST_DIRECTORY):
             continue
         collection = collections.setdefault(log.collection, Collection(log.collection, metas.get(log.collection), {}))
         segment = collection.segments.get(log.segment)
@@ -339,6 +349,8 @@ def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict
             segment.inserts.setdefault(log.field, []).append(log)
         elif log.kind == layout.DELTA_LOG:
             segment.deltas.append(log)
+        elif log.kind == layout.MANIFEST_DIRECTORY:
+            segment.manifests.append(log)
         else:
             segment.stats.append(log)
     for id, meta in metas.items():
@@ -357,7 +369,7 @@ def _apply_meta(collection: Collection) -> None:
             collection.segments[id] = Segment(root, collection.id, meta.partition, id)
         segment = collection.segments[id]
         segment.meta = meta
-        if meta.inserts:
+        if meta.inserts and not segment.manifests:
             there = [log for logs in segment.inserts.values() for log in logs]
             segment.inserts = {
                 field: logs
@@ -366,7 +378,7 @@ def _apply_meta(collection: Collection) -> None:
             }
             kept = {log.file.path for logs in segment.inserts.values() for log in logs}
             segment.unnamed += [log for log in there if log.file.path not in kept]
-        if meta.deltas is not None and (meta.inserts or meta.deltas):
+        if meta.deltas is not None and not segment.manifests and (meta.inserts or meta.deltas):
             named = _listed(segment.deltas, meta.deltas)
             segment.unnamed += [log for log in segment.deltas if log not in named]
             segment.deltas = named

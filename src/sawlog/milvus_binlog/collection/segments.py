@@ -51,12 +51,14 @@ class SegmentFragment(Fragment):
         batches: Its binlog batches.
         fields: Fields that every batch has to have.
         partition_name: Name of its partition, or its id.
+        alone: Whether its files are not checked beside it: it tells what is wrong with its manifest then.
     """
 
     segment: Segment
     batches: tuple[Batch, ...]
     fields: tuple[Field, ...]
     partition_name: str
+    alone: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -74,8 +76,7 @@ class SegmentFragment(Fragment):
 
     def _row(self, rows: int | None) -> dict[str, Any]:
         segment, meta = self.segment, self.segment.meta
-        files = [log.file for logs in segment.inserts.values() for log in logs]
-        files += [log.file for log in (*segment.deltas, *segment.stats)]
+        files = [log.file for log in (*segment.files, *segment.manifests, *segment.deltas, *segment.stats)]
         first, last = self._times()
         level = meta.level if meta is not None else None
         known = level in SegmentLevel.__members__.values()
@@ -123,8 +124,9 @@ class SegmentFragment(Fragment):
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.missing_logs()
         for one in missing:
-            findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
-        total: int | None = None if self.segment.unsupported else 0
+            if self.alone or one.kind != Kind.BAD_MANIFEST:
+                findings.damage(one.damage)
+        total: int | None = None if self.segment.modern and missing else 0
         for batch in self.batches:  # what the whole segment lacks is not told of each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)
             total = None if count is None or total is None else total + count
@@ -138,17 +140,19 @@ class SegmentFragment(Fragment):
         counts: dict[int, int] = {}
         with ExitStack() as stack:
             columns = Columns(fragment, quiet, stack)
-            for id, log in batch.files.items():
+            for id in batch.files:
                 try:
-                    counts[id] = columns.open(log.file).rows
-                except UnreadableError:
-                    continue  # the file's own check tells
+                    counts[id] = columns.open(id).rows
+                except UnreadableError as error:
+                    if error.damage.kind == Kind.ROW_COUNT_MISMATCH:
+                        findings.damage(error.damage)
+                    continue  # the file's own check tells the rest
             try:
-                missing = columns.missing()
+                missing = [*columns.missing(), *columns.absent()]
             except UnreadableError:
                 missing = []
         for one in missing:
-            findings.damage(Damage(one.directory, 0, 0, one.kind, one.detail))
+            findings.damage(one.damage)
         if len(set(counts.values())) > 1:
             said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
             detail = f"the files of binlog batch {batch.index} have different numbers of rows ({said})"

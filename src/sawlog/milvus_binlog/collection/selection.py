@@ -20,7 +20,7 @@ class Selection:
     def every(self) -> list[Segment]:
         """All segments of the partitions that there is anything of."""
         known = self.within(list(self.collection.segments.values()))
-        return [one for one in known if one.inserts or one.deltas or one.unsupported]
+        return [one for one in known if one.inserts or one.deltas or one.modern]
 
     @property
     def alive(self) -> list[Segment]:
@@ -41,7 +41,7 @@ class Selection:
             OptionError: For one that is not there.
         """
         known = self.collection.segments
-        there = {id for id, one in known.items() if one.inserts or one.unsupported}
+        there = {id for id, one in known.items() if one.inserts or one.modern}
         unknown = [id for id in self.options.segments if id not in there]
         if unknown:
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -255,6 +256,11 @@ def _field_logs(value: bytes) -> dict[int, tuple[Log, ...]]:
     return {wire.integer(message, 1): tuple(logs)}
 
 
+def _version(place: str) -> int:
+    """The version of a manifest by its place, the JSON of `base_path` and `ver`."""
+    return int(json.loads(place).get("ver", 0)) if place else 0
+
+
 def _segment(value: bytes) -> tuple[int, SegmentMeta]:
     """The collection of a segment, and the segment."""
     info = wire.decode(value, "its value")
@@ -274,6 +280,7 @@ def _segment(value: bytes) -> tuple[int, SegmentMeta]:
         dropped_at=wire.integer(info, 16) // _NANOSECONDS << layout.LOGICAL_BITS,
         sources=tuple(wire.integers(info, 15, f"segment {id}")),
         storage_version=wire.integer(info, 21),
+        manifest=_version(wire.text(info, 32)),
         commit_timestamp=wire.integer(info, 36),
         inserts=inserts,
         deltas=deltas,

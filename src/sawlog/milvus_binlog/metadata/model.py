@@ -40,6 +40,7 @@ class SegmentMeta:
         dropped_at: When it was dropped, as a TSO; 0 when it was not.
         sources: The segments that compaction made it of.
         storage_version: 0 for V1, 2 and 3 for the later ones.
+        manifest: Version of its manifest, in Storage V3; 0 where not told.
         commit_timestamp: Takes the place of its rows' timestamps, unless 0.
         inserts: Per field, or column group, the ids of its logs; empty when the metadata does not list them.
         deltas: The ids of its delta logs; `None` when the metadata does not list any logs.
@@ -55,6 +56,7 @@ class SegmentMeta:
     dropped_at: int = 0
     sources: tuple[int, ...] = ()
     storage_version: int = 0
+    manifest: int = 0
     commit_timestamp: int = 0
     inserts: Mapping[int, tuple[Log, ...]] = field(default_factory=dict)
     deltas: tuple[Log, ...] | None = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sawlog.milvus_binlog.envelope import Descriptor
-from sawlog.milvus_binlog.layout import FIELD_ID_KEY, DataType, Kind
+from sawlog.milvus_binlog.layout import FIELD_ID, FIELD_ID_KEY, DataType, Kind
 from sawlog.milvus_binlog.payloads.payload import Payload
 from sawlog.milvus_binlog.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
 
@@ -134,11 +134,16 @@ def element_of(values: Sequence[pa.Array]) -> DataType:
     return DataType.None_
 
 
+def field_id(stored: pa.Field) -> int | None:
+    """The id that a column of bare Parquet has, by its metadata or, in Storage V3, by its name; `None` for none."""
+    named = (stored.metadata or {}).get(FIELD_ID_KEY, stored.name.encode())
+    return int(named) if FIELD_ID.match(named) else None
+
+
 def bare_field(stored: pa.Field, position: int) -> Field:
     """The field of a column of a Storage V2 file, as far as it tells: vectors are not told apart there."""
-    metadata = stored.metadata or {}
-    raw = metadata.get(FIELD_ID_KEY, b"")
-    id = int(raw) if raw.isdigit() else position
+    named = field_id(stored)
+    id = position if named is None else named
     kind = next((known for known in _PHYSICAL if SCALARS[known] == stored.type), DataType.None_)
     if pa.types.is_list(stored.type) and stored.type.value_type == pa.float32():
         kind = DataType.FloatVector

@@ -1,0 +1,132 @@
+"""Segments of Storage V3: the files that their manifests name, as binlog batches. Section 4.2 of the format."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from sawlog.errors import FormatError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment
+from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.metadata.manifest import ColumnGroup, Manifest, read_manifest
+from sawlog.milvus_binlog.paths import LogFile
+from sawlog.storage import File, Storage
+
+
+def unpack(collection: Collection, storage: Storage) -> None:
+    """Read the manifests of a collection's segments: their batches, their delta logs, and what they lack."""
+    for segment in collection.segments.values():
+        if segment.packed or not segment.manifests:
+            continue
+        segment.packed = True
+        log = _current(segment)
+        if log is None:
+            version = segment.meta.manifest if segment.meta is not None else 0
+            detail = f"the metadata names version {version} of the manifest, which is not there"
+            segment.lacking.append(Missing(f"{segment.directory}/{layout.MANIFEST_DIRECTORY}", detail))
+            continue
+        try:
+            manifest = read_manifest(storage.read(log.file.path), log.file.path, segment.root)
+            _take(segment, manifest, _Found(storage))
+        except FormatError as error:
+            detail = str(error).removeprefix(f"{log.file.path}: ")
+            segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))
+
+
+def _current(segment: Segment) -> LogFile | None:
+    """The manifest of the version that the metadata names, or else of the latest."""
+    named = segment.meta.manifest if segment.meta is not None else 0
+    latest = max(segment.manifests, key=lambda log: log.log)
+    return next((log for log in segment.manifests if log.log == named), None) if named else latest
+
+
+class _Found:
+    """The files of some directories, listed once each."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, dict[str, File]] = {}
+
+    def file(self, path: str) -> File | None:
+        """The file of that path; `None` where there is none."""
+        directory = posixpath.dirname(path)
+        if directory not in self._known:
+            there = self._storage.files_in(directory) if self._storage.is_directory(directory) else []
+            self._known[directory] = {file.path: file for file in there}
+        return self._known[directory].get(path)
+
+
+def _take(segment: Segment, manifest: Manifest, found: _Found) -> None:
+    """Fill a segment by its manifest."""
+    place = (segment.root, layout.INSERT_LOG, segment.collection, segment.partition, segment.id)
+    files: dict[int, list[LogFile | None]] = {}
+    for id, group in enumerate(manifest.groups):
+        if group.format != layout.PACKED_FORMAT:
+            detail = f"columns {', '.join(group.columns[:3])} are kept as {group.format}, which is not supported"
+            segment.lacking.append(Missing(segment.directory, detail, Kind.UNSUPPORTED))
+            continue
+        files[id] = []
+        for number, one in enumerate(group.files):
+            file = found.file(one.path)
+            if file is None:
+                segment.lacking.append(Missing(one.path, "the manifest names it, and it is not there"))
+            files[id].append(None if file is None else LogFile(file, *place, id, number))
+    segment.inserts = {id: [log for log in logs if log is not None] for id, logs in files.items()}
+    if not segment.lacking:
+        logs = {id: [log for log in found if log is not None] for id, found in files.items()}
+        segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs)
+    _take_deltas(segment, manifest, found)
+    _take_stats(segment, manifest, found)
+
+
+def _take_deltas(segment: Segment, manifest: Manifest, found: _Found) -> None:
+    """The delta logs that a manifest names; others are none of the segment's."""
+    there = {log.file.path: log for log in segment.deltas}
+    place = (segment.root, layout.DELTA_LOG, segment.collection, segment.partition, segment.id, layout.DELTA_FIELD)
+    named = []
+    for number, path in enumerate(manifest.deltas):
+        file = there[path].file if path in there else found.file(path)
+        if file is None:
+            segment.lacking.append(Missing(path, "the manifest names it, and it is not there"))
+        else:
+            named.append(there.get(path) or LogFile(file, *place, number))
+    segment.unnamed += [log for path, log in there.items() if path not in manifest.deltas]
+    segment.deltas = named
+
+
+def _take_stats(segment: Segment, manifest: Manifest, found: _Found) -> None:
+    """The statistics of a segment, those that are there; nothing that is read depends on them."""
+    place = (segment.collection, segment.partition, segment.id)
+    for key, paths in manifest.stats.items():
+        name, _, field = key.partition(".")
+        kind = layout.PACKED_STATISTICS.get(name)
+        if kind is None or not layout.ID.match(field):
+            continue
+        there = [file for file in map(found.file, paths) if file is not None]
+        segment.stats += [LogFile(file, segment.root, kind, *place, int(field), at) for at, file in enumerate(there)]
+
+
+def _batches(groups: Mapping[int, ColumnGroup], logs: Mapping[int, Sequence[LogFile]]) -> list[Batch]:
+    """The rows of all column groups, cut wherever a file of any group begins: one file of each is read then.
+
+    Groups are cut at the same places where one flush wrote them; a compaction may roll their files apart.
+    """
+    ends = {id: list(accumulate(file.rows for file in group.files)) for id, group in groups.items()}
+    columns = {int(name): id for id, group in groups.items() for name in group.columns if layout.ID.match(name)}
+    cuts = sorted({0, *(end for found in ends.values() for end in found)})
+    place = dict.fromkeys(groups, 0)
+    found = []
+    for index, (start, stop) in enumerate(pairwise(cuts)):
+        slices = {}
+        again = {id for id in groups if start and start not in ends[id]}
+        for id, group in groups.items():
+            while ends[id][place[id]] <= start:
+                place[id] += 1
+            file = group.files[place[id]]
+            first = file.first + start - (ends[id][place[id]] - file.rows)
+            slices[id] = (first, first + stop - start)
+        files = {id: logs[id][place[id]] for id in groups}
+        found.append(Batch(index, files, slices=slices, again=frozenset(again), groups=columns))
+    return found

@@ -1,0 +1,183 @@
+"""Segments of Storage V3: manifests, column groups cut anywhere, deletes, texts; and manifests that lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import DamageError
+
+from .packing import SCHEMA, array, group, packed_file, record, write_manifest, write_segment
+from .support import NOW, delete, open_as_it_lies, write
+from .test_metadata import PK, SECOND, Server, field, message, quiet
+
+pytestmark = quiet
+ROWS = 100
+COLUMNS = {100: pa.array(range(ROWS), pa.int64()), 101: pa.array([f"text {row}" for row in range(ROWS)])}
+CUTS = {(0, 1, 100): [40, 60], (101,): [10, 30, 25, 35]}
+
+
+def read(root: Path, **options: Any) -> pa.Table:
+    return open_as_it_lies(root, **options).to_table()
+
+
+def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> None:
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    dataset = open_as_it_lies(tmp_path)
+    assert dataset.format.name == "milvus_binlog"
+    assert dataset.to_table() == pa.table({"100": COLUMNS[100], "101": COLUMNS[101]}).cast(dataset.schema)
+    assert dataset.count_rows() == ROWS
+    assert read(tmp_path, columns=["101"], filters=[("100", "in", [9, 10, 39, 40, 64, 65])])["101"].to_pylist() == [
+        f"text {row}" for row in (9, 10, 39, 40, 64, 65)
+    ]
+    assert read(tmp_path, view="inserts")["RowID"].to_pylist() == list(range(ROWS))
+    files = sawlog.read(tmp_path, columns=["_file", "_offset"]).to_pylist()
+    assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
+    (segment,) = read(tmp_path, view="segments").to_pylist()
+    assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
+
+
+def test_every_byte_is_accounted_for(tmp_path: Path) -> None:
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    write(tmp_path, pa.table({"pk": [1000], "t": ["old"]}))
+    report = sawlog.verify(tmp_path)
+    sizes = {str(path): path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()}
+    assert {file.path: file.account.total for file in report.files} == sizes
+    assert not report.damaged
+    assert report.rows == ROWS + 1
+    target = tmp_path / "insert_log/1/2/900/_data/1_2.parquet"
+    data = bytearray(target.read_bytes())
+    data[20] ^= 0xFF
+    target.write_bytes(data)
+    assert [file.path for file in sawlog.verify(tmp_path).files if file.damaged] == [str(target)]
+    with pytest.raises(DamageError, match=r"1_2\.parquet"):
+        read(tmp_path)
+
+
+def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
+    directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
+    delete(tmp_path, [3, 50], [NOW + SECOND] * 2, 900, first_id=9000)
+    with pytest.warns(DamageWarning, match="does not name it"):
+        assert read(tmp_path)["100"].to_pylist() == list(range(ROWS))
+    assert any("delta_log" in one.path for one in open_as_it_lies(tmp_path).skipped)
+    (log,) = tmp_path.rglob("delta_log/1/2/900/*")
+    groups = [
+        group([0, 1, 100], [packed_file("0_0.parquet", 0, 40), packed_file("0_1.parquet", 5, 60)]),
+        group([101], [packed_file("1_3.parquet", 0, 35), *[packed_file("1_0.parquet", 0, 10)] * 6]),
+    ]
+    write_manifest(directory, groups, [f"../../../../../{log.relative_to(tmp_path)}"], version=10)
+    kept = [*(row for row in range(40) if row != 3), *(row for row in range(45, ROWS) if row != 50)]
+    assert read(tmp_path)["100"].to_pylist() == kept  # rows 5 to 60 of a file, by the latest manifest
+    history = read(tmp_path, view="history", filters=[("_deleted", "=", NOW + SECOND)])
+    assert history["100"].to_pylist() == [3, 50]
+
+
+def test_the_metadata_says_which_version_is_meant(tmp_path: Path) -> None:
+    directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
+    write_manifest(directory, [group([0, 1, 100], [packed_file("0_0.parquet", 0, 7)])], version=2)
+    server = Server()
+    server.collection(1, "c", [PK, field(101, "t", 21, {15: 1})], NOW - SECOND)
+    server.partition(1, 2, "p", 0, NOW - SECOND)
+    for version, rows in ((1, ROWS), (2, 7), (3, None)):
+        place = f'{{"ver":{version},"base_path":"insert_log/1/2/900"}}'
+        info = {1: 900, 2: 1, 3: 2, 6: 4, 20: 2, 21: 3, 32: place}
+        server.put("datacoord-meta/s/1/2/900", message(info))
+        dataset = open_as_it_lies(tmp_path, metadata=server.save(tmp_path / "etcd.json"))
+        if rows is not None:
+            assert dataset.to_table().num_rows == rows
+        else:
+            with pytest.raises(DamageError, match="version 3 of the manifest, which is not there"):
+                dataset.to_table()
+
+
+def test_texts_are_inline_or_told(tmp_path: Path) -> None:
+    texts = pa.array([b"\0plain", b"\0", None, "\0€".encode()], pa.binary())
+    write_segment(tmp_path, 900, {100: pa.array(range(4)), 101: texts}, {(0, 1, 100): [4], (101,): [4]})
+    schema = {"name": "c", "fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "t", "type": 25}]}
+    assert read(tmp_path, schema=schema)["t"].to_pylist() == ["plain", "", None, "€"]
+    for cell, told in ((b"\1" + bytes(23), "large texts"), (b"", "without the byte"), (b"\7x", "of kind 7")):
+        texts = pa.array([b"\0plain", cell], pa.binary())
+        write_segment(tmp_path, 900, {100: pa.array(range(2)), 101: texts}, {(0, 1, 100): [2], (101,): [2]})
+        with pytest.raises(DamageError, match=told):
+            read(tmp_path, schema=schema)
+        with pytest.warns(DamageWarning):
+            assert read(tmp_path, schema=schema, on_damage="skip").num_rows == 0
+
+
+def lie(directory: Path, **options: Any) -> None:
+    write_manifest(
+        directory, options.pop("groups", [group([0, 1, 100], [packed_file("0_0.parquet", 0, 40)])]), **options
+    )
+
+
+LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "rows": (
+        "40, 60 rows",
+        lambda d: lie(
+            d,
+            groups=[group([0], [packed_file("0_0.parquet", 0, 40)]), group([101], [packed_file("0_1.parquet", 0, 60)])],
+        ),
+    ),
+    "more": (
+        "rows 0 to 41 by the manifest",
+        lambda d: lie(d, groups=[group([0, 1, 100], [packed_file("0_0.parquet", 0, 41)])]),
+    ),
+    "empty": ("expected a range", lambda d: lie(d, groups=[group([0], [packed_file("0_0.parquet", 4, 4)])])),
+    "endless": ("rows 0 to", lambda d: lie(d, groups=[group([0, 1, 100], [packed_file("0_0.parquet", 0, 1 << 60)])])),
+    "gone": ("not there", lambda d: lie(d, groups=[group([0, 1, 100], [packed_file("9.parquet", 0, 40)])])),
+    "outside": ("below", lambda d: lie(d, groups=[group([0], [packed_file("../../../../../../secret", 0, 40)])])),
+    "absolute": ("below", lambda d: lie(d, groups=[group([0], [packed_file("/etc/passwd", 0, 40)])])),
+    "elsewhere": ("below", lambda d: lie(d, groups=[group([0], [packed_file("s3://b/x", 0, 40)])])),
+    "vortex": (
+        "kept as vortex",
+        lambda d: lie(d, groups=[group([0, 1, 100], [packed_file("0_0.vx", 0, 40)], "vortex")]),
+    ),
+    "positions": ("of type 1", lambda d: lie(d, deltas=["x"], type=1)),
+    "no delta": ("not there", lambda d: lie(d, deltas=["gone"])),
+    "compressed": ("compressed with deflate", lambda d: lie(d, codec="deflate")),
+    "avro": ("Avro", lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"Obj\x01" + bytes(64))),
+    "legacy": (
+        "expected an Avro container",
+        lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"MILV" + bytes(64)),
+    ),
+    "large": ("no more than", lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"Obj\x01" + bytes(1 << 21))),
+    "other": ("missing", lambda d: lie_by_schema(d, record("Other", x="long"), {"x": 1})),
+    "nothing": ("type null", lambda d: lie_by_schema(d, record("Other", x=array("null")), {"x": [None] * 9})),
+}
+
+
+def lie_by_schema(directory: Path, schema: dict[str, Any], found: dict[str, Any]) -> None:
+    with (directory / "_metadata/manifest-1.avro").open("wb") as out:
+        fastavro.writer(out, schema, [found])
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_manifests_that_lie_are_damage(tmp_path: Path, name: str) -> None:
+    """Every verb says so; the other segments are read."""
+    told, damage = LIES[name]
+    directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
+    write(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+    damage(directory)
+    with pytest.raises(DamageError, match=told):
+        read(tmp_path)
+    with pytest.warns(DamageWarning):
+        assert read(tmp_path, on_damage="skip")["100"].to_pylist() == [1000, 1001]
+    with pytest.warns(DamageWarning):
+        assert open_as_it_lies(tmp_path, on_damage="skip").count_rows() == 2
+    report = sawlog.verify(tmp_path)
+    assert report.damaged
+    assert report.rows == 2
+    assert any(told.split()[0] in str(one["detail"]) for one in sawlog.read(tmp_path, view="damage").to_pylist())
+
+
+def test_the_manifest_of_the_public_writer_is_the_tests_own() -> None:
+    """The names that the library gives its records and fields."""
+    names = [one["name"] for one in SCHEMA["fields"]]
+    assert names == ["column_groups", "delta_logs", "stats"]
