@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -172,6 +174,42 @@ def test_pipelines_in_the_documents_are_right(tmp_path: Path, page: str) -> None
         ('path = "out"', 'path = "out"\n[pipeline]\ntrigger = "1 second"', "pipeline.trigger: only streams have one"),
         ('path = "out"', 'path = "out"\n[pipeline]\nmode = "stream"', "pipeline: key 'checkpoint' is missing"),
         ('path = "out"', "path = out", "no TOML: "),
+        ('path = "db"', 'path = ""', "/p.toml:2: sources.log.path: expected a string that is not empty"),
+        ('path = "db"', "path = 2024-05-06", "/p.toml:2: sources.log.path: expected a string; found a date or time"),
+        ('path = "db"', 'paths = ["a", 1]', "/p.toml:2: sources.log.paths: expected a list of strings; found a number"),
+        (
+            'path = "db"',
+            'path = "db"\ncolumns = "a"',
+            "sources.log.columns: expected a list of strings; found a string",
+        ),
+        ('path = "db"', 'path = "db"\noptions = 1', "/p.toml:3: sources.log.options: expected a table; found a number"),
+        ('path = "db"', 'path = "db"\nwatermark = "t"', "/p.toml:3: sources.log.watermark: expected a table; found"),
+        (
+            'path = "db"',
+            'path = "db"\nwatermark = { colum = "t", delay = "1 s" }',
+            "/p.toml:3: sources.log.watermark.colum: unknown key; did you mean 'column'?",
+        ),
+        ('path = "db"', 'path = "db"\nx = "other"', "/p.toml:3: sources.log.x: unknown key; known keys: path,"),
+        ('path = "out"', 'path = "out"\n[steps]\na = 1', "/p.toml:9: steps.a: expected a table; found a number"),
+        (
+            'path = "out"',
+            'path = "out"\n[steps.a]\nsq = "b"',
+            "/p.toml:9: steps.a.sq: unknown key; did you mean 'sql'?",
+        ),
+        ('path = "out"', 'path = "out"\n[steps.a]', "/p.toml:8: steps.a: key 'sql' is missing; expected a string"),
+        ('path = "out"', 'path = "out"\npartition_by = [""]', "/p.toml:8: sinks.rows.partition_by: expected a list"),
+        (
+            'path = "out"',
+            'path = "out"\n[metrics]',
+            "/p.toml:8: metrics: key 'port' is missing; expected the number of",
+        ),
+        ('path = "out"', 'path = "out"\n[metrics]\nport = true', "expected the number of a port; found a truth value"),
+        (
+            'path = "out"',
+            'path = "out"\n[quarantine]\nformat = "parquet"\npath = "q"\nfrom = "log"',
+            "/p.toml:11: quarantine.from: unknown key; did you mean 'format'?",
+        ),
+        ('path = "out"', 'path = "out"\n[pipeline]\nmode = 1', "pipeline.mode: expected one of batch, stream; found 1"),
         (BATCH, "", "/p.toml: sources: expected at least one source"),
         (BATCH, '[sources.a]\npath = "x"', "/p.toml: sinks: expected at least one sink"),
     ],
@@ -179,6 +217,17 @@ def test_pipelines_in_the_documents_are_right(tmp_path: Path, page: str) -> None
 def test_mistakes_are_named(tmp_path: Path, before: str, after: str, told: str) -> None:
     assert before in BATCH
     assert told in mistake(tmp_path, BATCH.replace(before, after))
+
+
+def test_no_secret_stands_in_a_message(tmp_path: Path) -> None:
+    text = BATCH.replace('"overwrite"', '"${env:MODE}"')
+    assert mistake(tmp_path, text, MODE="hunter2").endswith("expected one of append, overwrite; found '${env:MODE}'")
+
+
+def test_sawlog_does_not_load_what_checks_pipelines() -> None:
+    script = "import sawlog, sawlog.cli, sys; sawlog.formats(); print('pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:

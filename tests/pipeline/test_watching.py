@@ -97,7 +97,7 @@ def test_metrics() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with serve(Metrics("127.0.0.1", port)) as add:
+    with serve(Metrics(port=port)) as add:
         add(REPORT)
         add(replace(REPORT, batch=43, rows=800, lag_bytes=7))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -117,5 +117,5 @@ def test_metrics() -> None:
 
 def test_metrics_need_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(OptionError, match="pip install"), serve(Metrics("127.0.0.1", 0)):
+    with pytest.raises(OptionError, match="pip install"), serve(Metrics(port=0)):
         pass

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +13,6 @@ from sawlog.pipeline.secrets import Secrets, looks_secret
 
 Path = tuple[str, ...]
 
-_REQUIRED: Any = object()
 _NAMED = ("sources", "steps", "sinks")
 """Tables of tables whose names are the user's."""
 
@@ -80,15 +78,6 @@ class Document:
         key = f": {'.'.join(path)}" if path else ""
         return f"{self.name}{line}{key}"
 
-    def table(self, *path: str) -> Table:
-        """A table of the file; an empty one where there is none."""
-        value: Any = self.root
-        for key in path:
-            value = value.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error(path, f"expected a table; found {_name(value)}")
-        return Table(self, path, value)
-
     def _resolve(self, value: Any, path: Path) -> Any:
         if isinstance(value, dict):
             return {key: self._resolve(inner, (*path, key)) for key, inner in value.items()}
@@ -104,122 +93,6 @@ class Document:
         if resolved == value and looks_secret(own, value):
             raise self.error(path, "secrets are not written into the file; name a variable, as in ${env:NAME}")
         return resolved
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table of a document, whose keys are taken one by one, each with the type that is expected."""
-
-    document: Document
-    path: Path
-    values: dict[str, Any] = field(repr=False)
-
-    def known(self, keys: Iterable[str]) -> None:
-        """Refuse every key but these.
-
-        Raises:
-            OptionError: Names the first unknown key, its line and what it may have been meant to be.
-        """
-        names = list(keys)
-        for key in self.values:
-            if key not in names:
-                close = difflib.get_close_matches(key, names, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
-                raise self.error(key, f"unknown key; {hint}")
-
-    def error(self, key: str | None, message: str) -> OptionError:
-        """An error about one key, or about the table."""
-        return self.document.error(self.path if key is None else (*self.path, key), message)
-
-    def text(self, key: str, default: str | None = _REQUIRED) -> Any:
-        """A string that is not empty."""
-        value = self._take(key, str, "a string", default)
-        if value == "":
-            raise self.error(key, "expected a string that is not empty")
-        return value
-
-    def choice(self, key: str, choices: tuple[str, ...], default: str | None = _REQUIRED) -> Any:
-        """One of some strings."""
-        value = self._take(key, str, f"one of {', '.join(choices)}", default)
-        if value is not default and value not in choices:
-            raise self.error(key, f"expected one of {', '.join(choices)}; found {value!r}")
-        return value
-
-    def truth(self, key: str, default: bool) -> bool:
-        """True or false."""
-        return bool(self._take(key, bool, "true or false", default))
-
-    def port(self, key: str) -> int:
-        """The number of a port; 0 lets the system choose."""
-        value = self._take(key, int, "the number of a port", _REQUIRED)
-        if isinstance(value, bool) or not 0 <= value < 1 << 16:
-            raise self.error(key, f"expected the number of a port; found {value!r}")
-        return int(value)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings, by default an empty one."""
-        values = self._take(key, list, "a list of strings", [])
-        if not all(isinstance(value, str) and value for value in values):
-            raise self.error(key, "expected a list of strings")
-        return tuple(values)
-
-    def table(self, key: str) -> Table:
-        """A table in this one, by default an empty one."""
-        return self.document.table(*self.path, key)
-
-    def tables(self) -> Iterator[tuple[str, Table]]:
-        """The named tables that this one is made of, in order."""
-        for key in self.values:
-            yield key, self.table(key)
-
-    def options(self) -> dict[str, str]:
-        """All values as Spark takes options: strings, with the names of tables joined by dots.
-
-        Raises:
-            OptionError: For a value that is no string, number, truth or list of them.
-        """
-        return dict(self._flatten(self.values, ()))
-
-    def _flatten(self, values: dict[str, Any], path: Path) -> Iterator[tuple[str, str]]:
-        for key, value in values.items():
-            inner = (*path, key)
-            if isinstance(value, dict):
-                yield from self._flatten(value, inner)
-            elif isinstance(value, list):
-                if not all(isinstance(item, str | int | float) for item in value):
-                    raise self.document.error((*self.path, *inner), "expected strings or numbers in the list")
-                yield ".".join(inner), ",".join(map(option_text, value))
-            elif isinstance(value, str | int | float):
-                yield ".".join(inner), option_text(value)
-            else:
-                raise self.document.error((*self.path, *inner), f"expected a string or a number; found {_name(value)}")
-
-    def _take(self, key: str, kind: type, expected: str, default: Any) -> Any:
-        if key not in self.values:
-            if default is _REQUIRED:
-                raise self.error(None, f"key {key!r} is missing; expected {expected}")
-            return default
-        value = self.values[key]
-        if not isinstance(value, kind):
-            raise self.error(key, f"expected {expected}; found {_name(value)}")
-        return value
-
-
-def option_text(value: str | float) -> str:
-    """A value as Spark takes options."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _name(value: object) -> str:
-    names = {
-        dict: "a table",
-        list: "a list",
-        str: "a string",
-        bool: "a truth value",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), "a date or time")
 
 
 def _locate(text: str) -> Iterator[tuple[Path, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format import formats
-from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Sink, Source, Watermark
+from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
 from sawlog.scan import BYTES_COLUMN
 from sawlog.spark.errors import explain, spark_errors
 
@@ -56,7 +56,7 @@ class Plan:
         self.frames: dict[str, DataFrame] = {}
         for source in pipeline.sources.values():
             with self._told((*source.key, "path" if source.paths else "table" if source.table else "format")):
-                self._define(source.name, self._read(source), source.watermark)
+                self._define(source.name, self._read(source, source.options), source.watermark)
         for step in pipeline.steps.values():
             with self._told((*step.key, "sql")):
                 self._define(step.name, spark.sql(step.sql), step.watermark)
@@ -95,7 +95,7 @@ class Plan:
             found.append(self._part("quarantine", "", facts, self.quarantined))
         return found
 
-    def _sink_facts(self, sink: Sink) -> dict[str, str]:
+    def _sink_facts(self, sink: Target) -> dict[str, str]:
         stream = self.pipeline.mode == "stream"
         return {
             "from": sink.source,
@@ -121,15 +121,15 @@ class Plan:
         self.frames[name] = frame
         _ = frame.schema  # a Spark Connect server finds mistakes only now
 
-    def _read(self, source: Source, **more: str) -> DataFrame:
+    def _read(self, source: Source, options: Mapping[str, str], **more: str) -> DataFrame:
         reader: Any = self.spark.readStream if source.stream else self.spark.read
-        reader = reader.format(SAWLOG if source.own else source.format).options(**{**source.options, **more})
+        reader = reader.format(SAWLOG if source.own else source.format).options(**{**options, **more})
         if source.own and source.format != SAWLOG:
             reader = reader.option("format", source.format)
         if source.own and source.on_damage != "fail":
             reader = reader.option("mode", "DROPMALFORMED")
-        if source.schema is not None and "view" not in more:
-            reader = reader.schema(source.schema)
+        if source.ddl is not None and "view" not in more:
+            reader = reader.schema(source.ddl)
         if source.table is not None:
             return reader.table(source.table)
         if len(source.paths) > 1 and source.own:
@@ -151,13 +151,12 @@ class Plan:
                     options = {key: value for key, value in source.options.items() if key != "columns"}
                     if policy == "quarantine":
                         options["columns"] = ",".join([*DAMAGE_SCHEMA.names, BYTES_COLUMN])
-                    bare = Source(**{**_fields(source), "options": options, "schema": None, "watermark": None})
-                    damage = self._read(bare, view="damage")
+                    damage = self._read(source, options, view="damage")
                     named = damage.select(sql.lit(source.name).alias("source"), *damage.columns)
                     frames.append(named.withColumnRenamed(BYTES_COLUMN, "bytes"))
         return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
 
-    def _check(self, sink: Sink, schema: StructType) -> None:
+    def _check(self, sink: Target, schema: StructType) -> None:
         """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""
         with self._told((*sink.key, "format")):
             if not sink.own and sink.format not in _NO_SOURCES:
@@ -200,7 +199,3 @@ def _options(options: Any) -> str:
 
 def _watermark(watermark: Watermark | None) -> str:
     return "" if watermark is None else f"{watermark.column}, {watermark.delay}"
-
-
-def _fields(source: Source) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in source.__slots__}

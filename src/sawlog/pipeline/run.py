@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog.errors import SawlogError
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
-from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Sink
+from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
 from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Run:
                 )
             )
 
-    def _write(self, sink: Sink, frame: DataFrame) -> int:
+    def _write(self, sink: Target, frame: DataFrame) -> int:
         """Write a batch; how many rows it had."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
@@ -181,12 +181,12 @@ class Run:
         events: queue.SimpleQueue[StreamingQueryProgress | None] = queue.SimpleQueue()
         listener = Listener(events.put)
         plan.spark.streams.addListener(listener)
-        queries: list[tuple[Sink, StreamingQuery]] = []
+        queries: list[tuple[Target, StreamingQuery]] = []
         try:
             if plan.quarantined is not None and pipeline.quarantine is not None:
                 queries.append(self._start(pipeline.quarantine, plan.quarantined, _DAMAGE_PREFIX + QUARANTINE))
             if plan.skipped is not None:
-                nowhere = Sink(_SKIPPED, "damage", "noop", None, None, "append", "append", (), {}, ("sources",))
+                nowhere = Quarantine(format="noop").at("sources", _SKIPPED)
                 queries.append(self._start(nowhere, plan.skipped, _DAMAGE_PREFIX + _SKIPPED))
             queries += [self._start(sink, plan.frames[sink.source], sink.name) for sink in pipeline.sinks]
             self._attend(queries, events)
@@ -202,7 +202,7 @@ class Run:
                 self._drain(events, len(queries))
                 plan.spark.streams.removeListener(listener)
 
-    def _start(self, sink: Sink, frame: DataFrame, name: str) -> tuple[Sink, StreamingQuery]:
+    def _start(self, sink: Target, frame: DataFrame, name: str) -> tuple[Target, StreamingQuery]:
         pipeline = self._pipeline
         writer = _format(frame.writeStream, sink).queryName(name).outputMode(sink.output_mode)
         writer = writer.option("checkpointLocation", f"{str(pipeline.checkpoint).rstrip('/')}/{name}")
@@ -219,7 +219,7 @@ class Run:
 
     def _attend(
         self,
-        queries: list[tuple[Sink, StreamingQuery]],
+        queries: list[tuple[Target, StreamingQuery]],
         events: queue.SimpleQueue[StreamingQueryProgress | None],
     ) -> None:
         """Pass reports on until all queries have ended, one has failed, or the run is stopped."""
@@ -298,7 +298,7 @@ class Run:
         )
 
 
-def _format(writer: Any, sink: Sink) -> Any:
+def _format(writer: Any, sink: Target) -> Any:
     """A writer of Spark with the sink's format and options."""
     if sink.own:
         return writer.format(SAWLOG).option("format", sink.format).options(**sink.options)

@@ -1,4 +1,4 @@
-"""What a pipeline's file says, as frozen dataclasses."""
+"""What a pipeline's file says, as models of pydantic: what it may hold, and which of it goes together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from sawlog.format import formats
-from sawlog.pipeline.document import Document, Path, Table
+from sawlog.pipeline.document import Document, Path
+from sawlog.pipeline.mistakes import MistakeError, first_mistake, name_of
 from sawlog.storage import is_remote, normalize
 
 Mode = Literal["batch", "stream"]
@@ -25,119 +38,241 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 _FILES = ("csv", "json", "orc", "parquet", "text", "avro")
 """Formats of Spark that are nothing without a path or a table."""
-_PLACED = ("format", "path", "table", "options", "storage")
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+def _absolute(path: str, info: ValidationInfo) -> str:
+    name = normalize(path)
+    if is_remote(name) or _URL.match(name):
+        return path  # Spark's formats need Hadoop's spelling
+    return os.path.normpath(os.path.join((info.context or {}).get("base", ""), name))
+
+
+def _text(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _options(values: Any, *keys: str) -> dict[str, str]:
+    """All values as Spark takes options: strings, with the names of tables joined by dots."""
+    found = {}
+    if not isinstance(values, dict):
+        raise MistakeError(f"expected a table; found {name_of(values)}", *keys)
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found.update({f"{key}.{name}": text for name, text in _options(value, *keys, key).items()})
+        elif isinstance(value, str | int | float):
+            found[key] = _text(value)
+        elif not isinstance(value, list):
+            raise MistakeError(f"expected a string or a number; found {name_of(value)}", *keys, key)
+        elif all(isinstance(item, str | int | float) for item in value):
+            found[key] = ",".join(map(_text, value))
+        else:
+            raise MistakeError("expected strings or numbers in the list", *keys, key)
+    return found
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    _options(values)  # refuses what is no plain data
+    return values
+
+
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
+Place: TypeAlias = Annotated[Text, AfterValidator(_absolute)]
+Options: TypeAlias = Annotated[dict[str, str], BeforeValidator(_options)]
+
+
+def is_own(format: str) -> bool:
+    """Whether a format is one of sawlog's, third-party ones included."""
+    return format == SAWLOG or format in formats()
+
+
+class _Table(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    def gives(self, key: str) -> bool:
+        """Whether the file has a key, rather than leaving it to its default."""
+        return key in self.model_fields_set
+
+
+class _Named(_Table):
+    """A table that the user gives a name."""
+
+    _key: Path = PrivateAttr(())
+
+    @property
+    def key(self) -> Path:
+        """Where it stands in the file."""
+        return self._key
+
+    @property
+    def name(self) -> str:
+        """What it is called; SQL calls sources and steps so, and checkpoints of streams are called as their sinks."""
+        return self._key[-1]
+
+    def at(self, *key: str) -> Self:
+        """The same, at a place of the file."""
+        copy = self.model_copy()
+        copy._key = key
+        return copy
+
+
+class _Placed(_Named):
+    """What sources and sinks have in common.
+
+    Attributes:
+        path: A file, a directory or a glob; local ones are absolute.
+        table: A table of Spark's catalog, instead.
+        given: Options for the data source, but for those that have keys of their own.
+        storage: What fsspec needs to reach a URL.
+    """
+
+    path: Place | None = None
+    table: Text | None = None
+    given: Options = Field(default={}, alias="options", repr=False)
+    storage: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(default={}, repr=False)
+    format: Text
+
+    @property
+    def own(self) -> bool:
+        """Whether sawlog reads or writes it."""
+        return is_own(self.format)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """All options for the data source."""
+        return {**self.given, **({STORAGE: json.dumps(self.storage)} if self.storage else {})}
+
+    def _check_place(self, path: str | None, expected: str) -> None:
+        if path is not None and self.table is not None:
+            raise MistakeError("give a path or a table, not both", "table")
+        if path is None and (self.own or (self.format in _FILES and self.table is None)):
+            raise MistakeError(f"key 'path' is missing; expected {expected}")
+        if self.storage and not self.own:
+            raise MistakeError("only sawlog's formats have it; Spark's own are told in [spark] or options", "storage")
+
+
+class Watermark(_Table):
     """How late rows may come: the column of their time, and the delay, as in `10 minutes`."""
 
-    column: str
-    delay: str
+    column: Text
+    delay: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(_Placed):
     """A named source.
 
     Attributes:
-        name: How SQL calls it.
         format: A format of sawlog, `sawlog` for one that is recognised, or a format of Spark.
-        paths: Where it lies; local paths are absolute.
-        table: A table of Spark's catalog, instead.
+        several: Paths, instead of one.
+        view: A view of sawlog's format.
+        columns: The columns to decode.
         stream: Whether what is added later is read too.
         on_damage: What happens at damage: `fail` stops, `skip` goes on and counts, `quarantine` also writes down what
             was left out.
-        schema: Columns and types, as DDL.
+        ddl: Columns and types, as DDL.
         watermark: How late rows may come.
-        options: For the data source.
     """
 
-    name: str
-    format: str
-    paths: tuple[str, ...]
-    table: str | None
-    stream: bool
-    on_damage: OnDamage
-    schema: str | None
-    watermark: Watermark | None
-    options: Mapping[str, str] = field(repr=False)
+    format: Text = SAWLOG
+    several: list[Place] = Field(default=[], alias="paths")
+    view: Text | None = None
+    columns: list[Text] = []
+    ddl: Text | None = Field(default=None, alias="schema")
+    on_damage: OnDamage = "fail"
+    stream: bool = False
+    watermark: Watermark | None = None
 
     @property
-    def own(self) -> bool:
-        """Whether sawlog reads it."""
-        return is_own(self.format)
+    def paths(self) -> tuple[str, ...]:
+        """Where it lies."""
+        return tuple(self.several) if self.path is None else (self.path,)
 
     @property
-    def key(self) -> Path:
-        """Where it stands in the file."""
-        return ("sources", self.name)
+    def options(self) -> dict[str, str]:
+        """All options for the data source."""
+        own = {"columns": ",".join(self.columns) if self.gives("columns") else None, "view": self.view}
+        return {**super().options, **{key: value for key, value in own.items() if value is not None}}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.path is not None and self.several:
+            raise MistakeError("give path or paths, not both", "paths")
+        self._check_place(next(iter(self.paths), None), "a file, a directory or a glob")
+        for key in ("view", "columns", "on_damage"):
+            if self.gives(key) and not self.own:
+                raise MistakeError(f"{self.format} is read by Spark; only sources of sawlog have it", key)
+            if key in self.given or (key == "on_damage" and "mode" in self.given):
+                raise MistakeError(f"{key} has a key of its own, beside options", "options")
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(_Named):
     """A named query on sources and earlier steps."""
 
-    name: str
-    sql: str
-    watermark: Watermark | None
-
-    @property
-    def key(self) -> Path:
-        """Where it stands in the file."""
-        return ("steps", self.name)
+    sql: Text
+    watermark: Watermark | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """Where rows go.
+class _Target(_Placed):
+    """Where rows go. Neither a path nor a table have those that have no place, such as Kafka.
 
     Attributes:
-        name: Of the sink; of the checkpoint of a stream as well.
-        source: The source or step whose rows they are.
         format: A format of sawlog, or one of Spark.
-        path: A directory, or
-        table: a table of Spark's catalog; neither for sinks that have no place, such as Kafka.
-        mode: In batches: `append` or `overwrite`.
-        output_mode: In streams: `append`, `update` or `complete`.
+        mode: In batches: whether rows are added to what is there.
         partition_by: Columns whose values become directories.
-        options: For the data source.
-        key: Where it stands in the file.
     """
 
-    name: str
-    source: str
-    format: str
-    path: str | None
-    table: str | None
-    mode: str
-    output_mode: str
-    partition_by: tuple[str, ...]
-    options: Mapping[str, str] = field(repr=False)
-    key: Path
-
-    @property
-    def own(self) -> bool:
-        """Whether sawlog writes it."""
-        return is_own(self.format)
+    mode: Literal["append", "overwrite"] = "append"
+    partition_by: list[Text] = []
 
     @property
     def place(self) -> str:
         """Path or table, for people."""
         return self.path or self.table or ""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.format == SAWLOG:
+            raise MistakeError(f"expected the name of a format: {', '.join(formats())}, parquet, delta ...", "format")
+        self._check_place(self.path, "a directory")
+        if self.partition_by and self.own:
+            raise MistakeError(f"{self.format} has no directories by value", "partition_by")
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+
+class Sink(_Target):
+    """A named sink.
+
+    Attributes:
+        source: The source or step whose rows it takes.
+        output_mode: In streams: as Spark has it.
+    """
+
+    source: Text = Field(alias="from")
+    output_mode: Literal["append", "update", "complete"] = "append"
+
+
+class Quarantine(_Target):
+    """The sink for descriptions of damage."""
+
+    source: ClassVar[str] = "damage"
+    output_mode: ClassVar[str] = "append"
+
+
+Target: TypeAlias = Sink | Quarantine
+"""Whatever rows go to."""
+
+
+class Metrics(_Table):
     """Where Prometheus finds the metrics."""
 
-    address: str
-    port: int
+    address: Text = "127.0.0.1"
+    port: int = Field(ge=0, lt=1 << 16, description="the number of a port")
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline, as its file says.
+class Head(_Table):
+    """The table `pipeline`.
 
     Attributes:
         name: Of the pipeline; also of the Spark application.
@@ -145,31 +280,142 @@ class Pipeline:
         checkpoint: Directory in which streams remember how far they are.
         trigger: Time between micro-batches, as in `10 seconds`; `available-now` ends when all is read that was there at
             the start; None: each begins when the one before has ended.
-        spark: Settings of Spark, by their full names.
-        sources: By name, in the order of the file.
-        steps: By name, in the order of the file, which is the order in which they are defined.
-        sinks: In the order of the file.
-        quarantine: The sink for descriptions of damage.
-        metrics: Where metrics are served.
-        document: The file.
     """
 
-    name: str
-    mode: Mode
-    checkpoint: str | None
-    trigger: str | None
-    spark: Mapping[str, str] = field(repr=False)
-    sources: Mapping[str, Source]
-    steps: Mapping[str, Step]
-    sinks: tuple[Sink, ...]
-    quarantine: Sink | None
-    metrics: Metrics | None
-    document: Document
+    name: Text | None = None
+    mode: Mode = "batch"
+    checkpoint: Place | None = None
+    trigger: Text | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for key in ("checkpoint", "trigger"):
+            if self.mode == "batch" and self.gives(key):
+                raise MistakeError('only streams have one; say mode = "stream"', key)
+        if self.mode == "stream" and self.checkpoint is None:
+            raise MistakeError("key 'checkpoint' is missing; streams remember there how far they are")
+        return self
+
+
+class Pipeline(_Table):
+    """A pipeline, as its file says.
+
+    Attributes:
+        head: What is said of all of it.
+        settings: Settings of Spark, by the names that the file gives them.
+        sources: By name, in the order of the file.
+        steps: By name, in the order of the file, which is the order in which they are defined.
+        named_sinks: By name, in the order of the file.
+        quarantine: The sink for descriptions of damage.
+        metrics: Where metrics are served.
+    """
+
+    head: Head = Field(default=Head(), alias="pipeline")
+    settings: Options = Field(default={}, alias="spark", repr=False)
+    sources: dict[str, Source] = {}
+    steps: dict[str, Step] = {}
+    named_sinks: dict[str, Sink] = Field(default={}, alias="sinks")
+    quarantine: Quarantine | None = None
+    metrics: Metrics | None = None
+    _document: Document = PrivateAttr()
+
+    @property
+    def document(self) -> Document:
+        """The file."""
+        return self._document
+
+    @property
+    def name(self) -> str:
+        """Of the pipeline; by default that of its file."""
+        return self.head.name or os.path.splitext(os.path.basename(self.document.name))[0]
+
+    @property
+    def mode(self) -> Mode:
+        """See `Head`."""
+        return self.head.mode
+
+    @property
+    def checkpoint(self) -> str | None:
+        """See `Head`."""
+        return self.head.checkpoint
+
+    @property
+    def trigger(self) -> str | None:
+        """See `Head`."""
+        return self.head.trigger
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Settings by Spark's full names; the file may leave `spark.` out."""
+        return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in self.settings.items()}
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """All sinks but the quarantine."""
+        return tuple(self.named_sinks.values())
 
     @property
     def guarded(self) -> list[Source]:
         """Sources whose damage is counted, and perhaps written down, instead of stopping the pipeline."""
         return [source for source in self.sources.values() if source.on_damage != "fail"]
+
+    def of(self, document: Document) -> Pipeline:
+        """The same, with everything that only the whole file says: names, and whether sources are streams."""
+        streams = self.mode == "stream"
+        sources = {
+            name: one.at("sources", name).model_copy(update={} if one.gives("stream") else {"stream": streams})
+            for name, one in self.sources.items()
+        }
+        found = {
+            "sources": sources,
+            "steps": {name: one.at("steps", name) for name, one in self.steps.items()},
+            "named_sinks": {name: one.at("sinks", name) for name, one in self.named_sinks.items()},
+            "quarantine": self.quarantine and self.quarantine.at("quarantine"),
+        }
+        whole = self.model_copy(update=found)
+        whole._document = document
+        return whole
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for table in ("sources", "steps", "named_sinks"):
+            for name in getattr(self, table):
+                if not _IDENTIFIER.fullmatch(name):
+                    place = table.removeprefix("named_")
+                    raise MistakeError(
+                        "expected a name of letters, digits and underscores, as SQL calls it", place, name
+                    )
+        for name in self.steps:
+            if name in self.sources:
+                raise MistakeError("a source has this name already", "steps", name)
+        for table in ("sources", "sinks"):
+            if not getattr(self, table):
+                raise MistakeError(f"expected at least one {table[:-1]}, as in [{table}.NAME]", table)
+        for name, source in self.sources.items():
+            if source.stream and self.mode == "batch":
+                raise MistakeError(
+                    'the pipeline is a batch; say mode = "stream" in [pipeline]', "sources", name, "stream"
+                )
+            if source.on_damage == "quarantine" and self.quarantine is None:
+                told = "the file has no [quarantine], which says where damage is written"
+                raise MistakeError(told, "sources", name, "on_damage")
+        for name, sink in self.named_sinks.items():
+            self._check_sink(name, sink)
+        if self.quarantine is not None and self.mode == "stream" and self.quarantine.gives("mode"):
+            raise MistakeError("streams always append", "quarantine", "mode")
+        return self
+
+    def _check_sink(self, name: str, sink: Sink) -> None:
+        known = [*self.sources, *self.steps]
+        if sink.source not in known:
+            told = f"no source or step is called {sink.source!r}; there are {', '.join(known)}"
+            raise MistakeError(told, "sinks", name, "from")
+        if self.mode == "stream" and sink.gives("mode"):
+            raise MistakeError("streams have output_mode: append, update or complete", "sinks", name, "mode")
+        if self.mode == "batch" and sink.gives("output_mode"):
+            raise MistakeError("batches have mode: append or overwrite", "sinks", name, "output_mode")
+        if self.mode == "batch" and not sink.gives("mode"):
+            raise MistakeError("key 'mode' is missing; expected one of append, overwrite", "sinks", name)
 
 
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Pipeline:
@@ -183,186 +429,9 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = N
         OptionError: For any mistake; names file, line and key.
         OSError: When the file cannot be read.
     """
-    return _Reader(Document.load(os.fspath(path), environment)).pipeline()
-
-
-def is_own(format: str) -> bool:
-    """Whether a format is one of sawlog's, third-party ones included."""
-    return format == SAWLOG or format in formats()
-
-
-class _Reader:
-    """Takes the tables of a document apart."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._base = os.path.dirname(os.path.abspath(document.name))
-        self._mode: Mode = "batch"
-
-    def pipeline(self) -> Pipeline:
-        document = self._document
-        root = document.table()
-        root.known(["pipeline", "spark", "sources", "steps", "sinks", "quarantine", "metrics"])
-        head = root.table("pipeline")
-        head.known(["name", "mode", "checkpoint", "trigger"])
-        self._mode = head.choice("mode", ("batch", "stream"), "batch")
-        checkpoint = head.text("checkpoint", None)
-        trigger = head.text("trigger", None)
-        for key in ("checkpoint", "trigger"):
-            if self._mode == "batch" and key in head.values:
-                raise head.error(key, 'only streams have one; say mode = "stream"')
-        if self._mode == "stream" and checkpoint is None:
-            raise head.error(None, "key 'checkpoint' is missing; streams remember there how far they are")
-        sources = {name: self._source(name, table) for name, table in root.table("sources").tables()}
-        steps = {name: self._step(name, table) for name, table in root.table("steps").tables()}
-        for name in steps:
-            if name in sources:
-                raise document.error(("steps", name), "a source has this name already")
-        if not sources:
-            raise document.error(("sources",), "expected at least one source, as in [sources.NAME]")
-        sinks = tuple(self._sink(name, table, (*sources, *steps)) for name, table in root.table("sinks").tables())
-        if not sinks:
-            raise document.error(("sinks",), "expected at least one sink, as in [sinks.NAME]")
-        quarantine = self._quarantine(root.table("quarantine")) if "quarantine" in root.values else None
-        for source in sources.values():
-            if source.on_damage == "quarantine" and quarantine is None:
-                raise document.error(
-                    (*source.key, "on_damage"), "the file has no [quarantine], which says where damage is written"
-                )
-        return Pipeline(
-            name=head.text("name", os.path.splitext(os.path.basename(document.name))[0]),
-            mode=self._mode,
-            checkpoint=None if checkpoint is None else self._absolute(checkpoint),
-            trigger=trigger,
-            spark=_spark_names(root.table("spark")),
-            sources=sources,
-            steps=steps,
-            sinks=sinks,
-            quarantine=quarantine,
-            metrics=self._metrics(root.table("metrics")) if "metrics" in root.values else None,
-            document=document,
-        )
-
-    def _source(self, name: str, table: Table) -> Source:
-        self._check_name(name, table)
-        table.known([*_PLACED, "paths", "view", "columns", "schema", "on_damage", "stream", "watermark"])
-        format = table.text("format", SAWLOG)
-        path, paths = table.text("path", None), table.texts("paths")
-        if path is not None and paths:
-            raise table.error("paths", "give path or paths, not both")
-        catalog = table.text("table", None)
-        if catalog is not None and (path is not None or paths):
-            raise table.error("table", "give a path or a table, not both")
-        needed = is_own(format) or (format in _FILES and catalog is None)
-        if needed and path is None and not paths:
-            raise table.error(None, "key 'path' is missing; expected a file, a directory or a glob")
-        options = self._options(table, is_own(format))
-        for key in ("view", "columns", "on_damage"):
-            if key in table.values and not is_own(format):
-                raise table.error(key, f"{format} is read by Spark; only sources of sawlog have it")
-            if key in options or (key == "on_damage" and "mode" in options):
-                raise table.table("options").error(None, f"{key} has a key of its own, beside options")
-        if "columns" in table.values:
-            options["columns"] = ",".join(table.texts("columns"))
-        if "view" in table.values:
-            options["view"] = table.text("view")
-        stream = table.truth("stream", self._mode == "stream")
-        if stream and self._mode == "batch":
-            raise table.error("stream", 'the pipeline is a batch; say mode = "stream" in [pipeline]')
-        return Source(
-            name=name,
-            format=format,
-            paths=tuple(self._absolute(one) for one in ([path] if path is not None else paths)),
-            table=catalog,
-            stream=stream,
-            on_damage=table.choice("on_damage", ("fail", "skip", "quarantine"), "fail"),
-            schema=table.text("schema", None),
-            watermark=self._watermark(table),
-            options=options,
-        )
-
-    def _step(self, name: str, table: Table) -> Step:
-        self._check_name(name, table)
-        table.known(["sql", "watermark"])
-        return Step(name, table.text("sql"), self._watermark(table))
-
-    def _sink(self, name: str, table: Table, known: tuple[str, ...]) -> Sink:
-        self._check_name(name, table)
-        table.known([*_PLACED, "from", "mode", "output_mode", "partition_by"])
-        source = table.text("from")
-        if source not in known:
-            raise table.error("from", f"no source or step is called {source!r}; there are {', '.join(known)}")
-        if self._mode == "stream" and "mode" in table.values:
-            raise table.error("mode", "streams have output_mode: append, update or complete")
-        if self._mode == "batch" and "output_mode" in table.values:
-            raise table.error("output_mode", "batches have mode: append or overwrite")
-        mode = table.choice("mode", ("append", "overwrite")) if self._mode == "batch" else "append"
-        return self._placed(name, table, source, mode)
-
-    def _quarantine(self, table: Table) -> Sink:
-        table.known([*_PLACED, "mode", "partition_by"])
-        mode = table.choice("mode", ("append", "overwrite"), "append")
-        if self._mode == "stream" and "mode" in table.values:
-            raise table.error("mode", "streams always append")
-        return self._placed("quarantine", table, "damage", mode)
-
-    def _placed(self, name: str, table: Table, source: str, mode: str) -> Sink:
-        format = table.text("format")
-        path, catalog = table.text("path", None), table.text("table", None)
-        if path is not None and catalog is not None:
-            raise table.error("table", "give a path or a table, not both")
-        if format == SAWLOG:
-            raise table.error("format", f"expected the name of a format: {', '.join(formats())}, parquet, delta ...")
-        if path is None and (is_own(format) or (format in _FILES and catalog is None)):
-            raise table.error(None, "key 'path' is missing; expected a directory")
-        partition_by = table.texts("partition_by")
-        if partition_by and is_own(format):
-            raise table.error("partition_by", f"{format} has no directories by value")
-        return Sink(
-            name=name,
-            source=source,
-            format=format,
-            path=None if path is None else self._absolute(path),
-            table=catalog,
-            mode=mode,
-            output_mode=table.choice("output_mode", ("append", "update", "complete"), "append"),
-            partition_by=partition_by,
-            options=self._options(table, is_own(format)),
-            key=table.path,
-        )
-
-    def _options(self, table: Table, own: bool) -> dict[str, str]:
-        options = table.table("options").options()
-        storage = table.table("storage")
-        if storage.values and not own:
-            raise table.error("storage", "only sawlog's formats have it; Spark's own are told in [spark] or options")
-        if storage.values:
-            storage.options()  # refuses what is no plain data
-            options[STORAGE] = json.dumps(storage.values)
-        return options
-
-    def _watermark(self, table: Table) -> Watermark | None:
-        if "watermark" not in table.values:
-            return None
-        given = table.table("watermark")
-        given.known(["column", "delay"])
-        return Watermark(given.text("column"), given.text("delay"))
-
-    def _metrics(self, table: Table) -> Metrics:
-        table.known(["address", "port"])
-        return Metrics(table.text("address", "127.0.0.1"), table.port("port"))
-
-    def _check_name(self, name: str, table: Table) -> None:
-        if not _IDENTIFIER.fullmatch(name):
-            raise table.error(None, "expected a name of letters, digits and underscores, as SQL calls it")
-
-    def _absolute(self, path: str) -> str:
-        name = normalize(path)
-        if is_remote(name) or _URL.match(name):
-            return path  # Spark's formats need Hadoop's spelling
-        return os.path.normpath(os.path.join(self._base, name))
-
-
-def _spark_names(table: Table) -> dict[str, str]:
-    """Settings by Spark's full names; the table may leave `spark.` out."""
-    return {name if name.startswith("spark.") else f"spark.{name}": value for name, value in table.options().items()}
+    document = Document.load(os.fspath(path), environment)
+    base = os.path.dirname(os.path.abspath(document.name))
+    try:
+        return Pipeline.model_validate(document.root, context={"base": base}).of(document)
+    except ValidationError as error:
+        raise first_mistake(document, Pipeline, error) from None

@@ -1,0 +1,105 @@
+"""Mistakes in a pipeline's file, in the words of the file: the line, the key, what was expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from sawlog.errors import OptionError
+from sawlog.pipeline.document import Document, Path
+from sawlog.spelling import meant
+
+_NAMES = {
+    dict: "a table",
+    list: "a list of strings",
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
+"""What types of TOML are called; whatever else there is, is a date or a time."""
+
+
+class MistakeError(ValueError):
+    """A rule of the file that is broken, for validators of models.
+
+    Args:
+        told: What is wrong.
+        key: Where, from the model's own table on; the table itself, if there is none.
+    """
+
+    def __init__(self, told: str, *key: str) -> None:
+        super().__init__(told)
+        self.key = key
+
+
+def first_mistake(document: Document, model: type[BaseModel], error: ValidationError) -> OptionError:
+    """The first mistake of a file; keys that are unknown before those that may be missing because of them."""
+    found = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    path = tuple(one for one in found["loc"] if isinstance(one, str))
+    kind, value = found["type"], found["input"]
+    table, field = _at(model, path)
+    if kind == "value_error":
+        mistake = found["ctx"]["error"]
+        return document.error(path + getattr(mistake, "key", ()), str(mistake))
+    if kind == "extra_forbidden":
+        known = [one.alias or name for name, one in table.model_fields.items()]
+        hint = meant(path[-1], known) or f"; known keys: {', '.join(known)}"
+        return document.error(path, f"unknown key{hint}")
+    expected = _expected(field)
+    if kind == "missing":
+        return document.error(path[:-1], f"key {path[-1]!r} is missing; expected {expected}")
+    if kind == "string_too_short" and len(path) == len(found["loc"]):
+        return document.error(path, f"expected {expected} that is not empty")
+    right = kind == "literal_error" or (isinstance(value, int) and not isinstance(value, bool) and "than" in kind)
+    shown = document.secrets.redact(repr(value)) if right else name_of(value)
+    return document.error(path, f"expected {expected}; found {shown}")
+
+
+def name_of(value: object) -> str:
+    """What kind of value stands where another was expected."""
+    return {bool: "a truth value", list: "a list"}.get(type(value)) or _NAMES.get(type(value), "a date or time")
+
+
+def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo | None]:
+    """The model of the table in which a key stands, and what the model says of the key."""
+    field: FieldInfo | None = None
+    keys = iter(path)
+    for key in keys:
+        table = model
+        field = {one.alias or name: one for name, one in model.model_fields.items()}.get(key)
+        kinds = list(_kinds(field.annotation)) if field is not None else []
+        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not inner:
+            return table, field
+        model = inner[0]
+        if dict in kinds and next(keys, None) is not None:
+            field = None  # a table that has its name from the user
+    return model, field
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is made of."""
+    origin = get_origin(annotation)
+    if origin in (None, Literal):
+        yield annotation
+        return
+    if isinstance(origin, type) and origin not in (UnionType, Annotated):
+        yield origin
+    for one in get_args(annotation)[:1] if origin is Annotated else get_args(annotation):
+        yield from _kinds(one)
+
+
+def _expected(field: FieldInfo | None) -> str:
+    if field is None:
+        return "a table"
+    if field.description:
+        return field.description
+    kind = next(one for one in _kinds(field.annotation) if one is not NoneType)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return _NAMES.get(kind, "a table")
