@@ -35,6 +35,13 @@ class Column:
         return self._buffer.slice(0, used)
 
 
+def copied(values: NDArray[Any]) -> pa.Buffer:
+    """The bytes of values as an Arrow buffer of its own, from Arrow's pool."""
+    column = Column(values.dtype, len(values))
+    column.values[:] = values
+    return column.take(len(values))
+
+
 def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
     """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
@@ -50,7 +57,7 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Rec
 
 def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     """Binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
-    buffers = [None, pa.py_buffer(ends.copy()), data.take(int(ends[-1]))]
+    buffers = [None, copied(ends), data.take(int(ends[-1]))]
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sawlog.damage import Findings
@@ -44,7 +45,7 @@ def in_order(
     Args:
         items: What to work on; taken as they are needed.
         work: The results of one item. Its steps may run in different threads, never two at a time.
-        threads: How many work; 1 works in the caller's thread.
+        threads: How many work, the caller's among them.
     """
     if threads <= 1:
         for item in items:
@@ -109,26 +110,25 @@ class _Job:
 
 
 class _Crew:
-    """Threads that work on jobs, those in front first.
+    """Threads that work on jobs, those in front first; the thread of the consumer is one of them.
 
     Attributes:
         jobs: In order; the results of the first are taken next.
-        in_flight: Results that are being made or wait to be taken.
     """
 
     def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, "sawlog")
         self._limit = 2 * threads
+        self._idle = threads - 1
         self._changed = threading.Condition()
         self._stopped = False
+        self._in_flight = 0  # results that are being made or wait to be taken
         self.jobs: deque[_Job] = deque()
-        self.in_flight = 0
 
     def add(self, job: _Job) -> None:
         """Take on a job, behind the others."""
         with self._changed:
             self.jobs.append(job)
-            self._schedule()
+            self._call()
 
     def next_result(self) -> Any:
         """The next result of the first job; `_END`, and the job is gone, when there are no more.
@@ -136,57 +136,93 @@ class _Crew:
         Raises:
             Exception: What its next step has raised.
         """
-        job = self.jobs[0]
-        with self._changed:
-            self._changed.wait_for(lambda: job.ready or job.ended)
-            if not job.ready:
-                self.jobs.popleft()
-                self._schedule()
-                return _END
-            result = job.ready.popleft()
-            if isinstance(result, _Failure):
-                raise result.error
-            self.in_flight -= 1
-            self._schedule()
-            return result
+        first = self.jobs[0]
+        while True:
+            with self._changed:
+                if first.ready:
+                    result = first.ready.popleft()
+                    if isinstance(result, _Failure):
+                        raise result.error
+                    self._in_flight -= 1
+                    self._call()
+                    return result
+                if first.ended:
+                    self.jobs.popleft()
+                    self._call()
+                    return _END
+                job = self._begin()
+                if job is None:
+                    self._changed.wait()
+            if job is not None:
+                self._step(job, going_on=False)
 
     def dismiss(self) -> None:
         """Begin nothing more; what runs ends with its step."""
         with self._changed:
             self._stopped = True
             idle = [job for job in self.jobs if not job.running]
-        self._pool.shutdown(wait=False, cancel_futures=True)
         for job in idle:
             _close(job)
 
-    def _schedule(self) -> None:
-        """Begin steps while there is room; the last place belongs to the first job, which everybody waits for."""
-        for job in self.jobs:
-            first = job is self.jobs[0]
-            if self.in_flight >= (self._limit if first else self._limit - 1):
-                return
-            if not (job.running or job.ended or self._stopped):
-                job.running = True
-                self.in_flight += 1
-                self._pool.submit(self._step, job)
+    def _call(self) -> None:
+        """Have idle threads begin what there is room for."""
+        while self._idle and (job := self._begin()) is not None:
+            self._idle -= 1
+            _pool().submit(self._work, job)
 
-    def _step(self, job: _Job) -> None:
-        """Make one result, in a thread of the pool."""
+    def _begin(self) -> _Job | None:
+        """The first job that a thread may make a result of; it is the caller's then."""
+        job = next((job for job in self.jobs if not (job.running or job.ended)), None)
+        if job is None or self._stopped or not self._room(job):
+            return None
+        job.running = True
+        self._in_flight += 1
+        return job
+
+    def _room(self, job: _Job) -> bool:
+        """Whether one more result may be made; the last place belongs to the first job, which everybody waits for."""
+        return self._in_flight < (self._limit if job is self.jobs[0] else self._limit - 1)
+
+    def _work(self, job: _Job | None) -> None:
+        """Work while there is something to do, in a thread of the pool."""
+        while job is not None:
+            while self._step(job, going_on=True):
+                pass
+            with self._changed:
+                job = self._begin()
+                self._idle += job is None
+
+    def _step(self, job: _Job, *, going_on: bool) -> bool:
+        """Make one result of a job; returns whether to go on with it: what a thread has in hand stays near to it."""
         try:
             result = _END if self._stopped else next(job.steps, _END)
-        except BaseException as error:  # noqa: BLE001, the consumer raises it
+        except Exception as error:  # noqa: BLE001, the consumer raises it
             result = _Failure(error)
         with self._changed:
-            job.running = False
             if result is _END or isinstance(result, _Failure):
                 job.ended = True
-                self.in_flight -= 1
+                self._in_flight -= 1
             if result is not _END:
                 job.ready.append(result)
-            self._schedule()
+            del result
+            stopped = self._stopped
+            job.running = going_on and not (job.ended or stopped) and self._room(job)
+            self._in_flight += job.running
+            self._call()
             self._changed.notify_all()
-        if self._stopped:
+        if stopped:
             _close(job)
+        return job.running
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads that are begun when none is idle, and kept: what they have allocated serves the next read, too."""
+    return ThreadPoolExecutor(1 << 16, "sawlog")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def _close(job: _Job) -> None:

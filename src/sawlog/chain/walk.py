@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sawlog.storage import File, Source
 
-REST_BYTES = WINDOW_BYTES
+REST_BYTES = 64 << 10
 """Bytes that a kernel sees behind the end of a range, where no more than the rest of one thing is to be read."""
 EVENT_ROOM = 4096
 """Events that a kernel writes down before it hands over."""

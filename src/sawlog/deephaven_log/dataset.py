@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -69,8 +69,6 @@ def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
 
 class DeephavenLogDataset(Dataset):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
-
-    shared: ClassVar[bool] = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options

@@ -24,8 +24,6 @@ from sawlog.storage import File
 class LevelDBLogDataset(Dataset):
     """LevelDB logs, one after the other in the order of their numbers."""
 
-    shared: ClassVar[bool] = False
-
     range_type: ClassVar[type[LogRange]] = LogRange
     """What the ranges of the view are; datasets of other views put their own here."""
 

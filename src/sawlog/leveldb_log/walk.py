@@ -95,9 +95,10 @@ class Walk(ChainWalk):
         self.state.open = self.state.suspect = -1
         self._usual = min(BATCH_BYTES, max(size, 1)) if gather else 0
         self._capacity = self._usual
-        self.starts = np.zeros(max_rows, np.int64)
-        self._stops = np.zeros(max_rows, np.int64)
-        self._ends = np.zeros(max_rows + 1, np.int32)
+        self.starts = Column(np.int64, max_rows).values
+        self._stops = Column(np.int64, max_rows).values
+        self._ends = Column(np.int32, max_rows + 1).values
+        self._ends[0] = 0
         self._recovered = np.zeros(max_rows if options.resync else 0, np.uint8)
         self._data = Column(np.uint8, self._capacity)
 

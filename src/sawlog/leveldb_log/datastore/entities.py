@@ -278,8 +278,6 @@ class EntitiesDataset(LevelDBLogDataset):
         FormatError: When the metadata tells of a file that is not there.
     """
 
-    shared: ClassVar[bool] = True
-
     range_type: ClassVar[type[LogRange]] = EntityRange
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
