@@ -1,10 +1,12 @@
-"""What is shared knows no format: verbs and Spark helpers of one format are found through entry points."""
+"""How the house is built: what may import what, and how large its parts are."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -21,22 +23,51 @@ def format_packages() -> set[str]:
     return found
 
 
+def modules() -> dict[str, Path]:
+    """All modules, by name."""
+    paths = sorted(ROOT.rglob("*.py"))
+    names = [path.relative_to(ROOT.parent).with_suffix("").as_posix().replace("/", ".") for path in paths]
+    return dict(zip((name.removesuffix(".__init__") for name in names), paths, strict=True))
+
+
 def shared_modules() -> dict[str, Path]:
-    """Modules of everything else, by name."""
-    kept = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in format_packages()]
-    names = {path: path.relative_to(ROOT.parent).with_suffix("").as_posix().replace("/", ".") for path in kept}
-    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+    """Modules that belong to no format, by name."""
+    packages = format_packages()
+    return {name: path for name, path in modules().items() if path.relative_to(ROOT).parts[0] not in packages}
 
 
-def imported(path: Path) -> set[str]:
-    """Whatever a module imports, for types or when it is called included."""
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All that runs some time: what functions hold, too, and not what is for type checkers alone."""
+    for inner in ast.iter_child_nodes(node):
+        if not (isinstance(inner, ast.If) and "TYPE_CHECKING" in ast.unparse(inner.test)):
+            yield inner
+            yield from statements(inner)
+
+
+def imported(path: Path, *, types: bool = True) -> set[str]:
+    """Whatever a module imports, also when it is called and, if wanted, for types."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree) if types else statements(tree):
         if isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
+            assert not node.level, f"{path}: a relative import"
             found |= {f"{node.module}.{one.name}" for one in node.names}
     return found
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All functions, by the names of their modules."""
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name}.{node.name}", node
+
+
+def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether Numba compiles it."""
+    return bool({"kernel", "inlined", "always_inlined"}.intersection(map(ast.unparse, function.decorator_list)))
 
 
 def test_nothing_shared_imports_a_format() -> None:
@@ -61,3 +92,45 @@ print(*(name for name in sys.modules if name.startswith("sawlog.") and name.spli
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_nothing_imports_in_circles() -> None:
+    """Neither when modules are loaded nor when functions are called: no import is late only to break a circle."""
+    known = modules()
+    graph = {
+        name: {one if one in known else one.rpartition(".")[0] for one in imported(path, types=False)} & known.keys()
+        for name, path in known.items()
+    }
+    # Whoever imports from `sawlog` itself imports what it offers.
+    graph = {name: {one for one in others if one not in ("sawlog", name)} for name, others in graph.items()}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+MOST_PARAMETERS = 8
+LONGEST_FUNCTION = 80
+LONGEST_MODULE = 500
+TOO_MANY_PARAMETERS = ("sawlog.filodb_record.",)
+TOO_LONG_FUNCTIONS = ("sawlog.deephaven_log.kernels.gather._gatherer",)
+TOO_LONG_MODULES = ("sawlog.leveldb_log.kernels", "sawlog.milvus_binlog.collection.fragments")
+"""What is still to be taken apart."""
+
+
+def test_kernels_have_few_parameters() -> None:
+    kernels = [(name, one) for name, one in functions() if is_kernel(one)]
+    assert len(kernels) > 200
+    counts = [(sum(isinstance(part, ast.arg) for part in ast.walk(one.args)), name) for name, one in kernels]
+    wrong = [(count, name) for count, name in counts if count > MOST_PARAMETERS]
+    assert not [name for _, name in wrong if not name.startswith(TOO_MANY_PARAMETERS)], wrong
+
+
+def test_functions_are_short() -> None:
+    """Kernels may be longer: their loops are flat, and what is called costs."""
+    lengths = [((one.end_lineno or 0) - one.lineno + 1, name) for name, one in functions() if not is_kernel(one)]
+    wrong = {name: count for count, name in lengths if count > LONGEST_FUNCTION}
+    assert wrong.keys() <= set(TOO_LONG_FUNCTIONS), wrong
+
+
+def test_modules_are_short() -> None:
+    lengths = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
+    wrong = {name: count for name, count in lengths.items() if count > LONGEST_MODULE}
+    assert wrong.keys() <= set(TOO_LONG_MODULES), wrong

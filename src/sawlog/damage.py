@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
+from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
 from sawlog.errors import DamageError, OptionError
 from sawlog.skipped import Skipped
 
@@ -53,30 +54,6 @@ class TailStatus(StrEnum):
     """Unused space (zeros) up to the end of the file."""
     STALE = "stale"
     """A recycled file: what follows was written in its former life."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """One range of bytes that could not be decoded.
-
-    Attributes:
-        path: The file, as it was named to sawlog.
-        offset: First damaged byte, counted from the start of the file.
-        length: Bytes in the damaged range; ranges of one scan never overlap.
-        kind: A short name from the format's own list.
-        detail: What was expected and what was found.
-        dropped: What the original system's reader would count as lost for this event, where it counts at all.
-    """
-
-    path: str
-    offset: int
-    length: int
-    kind: str
-    detail: str
-    dropped: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.kind} at byte {self.offset} ({self.length} bytes): {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)

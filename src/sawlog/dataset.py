@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
-from sawlog.follow import FollowedDataset
+from sawlog.errors import OptionError, SawlogError
+from sawlog.follow import Range
 from sawlog.guard import decoded, guarded
 from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
 from sawlog.scan import (
@@ -136,7 +137,7 @@ class Fragment(ABC):
         return pa.array(found, pa.binary())
 
 
-class Dataset(FollowedDataset, ABC):
+class Dataset(ABC):
     """What a path holds: a schema, and fragments. Opening reads no more than headers.
 
     Args:
@@ -287,6 +288,54 @@ class Dataset(FollowedDataset, ABC):
     def to_pandas(self, **settings: Any) -> Any:
         """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
         return self.to_table().to_pandas(**settings)
+
+    def frontier(self, file: File, position: int) -> int:
+        """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
+
+        A stream asks this of each file, and `between` for the fragments of a micro-batch. Both depend on nothing but
+        the bytes up to the end of what is asked about, so that a micro-batch can be repeated.
+
+        Args:
+            file: One of the dataset's files; it is taken to end at its size.
+            position: A committed position: 0, or what an earlier call has answered.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        del file, position
+        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """The fragments that read ranges of the dataset's files, in reading order.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        del ranges
+        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def follow(self, positions: Mapping[str, int]) -> tuple[list[Fragment], dict[str, int]]:
+        """What has been added since `positions`.
+
+        Args:
+            positions: Per path, how many bytes are committed; files that are not named are new.
+
+        Returns:
+            The fragments that follow, and the positions behind them. Positions only ever stand at the end of a
+            complete record or transaction.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+            SawlogError: When a file is shorter than what is committed of it.
+        """
+        ranges = []
+        for file in self.files:
+            start = int(positions.get(file.path, 0))
+            if file.size < start:
+                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
+            ranges.append(Range(file, start, self.frontier(file, start)))
+        reached = {one.file.path: one.end for one in ranges}
+        return self.between([one for one in ranges if one.end > one.start]), {**positions, **reached}
 
     def watch(self, positions: Mapping[str, int] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.

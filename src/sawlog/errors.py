@@ -1,11 +1,8 @@
-"""Every exception sawlog raises on purpose, in one tree."""
+"""Every exception sawlog raises on purpose, in one tree, and the damage that one of them carries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sawlog.damage import Damage
+from dataclasses import dataclass
 
 
 class SawlogError(Exception):
@@ -14,6 +11,30 @@ class SawlogError(Exception):
 
 class FormatError(SawlogError):
     """The path holds no such format, or a version of it that is not supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One range of bytes that could not be decoded.
+
+    Attributes:
+        path: The file, as it was named to sawlog.
+        offset: First damaged byte, counted from the start of the file.
+        length: Bytes in the damaged range; ranges of one scan never overlap.
+        kind: A short name from the format's own list.
+        detail: What was expected and what was found.
+        dropped: What the original system's reader would count as lost for this event, where it counts at all.
+    """
+
+    path: str
+    offset: int
+    length: int
+    kind: str
+    detail: str
+    dropped: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.kind} at byte {self.offset} ({self.length} bytes): {self.detail}"
 
 
 class DamageError(SawlogError):

@@ -1,15 +1,11 @@
-"""What streams need of datasets and formats beside what batches need."""
+"""What streams need of formats beside what batches need."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sawlog.errors import OptionError, SawlogError
-
 if TYPE_CHECKING:
-    from sawlog.format import Format, Fragment
-    from sawlog.scan import Scan
     from sawlog.storage import File
 
 
@@ -26,63 +22,6 @@ class Succession(NamedTuple):
 
     writer: Hashable
     place: Any
-
-
-class FollowedDataset:
-    """The part of a dataset that streams use.
-
-    A stream asks `frontier` how far each file can be read, and `between` for the fragments of a micro-batch. Both
-    depend on nothing but the bytes up to the end of what is asked about, so that a micro-batch can be repeated.
-    """
-
-    format: Format
-    scan: Scan
-    files: list[File]
-
-    def frontier(self, file: File, position: int) -> int:
-        """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
-
-        Args:
-            file: One of the dataset's files; it is taken to end at its size.
-            position: A committed position: 0, or what an earlier call has answered.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        del file, position
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
-
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the dataset's files, in reading order.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        del ranges
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
-
-    def follow(self, positions: Mapping[str, int]) -> tuple[list[Fragment], dict[str, int]]:
-        """What has been added since `positions`.
-
-        Args:
-            positions: Per path, how many bytes are committed; files that are not named are new.
-
-        Returns:
-            The fragments that follow, and the positions behind them. Positions only ever stand at the end of a
-            complete record or transaction.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-            SawlogError: When a file is shorter than what is committed of it.
-        """
-        ranges = []
-        for file in self.files:
-            start = int(positions.get(file.path, 0))
-            if file.size < start:
-                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
-            ranges.append(Range(file, start, self.frontier(file, start)))
-        reached = {one.file.path: one.end for one in ranges}
-        return self.between([one for one in ranges if one.end > one.start]), {**positions, **reached}
 
 
 class FollowedFormat:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 
 import sawlog
-from sawlog.cli.formats import attribute_docs, option_cards
+from sawlog.cli.cards import attribute_docs, option_cards
 from sawlog.cli.render import unescape
 from tests.cli.conftest import RECORDS, Run, write_log
 

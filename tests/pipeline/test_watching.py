@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from sawlog.cli.console import logfmt
-from sawlog.cli.output import Output
+from sawlog.cli.rendering import rendering
 from sawlog.errors import OptionError
 from sawlog.pipeline import load
 from sawlog.pipeline.metrics import serve
@@ -32,12 +32,12 @@ REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200
 
 
 def test_a_line_per_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    Output.of(False).batch(REPORT)
+    rendering(False).batch(REPORT)
     assert capsys.readouterr().out == (
         'event=batch time=2026-01-05T09:30:10.021Z pipeline="my trades" sink=rows batch=42 rows=51200 bytes=1642496'
         " damage=2 seconds=0.812\n"
     )
-    Output.of(True).batch(REPORT)
+    rendering(True).batch(REPORT)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["lag_bytes"] is None
     assert json.loads(line)["pipeline"] == "my trades"

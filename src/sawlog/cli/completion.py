@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 import sawlog
+from sawlog.cli.cards import option_cards
 from sawlog.format import Dataset, Format, get_format
 
 
@@ -35,8 +36,6 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Options for reading the format."""
-    from sawlog.cli.formats import option_cards
-
     format = _format(ctx)
     cards = option_cards(format.read_options) if format is not None else []
     return [(f"{card.name}=", card.doc) for card in cards if card.name.startswith(incomplete)]

@@ -17,8 +17,9 @@ from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
 from sawlog.skipped import Skipped, by_reason
 
 if TYPE_CHECKING:
+    from sawlog.cli.cards import OptionCard
     from sawlog.cli.convert import Conversion
-    from sawlog.cli.formats import FormatCard, OptionCard
+    from sawlog.cli.formats import FormatCard
     from sawlog.cli.info import Info
     from sawlog.cli.init import Created
     from sawlog.cli.repair import Repaired

@@ -14,7 +14,8 @@ from sawlog.api import check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, understood
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, Output, progress
+from sawlog.cli.output import Advance, progress
+from sawlog.cli.rendering import rendering
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables, select
@@ -144,7 +145,7 @@ def convert(
         writer.abort()
         raise
     if dst not in STDOUT:
-        Output.of(json).converted(conversion)
+        rendering(json).converted(conversion)
     conversion.losses.tell()
     return Exit.LOST if conversion.losses.damaged else Exit.OK
 

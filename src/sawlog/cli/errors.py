@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 import typer
 
-from sawlog.cli import BUG, INTERRUPTED, TERMINATED, Terminated
+from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, Terminated
 from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, SawlogError
 

@@ -11,8 +11,9 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Output, progress
+from sawlog.cli.output import progress
 from sawlog.cli.render import metadata
+from sawlog.cli.rendering import rendering
 from sawlog.cli.scan import Losses, size_of, told
 from sawlog.damage import Tail
 from sawlog.format import Dataset, Format
@@ -112,7 +113,7 @@ def info(
     found.skipped = dataset.skipped
     if count:
         found.rows = _count(dataset, found.losses)
-    Output.of(json).info(found)
+    rendering(json).info(found)
     found.losses.tell()
     return Exit.DAMAGED if found.losses.damaged else Exit.OK
 

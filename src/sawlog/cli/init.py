@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Output
+from sawlog.cli.rendering import rendering
 from sawlog.errors import OptionError
 
 
@@ -36,5 +36,5 @@ def init(
             file.write(text)
     except FileExistsError:
         raise OptionError(f"{path}: is there already; name another file") from None
-    Output.of(json).created(Created(path))
+    rendering(json).created(Created(path))
     return Exit.OK

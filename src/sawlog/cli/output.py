@@ -50,15 +50,6 @@ class Outcome:
 class Output(ABC):
     """Where a verb puts its result. Every verb has one method here, and so both renderings."""
 
-    @staticmethod
-    def of(json_wanted: bool) -> Output:
-        """The output that a command line asks for."""
-        if json_wanted:
-            return JsonOutput()
-        from sawlog.cli.console import ConsoleOutput
-
-        return ConsoleOutput()
-
     @abstractmethod
     def info(self, info: Info) -> None:
         """What `sawlog info` found."""

@@ -11,7 +11,7 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Output
+from sawlog.cli.rendering import rendering
 from sawlog.damage import Report
 from sawlog.errors import OptionError
 
@@ -72,7 +72,7 @@ def repair(
         **arguments.format_options(option),
     )
     repaired = Repaired(src, dst, report)
-    Output.of(json).repaired(repaired)
+    rendering(json).repaired(repaired)
     return repaired.code
 
 

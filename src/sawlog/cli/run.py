@@ -14,6 +14,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Output
+from sawlog.cli.rendering import rendering
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(
     from sawlog.pipeline.plan import Plan
     from sawlog.pipeline.session import session
 
-    output = Output.of(json)
+    output = rendering(json)
     try:
         with session(pipeline, settings) as spark:
             plan = Plan(pipeline, spark)

@@ -12,7 +12,8 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
-from sawlog.cli.output import Output, progress, watched
+from sawlog.cli.output import progress, watched
+from sawlog.cli.rendering import rendering
 from sawlog.cli.scan import size_of
 from sawlog.damage import Account, FileReport, Report
 from sawlog.format import Dataset
@@ -100,7 +101,7 @@ def verify(
         **arguments.format_options(option),
     )
     verified = Verified([_verify(path, opened, every) for path in paths], every)
-    Output.of(json).verified(verified)
+    rendering(json).verified(verified)
     for path in verified.paths:
         if path.error is not None:
             complain(path.error)

@@ -12,7 +12,7 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Output
+from sawlog.cli.rendering import rendering
 from sawlog.format import get_format
 
 
@@ -38,5 +38,5 @@ def warm_up(
         begun = time.perf_counter()
         format.warm_up()
         seconds[format.name] = time.perf_counter() - begun
-    Output.of(json).warmed(Warmed(seconds, os.environ.get("NUMBA_CACHE_DIR") or "__pycache__ beside each module"))
+    rendering(json).warmed(Warmed(seconds, os.environ.get("NUMBA_CACHE_DIR") or "__pycache__ beside each module"))
     return Exit.OK

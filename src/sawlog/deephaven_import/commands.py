@@ -12,6 +12,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, Output, counted
+from sawlog.cli.rendering import rendering
 from sawlog.errors import OptionError, SawlogError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def load(
                 complain(str(error))
             else:
                 if follow is None or done.locations or done.removed:
-                    _say_imported(src, root, done, Output.of(json))
+                    _say_imported(src, root, done, rendering(json))
                 if follow is None:
                     return Exit.LOST if done.skipped or done.unstorable else Exit.OK
             sleep(follow)
@@ -146,7 +147,7 @@ def status(
     lag = sum(one.lag for one in found)
     facts = [(str(one.partition), f"{one.log}: {one.lag} of {one.size} bytes behind") for one in found]
     document = {"source": src, "root": root, "lag": lag, "logs": [{**asdict(one), "lag": one.lag} for one in found]}
-    Output.of(json).done(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts))
+    rendering(json).done(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts))
     return Exit.OK
 
 
@@ -213,7 +214,7 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
         facts += [("deleted", path) for path in done.merged]
     document = {"table": name, "date": date, **asdict(done)}
     state = "merged and proven" if done.written else "merged before, proven again"
-    Output.of(json).done(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts))
+    rendering(json).done(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts))
     for remark in done.remarks:
         complain(remark)
     return Exit.OK
@@ -226,5 +227,5 @@ def _say_nightly(root: str, done: Nightly, json: bool) -> int:
         facts.append((f"{one.namespace}.{one.table} {one.date}", rows))
     merged = len(done.dates) - len(done.failed)
     document = {"root": root, "dates": [asdict(one) for one in done.dates]}
-    Output.of(json).done(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts))
+    rendering(json).done(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts))
     return Exit.DAMAGED if done.failed else Exit.OK

@@ -117,7 +117,7 @@ class DeephavenLogDataset(Dataset):
                     yield self._range(log, begin, end, live_from)
 
     def frontier(self, file: File, position: int) -> int:
-        """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete set ends.
+        """See `Dataset.frontier`. The new bytes are walked once, to find where the last complete set ends.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
@@ -132,7 +132,7 @@ class DeephavenLogDataset(Dataset):
         return replace(whole, start=start).find_end()
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `FollowedDataset.between`.
+        """See `Dataset.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """

@@ -9,7 +9,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, Output, counted
+from sawlog.cli.output import Outcome, counted
+from sawlog.cli.rendering import rendering
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.expectations import Expectations
@@ -72,7 +73,7 @@ def validate(
         "locations": [asdict(one) for one in found.locations],
     }
     summary = f"in {counted(len(found.locations), 'location')}: {counted(len(found.problems), 'problem')}"
-    Output.of(json).done(Outcome(document, counted(found.rows, "row"), summary, facts))
+    rendering(json).done(Outcome(document, counted(found.rows, "row"), summary, facts))
     for problem in found.problems:
         complain(problem)
     return Exit.OK if found.valid else Exit.DAMAGED

@@ -60,7 +60,7 @@ class FiloDBRecordDataset(Dataset):
                 yield from self._cut(file, task_bytes)
 
     def frontier(self, file: File, position: int) -> int:
-        """See `FollowedDataset.frontier`. Positions stand at the end of complete containers."""
+        """See `Dataset.frontier`. Positions stand at the end of complete containers."""
         if self.scan.view not in ("rows", "containers", "damage"):
             return super().frontier(file, position)
         from sawlog.filodb_record.kernels.frames import NO_TAIL, TORN
@@ -78,7 +78,7 @@ class FiloDBRecordDataset(Dataset):
         return end
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `FollowedDataset.between`."""
+        """See `Dataset.between`."""
         return [
             replace(self._range(replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges

@@ -44,7 +44,7 @@ class LevelDBLogDataset(Dataset):
                 yield from self._cut(file, start, stop, start == 0, task_bytes)
 
     def frontier(self, file: File, position: int) -> int:
-        """See `FollowedDataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
+        """See `Dataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
 
@@ -60,7 +60,7 @@ class LevelDBLogDataset(Dataset):
         return rest.find_end()
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `FollowedDataset.between`."""
+        """See `Dataset.between`."""
         return [
             fragment
             for file, start, end in ranges

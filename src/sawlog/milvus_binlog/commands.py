@@ -9,7 +9,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, Output, counted
+from sawlog.cli.output import Outcome, counted
+from sawlog.cli.rendering import rendering
 
 _MIB = 1 << 20
 
@@ -48,5 +49,5 @@ def compact(
         ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
     )
     document = {"target": target, **asdict(done)}
-    Output.of(json).done(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts))
+    rendering(json).done(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts))
     return Exit.OK

@@ -76,7 +76,7 @@ class WritesDataset(LevelDBLogDataset):
             yield kind(self.scan, self.projection, ranges[0].path, sum(one.size for one in ranges), ranges)
 
     def frontier(self, file: File, position: int) -> int:
-        """See `FollowedDataset.frontier`."""
+        """See `Dataset.frontier`."""
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
         return super().frontier(file, position)

@@ -245,11 +245,11 @@ class MilvusDataset(Dataset):
         return super().tasks(task_bytes)
 
     def frontier(self, file: File, position: int) -> int:
-        """See `FollowedDataset.frontier`."""
+        """See `Dataset.frontier`."""
         return frontier(self, file, position)
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `FollowedDataset.between`."""
+        """See `Dataset.between`."""
         return list(between(self, ranges))
 
     def _own_logs(self) -> list[LogFile]:

@@ -35,7 +35,7 @@ def check_view(view: str) -> None:
 
 
 def frontier(dataset: MilvusDataset, file: File, position: int) -> int:
-    """See `FollowedDataset.frontier`: files count when they are whole, inserts when all of their batch are."""
+    """See `Dataset.frontier`: files count when they are whole, inserts when all of their batch are."""
     check_view(dataset.scan.view)
     if dataset.scan.view == "deletes":
         return file.size if _whole(dataset, file) else position
@@ -47,7 +47,7 @@ def frontier(dataset: MilvusDataset, file: File, position: int) -> int:
 
 
 def between(dataset: MilvusDataset, ranges: Sequence[Range]) -> Iterator[Fragment]:
-    """See `FollowedDataset.between`. A batch is read with the file of its first field, and once only."""
+    """See `Dataset.between`. A batch is read with the file of its first field, and once only."""
     check_view(dataset.scan.view)
     asked = {one.file.path for one in ranges}
     scan, projection = dataset.scan, dataset.projection
