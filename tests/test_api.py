@@ -226,9 +226,22 @@ def test_findings_list_so_many_damages_and_count_the_rest() -> None:
 
 def test_import_is_light() -> None:
     heavy = "{'numba', 'pyspark', 'pandas', 'fsspec', 'pyarrow.compute', 'pyarrow.dataset', 'rich', 'typer'}"
-    script = f"import sys, sawlog; print(sorted({heavy} & set(sys.modules)))"
+    script = f"import sys, sawlog; sawlog.open; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+    script = "import sys; before = set(sys.modules); import sawlog; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert not {"numpy", "pyarrow", "dataclasses", "inspect"} & {name.partition(".")[0] for name in loaded}
+    assert [name for name in loaded if name.startswith("sawlog")] == ["sawlog"], "nothing is read that is not used"
+
+
+def test_names_that_are_imported_late_are_all_there() -> None:
+    assert set(sawlog.__all__) <= set(dir(sawlog))
+    for name in sawlog.__all__:
+        assert getattr(sawlog, name).__module__.startswith("sawlog.")
+    code = "import sawlog; assert sawlog.damage.Report is sawlog.Report and not hasattr(sawlog, '_nothing')"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_packages_of_formats_need_no_import_of_their_own() -> None:

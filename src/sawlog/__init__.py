@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-from sawlog.api import Written, formats, open, read, repair, verify, write
-from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
-from sawlog.errors import ChangedError, DamageError, FormatError, OptionError, SawlogError, SchemaError
-from sawlog.skipped import Skipped
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from sawlog.api import Written, formats, open, read, repair, verify, write
+    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
+    from sawlog.errors import ChangedError, DamageError, FormatError, OptionError, SawlogError, SchemaError
+    from sawlog.skipped import Skipped
 
 __all__ = [
     "ChangedError",
@@ -37,12 +35,29 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_PACKAGES = ("deephaven_log", "deephaven_table", "filodb_record", "leveldb_log", "leveldb_table", "milvus_binlog")
-_LIBRARIES = ("duckdb", "polars", "spark")
+_PLACES = {
+    "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
+    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Tail", "TailStatus"),
+    "errors": ("ChangedError", "DamageError", "FormatError", "OptionError", "SawlogError", "SchemaError"),
+    "skipped": ("Skipped",),
+}
+"""Modules, and the public names that come from them."""
+_HOMES = {name: module for module, names in _PLACES.items() for name in names}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a package when it is asked for, so that `import sawlog` stays quick."""
-    if name in _PACKAGES + _LIBRARIES:
-        return importlib.import_module(f"{__name__}.{name}")
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, be it a module: `import sawlog` loads neither Arrow nor anything else that is large."""
+    if name in _HOMES:
+        found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+    try:
+        if not name.startswith("_"):
+            return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -135,6 +135,22 @@ def test_starting_loads_nothing_heavy(code: str) -> None:
     assert loaded_after(code) == []
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["--no-such"], ["no-such-verb"]])
+def test_what_needs_no_verb_loads_none(arguments: list[str]) -> None:
+    code = f"from sawlog.cli import main; main({arguments})"
+    check = f"import sys; {code}; print([m for m in ('pyarrow', 'numpy', 'sawlog.api') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_a_verb_loads_no_other() -> None:
+    check = "import sys; from sawlog.cli import main; main(['verify', '--help']); print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    loaded = output.splitlines()[-1].split()
+    assert "sawlog.cli.verify" in loaded
+    assert not {"sawlog.cli.run", "sawlog.cli.convert", "sawlog.pipeline"} & set(loaded)
+
+
 def test_alone_it_says_what_it_can_do(run: Run) -> None:
     result = run()
     assert (result.code, result.err) == (0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +12,16 @@ import typer.main
 from typer.core import TyperGroup
 
 from sawlog import __version__, notice
-from sawlog.cli import cat, convert, formats, info, init, repair, spark_jar, sql, verify, warm_up
-from sawlog.cli import run as running
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
 COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
+
+VERBS = (
+    *("info", "cat", "verify", "repair", "convert", "init", "run"),
+    *("sql", "formats", "warm-up", "spark-jar"),
+)
+"""Verbs of all formats, each a function in a module of its own."""
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLES = """\b
@@ -33,13 +37,15 @@ Examples:
 
 
 class Verbs(TyperGroup):
-    """The verbs, and those of formats, which are loaded when they are asked for."""
+    """The verbs, those of formats too; each is loaded when it is asked for."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._elsewhere = {one.name: one for one in entry_points(group=COMMANDS_GROUP) if one.name not in self.commands}
-        unloaded: dict[str, Any] = dict.fromkeys(sorted(self._elsewhere))
-        self.commands.update(unloaded)
+        own = {name: EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS}
+        others = sorted((one for one in entry_points(group=COMMANDS_GROUP)), key=lambda one: one.name)
+        self._elsewhere = {one.name: one for one in others} | own
+        unloaded: dict[str, Any] = dict.fromkeys([*own, *self._elsewhere])
+        self.commands = unloaded
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name; None for an unknown one."""
@@ -48,8 +54,12 @@ class Verbs(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
+def _identifier(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def _command(name: str, verb: Callable[..., int]) -> Any:
-    """A verb of a format as a command of its own."""
+    """A verb as a command of its own."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
     single.command(name)(guarded(verb))
     return typer.main.get_command(single)
@@ -64,21 +74,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP,
 )
-
-for _name, _verb in (
-    ("info", info.info),
-    ("cat", cat.cat),
-    ("verify", verify.verify),
-    ("repair", repair.repair),
-    ("convert", convert.convert),
-    ("init", init.init),
-    ("run", running.run),
-    ("sql", sql.sql),
-    ("formats", formats.formats),
-    ("warm-up", warm_up.warm_up),
-    ("spark-jar", spark_jar.spark_jar),
-):
-    app.command(_name)(guarded(_verb))
 
 
 @app.callback(invoke_without_command=True)

@@ -13,7 +13,6 @@ from typing import ParamSpec
 import typer
 
 from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, Terminated
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, SawlogError
 
 P = ParamSpec("P")
@@ -47,6 +46,8 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        from sawlog.damage import DamageWarning
+
         with warnings.catch_warnings():
             warnings.simplefilter("always", DamageWarning)
             warnings.showwarning = _show_warning
