@@ -89,9 +89,10 @@ test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpar
 	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 .PHONY: interop
-interop: java $(VENV)/.dev ## Run the tests against real systems; fetches them first, needs Maven and Go
+interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Chromium
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "Go is needed to build what writes Pebble's logs: no go on PATH" >&2; exit 1; }
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m interop $(ARGS)
 
 KILLS ?= 200
@@ -136,6 +137,9 @@ $(VENV)/.demo: pyproject.toml $(LOCK)
 $(VENV)/.dev: pyproject.toml $(LOCK)
 	$(call install,$(VENV),development,-c $(LOCK) -e ".[dev$(,)spark$(,)remote]")
 	@touch $(VENV)/.demo
+
+$(VENV)/.interop: $(VENV)/.dev
+	$(call install,$(VENV),tests against real systems,-c $(LOCK) -e ".[interop]")
 
 $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 	@mkdir -p .cache && grep -v '^pyspark==' $(LOCK) > .cache/constraints-spark-$(SPARK).txt

@@ -32,7 +32,9 @@ from sawlog.storage import File
 from sawlog.watching import Watch
 
 if TYPE_CHECKING:
+    from sawlog.anatomy import Dissector
     from sawlog.format import Format
+    from sawlog.storage import Source
 
 SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
@@ -208,6 +210,20 @@ class Dataset(ABC):
     def info(self) -> dict[str, Any]:
         """Facts about the format's content that cost no more than headers, for people to read."""
         return {}
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """Names the parts of what stands at an offset, for people who look at bytes; formats that can override this.
+
+        Args:
+            file: One of the files.
+            source: Its bytes, of which a few hundred around each offset are enough.
+
+        Returns:
+            A function of an offset, where a row, damage or the file begins: the parts from there on, in ascending
+            order, as many as are asked for. They may lie, and the function may raise: the bytes may be damaged.
+        """
+        del file, source
+        return lambda offset: iter(())
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""

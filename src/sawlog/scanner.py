@@ -88,8 +88,10 @@ def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any
 
 
 def as_html(dataset: Dataset) -> str:
-    """What a notebook shows: what the dataset is, and its first rows."""
+    """What a notebook shows: what the dataset is, where the bytes of small files went, and the first rows."""
     import html
+
+    from sawlog.map import strip
 
     def row(tag: str, cells: Sequence[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
@@ -98,4 +100,7 @@ def as_html(dataset: Dataset) -> str:
     names = row("th", head.schema.names)
     types = row("th", head.schema.types)
     rows = "".join(row("td", list(one.values())) for one in head.to_pylist())
-    return f"<p>{html.escape(repr(dataset))}</p><table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
+    picture = strip.as_html(strip.strips(dataset))
+    return (
+        f"<p>{html.escape(repr(dataset))}</p>{picture}<table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
+    )

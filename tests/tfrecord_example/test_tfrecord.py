@@ -20,6 +20,7 @@ from tfrecord.reader import tfrecord_iterator
 import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, SchemaError
+from sawlog.map import survey
 
 from .conftest import HERE
 from .reference import offsets, write
@@ -142,3 +143,14 @@ def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypat
             assert str(eval(expression, names)) == value
     assert excerpts >= 9
     assert programs == 2
+
+
+def test_a_map_without_doing_anything(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(write(b"one", b"two" * 50, b"three"))
+    found = survey(sawlog.open(path))
+    report = sawlog.verify(path)
+    assert (found.account, found.rows) == (report.account, 3)
+    (file,) = found.files
+    assert [start for start, _ in file.spans] == offsets(b"one", b"two" * 50, b"three")
+    assert [one.offset for one in file.excerpts] == offsets(b"one", b"two" * 50, b"three")

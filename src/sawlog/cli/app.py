@@ -18,7 +18,7 @@ COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
 
 VERBS = (
-    *("info", "cat", "verify", "repair", "convert", "init", "run"),
+    *("info", "cat", "verify", "map", "repair", "convert", "init", "run"),
     *("sql", "formats", "warm-up", "spark-jar"),
 )
 """Verbs of all formats, each a function in a module of its own."""
@@ -30,6 +30,7 @@ Examples:
   sawlog cat db/000005.log --limit 5     look at rows
   sawlog cat db/ --json | jq .           the same for programs
   sawlog verify db/*.log                 check every byte
+  sawlog map db/ -o map.html             the same, and more, as a picture
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
   sawlog run pipeline.toml               sources, SQL and sinks on Spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import textwrap
@@ -33,6 +34,7 @@ SHOWN_DAMAGES = 10
 SHOWN_SKIPPED = 3
 """Files that are named of those that are not read for one reason."""
 
+_STRIP_STYLES = {"damage": "bold red", "tail": "yellow", "header": "blue", "record": "cyan", "padding": "dim"}
 _USES = ("header", "record", "padding", "tail", "damage")
 
 
@@ -57,6 +59,7 @@ class ConsoleOutput(Output):
         for path, tail in info.tails.items():
             if tail.status is not TailStatus.CLEAN:
                 self._fact("tail", (f"{path}: " if len(info.files) > 1 else "") + tail_text(tail))
+        self._strips(info)
         self._skipped(info.skipped)
         self._line(("views", "bold"))
         self._grid("  ", list(info.format.views.items()))
@@ -67,6 +70,22 @@ class ConsoleOutput(Output):
             facts = "".join(f" {key}={value}" for key, value in metadata(column).items())
             rows.append((column.name, f"{column.type}{nulls}{facts}"))
         self._grid("  ", rows)
+
+    def _strips(self, info: Info) -> None:
+        """Where the bytes of small files went, a line each, damage in red."""
+        if not info.strips:
+            return
+        from sawlog.map.strip import SIGNS, cells
+
+        margin = 10
+        for file in info.strips:
+            if len(info.files) > 1:
+                self._fact("", file.path)
+            shown = itertools.groupby(cells(file, max(20, min(self._console.width, 130) - margin)))
+            parts = [(SIGNS[use] * len(list(group)), _STRIP_STYLES.get(use, "")) for use, group in shown]
+            self._line((f"{'map':<{margin}}" if file is info.strips[0] else " " * margin, "bold"), *parts)
+        signs = "  ".join(f"{sign} {use or 'not read'}" for use, sign in SIGNS.items() if sign.strip())
+        self._line((" " * margin + signs, "dim"))
 
     def verified(self, verified: Verified) -> None:
         """See `Output.verified`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -19,6 +20,9 @@ from sawlog.damage import Tail
 from sawlog.format import Dataset, Format
 from sawlog.skipped import Skipped
 from sawlog.storage import File
+
+if TYPE_CHECKING:
+    from sawlog.map.model import FileMap
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class Info:
         rows: Rows of the view, when they were counted.
         losses: What a count came across.
         skipped: What the path holds and the view does not read.
+        strips: Where the bytes of small files went, for a terminal.
     """
 
     paths: list[str]
@@ -46,6 +51,7 @@ class Info:
     rows: int | None = None
     losses: Losses = field(default_factory=Losses)
     skipped: list[Skipped] = field(default_factory=list)
+    strips: list[FileMap] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -95,7 +101,7 @@ def info(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Show format, size, views and columns; reads no more than headers."""
+    """Show format, size, views and columns; reads no more than headers, and small files for a picture in a terminal."""
     dataset = arguments.open_dataset(
         paths,
         format=format,
@@ -113,6 +119,10 @@ def info(
     found.skipped = dataset.skipped
     if count:
         found.rows = _count(dataset, found.losses)
+    if not json and sys.stdout.isatty():
+        from sawlog.map.strip import strips
+
+        found.strips = strips(dataset)
     rendering(json).info(found)
     found.losses.tell()
     return Exit.DAMAGED if found.losses.damaged else Exit.OK

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.arrow import constant
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
+from sawlog.deephaven_log.anatomy import parts
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
 from sawlog.deephaven_log.fragments import (
     COMMANDS_SCHEMA,
@@ -34,7 +36,7 @@ from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
 
 if TYPE_CHECKING:
     from sawlog.format import Format
-    from sawlog.storage import File, Storage
+    from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
 
@@ -150,6 +152,11 @@ class DeephavenLogDataset(Dataset):
                 dead = any(later[3] >= 0 for later in news[index + 1 :])
                 fragments.append(self._range(log, start, end, end if dead else max(live_from, 0)))
         return fragments
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: header and entries."""
+        header = next((log.header for log in self.logs if log.file.path == file.path), None)
+        return lambda offset: parts(source, offset, header)
 
     def info(self) -> dict[str, Any]:
         """Version, table, partitions and columns of the logs."""

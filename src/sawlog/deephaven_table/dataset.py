@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.damage import Damage, DamageWarning, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.anatomy import parts
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
@@ -32,7 +34,7 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.groups.grouping import Grouping
@@ -138,6 +140,10 @@ class DeephavenTableDataset(Dataset):
         checked.__dict__.update(self.__dict__)
         checked.scan = replace(self.scan, view="damage")
         yield from Dataset.verify(checked, task_bytes, advance, every=every)
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: the header of a column file."""
+        return lambda offset: parts(source, file.path, offset)
 
     def info(self) -> dict[str, Any]:
         """Layout, table, partitions and columns."""

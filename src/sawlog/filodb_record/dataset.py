@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
+from sawlog.filodb_record.anatomy import parts
 from sawlog.filodb_record.columns import (
     CONTAINERS_SCHEMA,
     RECORDS_KEY,
@@ -24,7 +26,7 @@ from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.framing import Framing
@@ -83,6 +85,11 @@ class FiloDBRecordDataset(Dataset):
             replace(self._range(replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges
         ]
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: containers and records."""
+        del file
+        return lambda offset: parts(source, offset, self._selection)
 
     def info(self) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""

@@ -10,15 +10,17 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.errors import OptionError
 from sawlog.follow import Range
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Dataset, Fragment
 from sawlog.leveldb_log import layout
+from sawlog.leveldb_log.anatomy import parts
 from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.layout import Dialect
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 
 class LevelDBLogDataset(Dataset):
@@ -66,6 +68,12 @@ class LevelDBLogDataset(Dataset):
             for file, start, end in ranges
             for fragment in self._cut(replace(file, size=end), start, end, True, TASK_BYTES)
         ]
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: fragments."""
+        dialect = self._dialect(file)
+        head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
+        return lambda offset: parts(source, offset, head.dialect)
 
     def info(self) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""

@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.errors import DamageError
 from sawlog.format import Dataset
+from sawlog.leveldb_table.anatomy import parts
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.meta import MapReader, TableMap
 from sawlog.leveldb_table.rows import RAW_SCHEMA, ROWS_SCHEMA
 from sawlog.leveldb_table.spans import Role, spans_of
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 
 class LevelDBTableDataset(Dataset):
@@ -42,6 +44,11 @@ class LevelDBTableDataset(Dataset):
     @property
     def _pruned(self) -> bool:
         return self.scan.view == "rows" and any(one.column == "key" for one in self.projection.filters)
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: blocks and footer."""
+        table = self._map(file)
+        return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
     def info(self) -> dict[str, Any]:
         """Dialect, format version, comparator and counts of the first table."""

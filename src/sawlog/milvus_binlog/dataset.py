@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.fragments import (
     DDL_SCHEMA,
@@ -28,7 +30,7 @@ from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError
 from sawlog.milvus_binlog.stats import BM25_SCHEMA, STATS_SCHEMA
 from sawlog.milvus_binlog.subject import Subject, subject_of
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 
 class LooseDataset(Dataset):
@@ -93,6 +95,11 @@ class LooseDataset(Dataset):
             return found.collection, found.partition, found.segment
         place = paths.parse(file)
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: descriptor and events."""
+        del file
+        return lambda offset: parts(source, offset)
 
     def info(self) -> dict[str, Any]:
         """What the headers of the first file say."""

@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.damage import FileReport
 from sawlog.errors import OptionError, SawlogError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
+from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
@@ -36,7 +38,7 @@ from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, SYSTEM, Field
 from sawlog.skipped import Skipped
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
@@ -326,6 +328,11 @@ class MilvusDataset(Dataset):
                 return list(self._batches())
         except SawlogError:
             return []
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: descriptor and events."""
+        del file
+        return lambda offset: parts(source, offset)
 
     def info(self) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""

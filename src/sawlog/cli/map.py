@@ -1,0 +1,78 @@
+"""`sawlog map`: a path as a picture."""
+
+from __future__ import annotations
+
+import json as document
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit, complain
+from sawlog.cli.output import Outcome, Output, progress
+from sawlog.cli.scan import size_of
+from sawlog.storage import Storage
+
+
+def map(
+    paths: arguments.Paths,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The page; - writes it to stdout.")
+    ] = "map.html",
+    show: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    format: arguments.FormatName = None,
+    view: arguments.View = "rows",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="Option for reading the format.", show_default=False),
+    ] = None,
+    threads: arguments.Threads = None,
+    storage: arguments.StorageOptions = None,
+    json: Annotated[bool, typer.Option("--json", help="Write the data behind the page to stdout instead.")] = False,
+) -> int:
+    """Draw where every byte went, damage, rows and their content, as one HTML file.
+
+    Exit code 0 clean, 1 damaged, 2 unusable.
+    """
+    dataset = arguments.open_dataset(
+        paths,
+        format=format,
+        view=view,
+        columns=None,
+        where=None,
+        on_damage="skip",
+        provenance=False,
+        storage=arguments.storage_options(storage),
+        options=arguments.format_options(option),
+        threads=threads,
+    )
+    from sawlog.map import render, survey
+
+    with progress(size_of(dataset), "looking at every byte") as advance:
+        found = survey(dataset, advance)
+    if json:
+        sys.stdout.write(f"{document.dumps(found.to_dict())}\n")
+    elif output == "-":
+        sys.stdout.write(render(found))
+    else:
+        _write(render(found), output)
+        facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
+        Output.of(json_wanted=False).done(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts))
+        if show and not webbrowser.open(Path(output).resolve().as_uri()):
+            complain(f"no browser was found; open {output}")
+    return Exit.DAMAGED if found.damaged else Exit.OK
+
+
+def _write(page: str, path: str) -> None:
+    """Write the page; it appears whole."""
+    storage = Storage()
+    staged = storage.stage(path)
+    try:
+        staged.write(page.encode("utf-8", "surrogatepass"))
+        storage.publish([staged.finish()])
+    except BaseException:
+        staged.discard(storage)
+        raise

@@ -1,0 +1,119 @@
+"""The parts of headers and entries, for people who look at the bytes."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sawlog.anatomy import Part
+from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_log.header import Header, LogColumn
+    from sawlog.storage import Source
+
+_FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
+_FORMATS = {ColumnType.FLOAT: ">f", ColumnType.DOUBLE: ">d", ColumnType.CHAR: ">H", ColumnType.ENUM: ">i"}
+_INTEGERS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
+_MOST = 64 << 10
+"""Bytes of an entry that are looked at."""
+
+
+def parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
+    """The header, where it stands at the offset, and entries from there on."""
+    at = offset
+    if at == 0:
+        yield from _header(source)
+        at = header.size if header is not None else source.size
+    while header is not None and at + layout.SIZE_SIZE <= source.size:
+        data = source.window(at, _MOST).tobytes()
+        size = int.from_bytes(data[: layout.SIZE_SIZE], "big", signed=True)
+        whole = layout.SIZE_SIZE + size
+        fits = layout.MIN_ENTRY_SIZE <= size <= source.size - at - layout.SIZE_SIZE
+        least = f"at least {layout.MIN_ENTRY_SIZE}, within the file"
+        yield Part("size", at, layout.SIZE_SIZE, f"{size:,}", "" if fits else least)
+        if not fits:
+            return
+        yield from _entry(data, at, whole, header)
+        at += whole
+
+
+def _entry(data: bytes, at: int, whole: int, header: Header) -> Iterator[Part]:
+    flags, body, end = data[layout.SIZE_SIZE], layout.SIZE_SIZE + layout.FLAGS_SIZE, whole - layout.DIGEST_SIZE
+    wrong = "" if flags in _FLAGS else "0 to 4"
+    yield Part("flags", at + layout.SIZE_SIZE, layout.FLAGS_SIZE, f"{flags}, {_FLAGS.get(flags, 'reserved')}", wrong)
+    if flags & layout.Flag.RECORD:
+        for name, start, stop in (
+            ("record type", body, layout.RECORD_VERSION_OFFSET),
+            ("record version", layout.RECORD_VERSION_OFFSET, layout.RECORD_DATA_OFFSET),
+        ):
+            if stop <= end:
+                yield Part(name, at + start, stop - start, f"{int.from_bytes(data[start:stop], 'big', signed=True):,}")
+        if end > layout.RECORD_DATA_OFFSET:
+            yield Part("data", at + layout.RECORD_DATA_OFFSET, end - layout.RECORD_DATA_OFFSET)
+    else:
+        yield from _row(data[:end], at, body, header)
+    if whole <= len(data):
+        found, expected = int.from_bytes(data[end:whole], "big"), zlib.adler32(data[:end])
+        yield Part("digest", at + end, layout.DIGEST_SIZE, hex(found), "" if found == expected else hex(expected))
+
+
+def _row(data: bytes, at: int, body: int, header: Header) -> Iterator[Part]:
+    presence = data[body : body + header.presence_bytes]
+    yield Part("presence", at + body, header.presence_bytes, " ".join(f"{byte:08b}" for byte in presence))
+    here = body + header.presence_bytes
+    for number, column in enumerate(header.stored):
+        if here >= len(data) or not presence[number // layout.PRESENCE_BITS] >> number % layout.PRESENCE_BITS & 1:
+            continue
+        if column.width:
+            yield Part(column.name, at + here, column.width, _value(column, data[here : here + column.width]))
+            here += column.width
+            continue
+        length = int.from_bytes(data[here : here + layout.COUNT_SIZE], "big", signed=True)
+        yield Part(f"{column.name}: length", at + here, layout.COUNT_SIZE, f"{length:,}")
+        here += layout.COUNT_SIZE
+        if length > 0:
+            yield Part(column.name, at + here, length, _text(column, data[here : here + length]))
+            here += length
+
+
+def _value(column: LogColumn, stored: bytes) -> str:
+    form = _FORMATS.get(column.type, _INTEGERS[column.width])
+    if len(stored) < column.width:
+        return ""
+    (value,) = struct.unpack(form, stored)
+    return str(value)
+
+
+def _text(column: LogColumn, stored: bytes) -> str:
+    return "" if column.type is ColumnType.BLOB else repr(stored[:200].decode("utf-8", "replace"))
+
+
+def _header(source: Source) -> Iterator[Part]:
+    data = source.window(0, _MOST).tobytes()
+    if len(data) < layout.PREAMBLE_SIZE:
+        return
+    magic = int.from_bytes(data[: layout.VERSION_OFFSET], "big")
+    wrong = "" if magic == layout.MAGIC else hex(layout.MAGIC)
+    yield Part("magic", 0, layout.VERSION_OFFSET, hex(magic), wrong, "header")
+    for name, start, stop in (
+        ("version", layout.VERSION_OFFSET, layout.REMAINING_OFFSET),
+        ("remaining", layout.REMAINING_OFFSET, layout.PREAMBLE_SIZE),
+    ):
+        yield Part(name, start, stop - start, str(int.from_bytes(data[start:stop], "big", signed=True)), use="header")
+    remaining = int.from_bytes(data[layout.REMAINING_OFFSET : layout.PREAMBLE_SIZE], "big")
+    end = layout.PREAMBLE_SIZE + remaining - layout.DIGEST_SIZE
+    at, kinds = layout.PREAMBLE_SIZE, {int(one): one.name.lower().replace("_", " ") for one in HeaderRecord}
+    while at + layout.RECORD_HEADER_SIZE <= min(end, len(data)):
+        size, kind = struct.unpack_from(">ii", data, at)
+        body = at + layout.RECORD_HEADER_SIZE
+        if not 0 <= size <= end - body:
+            return
+        yield Part("record", at, layout.RECORD_HEADER_SIZE, f"type {kind}, {size} bytes", use="header")
+        yield Part(kinds.get(kind, "unknown record"), body, size, use="header")
+        at = body + size
+    if at == end and end + layout.DIGEST_SIZE <= len(data):
+        yield Part("digest", end, layout.DIGEST_SIZE, "0x" + data[end : end + layout.DIGEST_SIZE].hex(), use="header")

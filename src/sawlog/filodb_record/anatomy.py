@@ -1,0 +1,95 @@
+"""The parts of containers and records, for people who look at the bytes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sawlog.anatomy import Part
+from sawlog.filodb_record import layout
+
+if TYPE_CHECKING:
+    from sawlog.filodb_record.selection import Layout, Selection
+    from sawlog.storage import Source
+
+_PLAIN_WORD = (layout.VERSION << layout.VERSION_SHIFT).to_bytes(4, "little")
+_FORMS = {"int": "<i", "long": "<q", "ts": "<q", "double": "<d"}
+_MOST = 128 << 10
+"""Bytes of a record that are looked at."""
+
+
+def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
+    """The header of a container, where one begins at the offset, and records from there on."""
+    at = offset
+    while at + layout.LENGTH_SIZE <= source.size:
+        data = source.window(at, _MOST).tobytes()
+        if data[layout.VERSION_OFFSET : layout.TIMESTAMP_OFFSET] == _PLAIN_WORD and not selection.plain:
+            yield from _header(data, at)
+            at += layout.CONTAINER_HEADER_SIZE
+            continue
+        length = int.from_bytes(data[: layout.LENGTH_SIZE], "little")
+        wrong = length < layout.SMALLEST_LENGTH or length > source.size - at - layout.LENGTH_SIZE
+        least = f"at least {layout.SMALLEST_LENGTH}, within the container"
+        yield Part("length", at, layout.LENGTH_SIZE, f"{length:,}", least if wrong else "")
+        if wrong:
+            return
+        size = layout.LENGTH_SIZE + length
+        yield from _record(data[:size], at, selection)
+        end = at + layout.align(size)
+        if end > at + size:
+            yield Part("padding", at + size, end - at - size)
+        at = end
+
+
+def _header(data: bytes, at: int) -> Iterator[Part]:
+    length = int.from_bytes(data[: layout.LENGTH_SIZE], "little")
+    yield Part("container length", at, layout.LENGTH_SIZE, f"{length:,}", use="header")
+    yield Part("version", at + layout.VERSION_OFFSET, 4, str(layout.VERSION), use="header")
+    stored = data[layout.TIMESTAMP_OFFSET : layout.CONTAINER_HEADER_SIZE]
+    yield Part("timestamp", at + layout.TIMESTAMP_OFFSET, 8, _time(int.from_bytes(stored, "little")), use="header")
+
+
+def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
+    found = _layout_of(data, selection)
+    if not selection.plain:
+        number = int.from_bytes(data[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
+        named = f"{number}, {found.name}" if found is not None else str(number)
+        wrong = "" if found is not None or number in selection.known else "a known schema"
+        yield Part("schema id", at + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)
+    if found is None:
+        rest = layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE
+        yield Part("columns", at + rest, max(0, len(data) - rest))
+        return
+    record = found.record
+    for column, start in zip(record.columns, record.field_offsets, strict=True):
+        size = layout.SLOT_SIZES[column.type]
+        if start + size <= len(data):
+            yield Part(column.name, at + start, size, _slot(column.type, data[start : start + size]))
+    if record.hash_offset is not None and record.hash_offset + layout.HASH_SIZE <= len(data):
+        stored = data[record.hash_offset :][: layout.HASH_SIZE]
+        yield Part("partition hash", at + record.hash_offset, layout.HASH_SIZE, "0x" + stored[::-1].hex())
+    rest = record.variable_area_start
+    if len(data) > rest:
+        yield Part("payloads", at + rest, len(data) - rest)
+
+
+def _layout_of(data: bytes, selection: Selection) -> Layout | None:
+    if selection.plain:
+        return selection.layouts[0]
+    number = int.from_bytes(data[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
+    return next((one for one in selection.layouts if one.schema_id == number), None)
+
+
+def _slot(kind: layout.ColumnType, stored: bytes) -> str:
+    if kind in layout.POINTER_TYPES:
+        return f"payload at byte {int.from_bytes(stored, 'little')} of the record"
+    (value,) = struct.unpack(_FORMS[kind], stored)
+    return _time(value) if kind == "ts" else str(value)
+
+
+def _time(milliseconds: int) -> str:
+    if not 0 <= milliseconds < layout.MAX_TIMESTAMP:
+        return str(milliseconds)
+    return str(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds))

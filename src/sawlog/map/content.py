@@ -1,0 +1,177 @@
+"""What columns hold: nulls, bounds, estimates of distinct values, and the keys with most bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.map.kernels import hash_slices, hash_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SKETCH = 1024
+"""Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
+KEYS = 4096
+"""Keys that are counted at a time."""
+SHOWN_KEYS = 20
+KEY_BYTES = 256
+"""Longer values are no keys."""
+
+
+class Distinct:
+    """An estimate of how many values there are, from the smallest of their hashes."""
+
+    def __init__(self) -> None:
+        self._smallest: NDArray[np.uint64] = np.zeros(0, np.uint64)
+
+    def add(self, values: pa.Array) -> bool:
+        """Take in values without nulls; False for types that are not hashed."""
+        hashes = _hashes(values)
+        if hashes is None:
+            return False
+        if len(self._smallest) == SKETCH:
+            hashes = hashes[hashes < self._smallest[-1]]
+        if len(hashes):
+            self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[:SKETCH]
+        return True
+
+    @property
+    def count(self) -> int:
+        """The estimate; exact below `SKETCH`."""
+        if len(self._smallest) < SKETCH:
+            return len(self._smallest)
+        return round((SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
+
+
+def _hashes(values: pa.Array) -> NDArray[np.uint64] | None:
+    """A hash of each value; None for types that have none."""
+    if pa.types.is_dictionary(values.type):
+        of_dictionary = _hashes(values.dictionary)
+        return None if of_dictionary is None else of_dictionary[values.indices.to_numpy(zero_copy_only=False)]
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    kind = values.type
+    out = np.zeros(len(values), np.uint64)
+    if any(test(kind) for test in (pa.types.is_string, pa.types.is_binary)):
+        wide = values.cast(pa.large_binary())
+    elif any(test(kind) for test in (pa.types.is_large_string, pa.types.is_large_binary)):
+        wide = values
+    elif pa.types.is_fixed_size_binary(kind):
+        wide = values.cast(pa.binary(kind.byte_width)).cast(pa.large_binary())
+    elif pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64):
+        fixed = np.frombuffer(values.buffers()[1], f"u{kind.bit_width // 8}")
+        hash_words(fixed[values.offset : values.offset + len(values)].astype(np.uint64), out)
+        return out
+    else:
+        return None
+    _, ends, data = wide.buffers()
+    if len(values):
+        shared = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        hash_slices(np.frombuffer(ends, np.int64)[wide.offset : wide.offset + len(wide) + 1].copy(), shared, out)
+    return out
+
+
+class Column:
+    """One column, batch by batch."""
+
+    def __init__(self, field: pa.Field) -> None:
+        self.field = field
+        self.rows = 0
+        self.nulls = 0
+        self._low: Any = None
+        self._high: Any = None
+        self._distinct: Distinct | None = Distinct()
+
+    def add(self, values: pa.Array) -> None:
+        """Take in the values of a batch."""
+        self.rows += len(values)
+        self.nulls += values.null_count
+        there = values.drop_null() if values.null_count else values
+        if not len(there):
+            return
+        if self._distinct is not None and not self._distinct.add(there):
+            self._distinct = None
+        if pa.types.is_dictionary(there.type):
+            there = there.dictionary
+        if _bounded(there.type):
+            found = pc.min_max(there)
+            low, high = found["min"], found["max"]
+            if low.is_valid:
+                self._low = low if self._low is None or pc.less(low, self._low).as_py() else self._low
+                self._high = high if self._high is None or pc.greater(high, self._high).as_py() else self._high
+
+    @property
+    def bounds(self) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+        """The least and the greatest value."""
+        return self._low, self._high
+
+    @property
+    def distinct(self) -> int | None:
+        """An estimate of how many different values there are; None where that is not known."""
+        return None if self._distinct is None else self._distinct.count
+
+
+def _bounded(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_nested, pa.types.is_null, pa.types.is_dictionary, pa.types.is_float16)
+    return not any(test(kind) for test in tests) and not isinstance(kind, pa.BaseExtensionType)
+
+
+def is_key(field: pa.Field) -> bool:
+    """Whether a column may say which series, key or member a row belongs to."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(kind) for test in (*text, pa.types.is_boolean))
+
+
+class Keys:
+    """The values of a column with most bytes in the file: exact while there are few, then at least what is said.
+
+    Where there are more than `KEYS`, those with least bytes are dropped, and counted again from nothing if they return.
+
+    Attributes:
+        name: The column.
+        dropped: Whether the counts are lower bounds.
+        telling: Whether keys come again; what is different in almost every row is no key, and not counted further.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dropped = False
+        self.telling = True
+        self._found: dict[Any, tuple[int, int]] = {}
+
+    def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> None:
+        """Take in the keys of a batch and the bytes of its rows."""
+        if not self.telling:
+            return
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        if len(values) >= SKETCH and 2 * len(encoded.dictionary) > len(values):
+            self.telling = False
+            return
+        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
+        total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
+        largest = np.argsort(-total, kind="stable")[:KEYS]
+        self.dropped |= len(largest) < int(np.count_nonzero(rows))
+        for code in largest.tolist():
+            if not rows[code]:
+                continue
+            key = encoded.dictionary[code].as_py() if code < len(encoded.dictionary) else None
+            if isinstance(key, str | bytes) and len(key) > KEY_BYTES:
+                self.dropped = True
+                continue
+            count, weight = self._found.get(key, (0, 0))
+            self._found[key] = count + int(rows[code]), weight + int(total[code])
+        if len(self._found) > 2 * KEYS:
+            self.dropped = True
+            self._found = dict(sorted(self._found.items(), key=lambda one: -one[1][1])[:KEYS])
+
+    @property
+    def top(self) -> list[tuple[Any, int, int]]:
+        """Key, rows and bytes of the largest."""
+        best = sorted(self._found.items(), key=lambda one: (-one[1][1], str(one[0])))[:SHOWN_KEYS]
+        return [(key, rows, weight) for key, (rows, weight) in best]

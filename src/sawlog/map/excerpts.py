@@ -1,0 +1,79 @@
+"""Bytes worth showing: the head of a file, the surroundings of damage, and rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from sawlog.errors import SawlogError
+from sawlog.map.model import Excerpt
+
+if TYPE_CHECKING:
+    from sawlog.anatomy import Dissector, Part
+    from sawlog.dataset import Dataset
+    from sawlog.storage import File, Source
+
+Result = TypeVar("Result")
+
+HEAD_BYTES = 256
+ROW_BYTES = 192
+BEFORE_DAMAGE = 32
+DAMAGE_BYTES = 160
+PARTS = 16
+"""Parts that are told of one excerpt; of the head, `HEAD_PARTS`."""
+HEAD_PARTS = 60
+ALL_EXCERPTS = 2400
+"""Of all files together."""
+DAMAGES_SHOWN = 600
+
+
+def excerpts(
+    dataset: Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
+) -> list[Excerpt]:
+    """Bytes of a file around some places.
+
+    Args:
+        dataset: What it was opened as.
+        file: The file.
+        rows: Offset and bytes of rows.
+        damages: Offset and bytes of damaged ranges.
+    """
+    wanted = {0: HEAD_BYTES}
+    for start, size in rows:
+        wanted[start] = max(wanted.get(start, 0), min(size, ROW_BYTES))
+    places = {start: (start, length) for start, length in wanted.items()}
+    for start, size in damages:
+        begin = max(0, start - BEFORE_DAMAGE)
+        places[start] = (begin, start - begin + max(16, min(size, DAMAGE_BYTES)))
+    try:
+        source = dataset.scan.storage.open(file.path)
+    except (OSError, SawlogError):
+        return []
+    try:
+        dissect = _careful(lambda: dataset.dissector(file, source))
+        return [_excerpt(file, source, dissect, at, *places[at]) for at in sorted(places)]
+    except (OSError, SawlogError):  # it has changed since, or cannot be read: a picture has no need to fail for that
+        return []
+    finally:
+        source.close()
+
+
+def _excerpt(file: File, source: Source, dissect: Dissector | None, at: int, begin: int, length: int) -> Excerpt:
+    data = source.window(begin, max(0, min(length, file.size - begin))).tobytes()
+    pieces = _careful(lambda: dissect(at)) if dissect is not None else None
+    found: list[Part] = []
+    while pieces is not None and len(found) < (PARTS if at else HEAD_PARTS):
+        part = _careful(functools.partial(next, pieces, None))
+        if part is None or part.offset >= begin + len(data) or part.length < 0:
+            break
+        found.append(part)
+    return Excerpt(begin, data, found)
+
+
+def _careful(work: Callable[[], Result]) -> Result | None:
+    """What a format says of its bytes. They may be damaged: where it cannot say anything, it says nothing."""
+    try:
+        return work()
+    except Exception:  # noqa: BLE001, see above
+        return None

@@ -1,0 +1,115 @@
+"""Bins and sketches, filled in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.chain.kernels import record_type
+from sawlog.kernels.jit import inlined, kernel
+
+USES = ("header", "record", "padding", "tail", "damage")
+"""What a byte can be: the names of `sawlog.damage.Account`."""
+
+BIN = record_type(
+    *(f"{use}_bytes" for use in USES),
+    "rows",
+    "row_bytes",
+    "shortest",
+    "longest",
+    "sample",  # where the first row of the bin begins
+    "sample_bytes",
+    "low",  # of the order values; low > high: no row has one
+    "high",
+    "resets",  # rows whose order value is lower than that of the row before them
+)
+"""What is known of a range of a file: bytes by use, rows that begin there with their sizes, and their order."""
+
+ORDER = record_type("last", "known", "step", "step_at", "resets")
+"""The order so far: the last value, whether there is one, the largest step, and where it was."""
+
+_PRIME_1 = np.uint64(0xBF58476D1CE4E5B9)
+_PRIME_2 = np.uint64(0x94D049BB133111EB)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def bin_rows(starts: Any, sizes: Any, order: Any, width: Any, state: Any, bins: Any) -> None:
+    """Count rows, by where they begin.
+
+    Args:
+        starts: int64, file offsets.
+        sizes: int64, bytes of each row.
+        order: int64, a value per row that is expected to ascend; empty for none.
+        width: int64, bytes per bin.
+        state: A record of `ORDER`.
+        bins: Records of `BIN`.
+    """
+    for row in range(len(starts)):
+        at = bins[starts[row] // width]
+        size = sizes[row]
+        if at.rows == 0:
+            at.sample = starts[row]
+            at.sample_bytes = size
+            at.shortest = size
+        at.shortest = min(at.shortest, size)
+        at.longest = max(at.longest, size)
+        at.rows += 1
+        at.row_bytes += size
+        if row < len(order):
+            value = order[row]
+            if at.low > at.high:
+                at.low = value
+                at.high = value
+            at.low = min(at.low, value)
+            at.high = max(at.high, value)
+            if state.known:
+                step = value - state.last
+                if step < 0:
+                    at.resets += 1
+                    state.resets += 1
+                elif step > state.step:
+                    state.step = step
+                    state.step_at = starts[row]
+            state.last = value
+            state.known = 1
+
+
+@inlined
+def mixed(value: Any) -> Any:
+    """A 64-bit number, well stirred."""
+    value = (value ^ (value >> np.uint64(30))) * _PRIME_1
+    value = (value ^ (value >> np.uint64(27))) * _PRIME_2
+    return value ^ (value >> np.uint64(31))
+
+
+@kernel
+def hash_words(words: Any, out: Any) -> None:
+    """A hash of each uint64."""
+    for row in range(len(words)):
+        out[row] = mixed(words[row] + _GOLDEN)
+
+
+@kernel
+def hash_slices(ends: Any, data: Any, out: Any) -> None:
+    """A hash of each value of variable length.
+
+    Args:
+        ends: int64, one more than there are values: value i is `data[ends[i]:ends[i + 1]]`.
+        data: uint8.
+        out: uint64, one per value.
+    """
+    for row in range(len(out)):
+        start, end = ends[row], ends[row + 1]
+        state = mixed(np.uint64(end - start) + _GOLDEN)
+        word = np.uint64(0)
+        held = 0
+        for at in range(start, end):
+            word = word << np.uint64(8) | np.uint64(data[at])
+            held += 1
+            if held == 8:
+                state = mixed(state ^ word) + _GOLDEN
+                word = np.uint64(0)
+                held = 0
+        out[row] = mixed(state ^ word)

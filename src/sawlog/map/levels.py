@@ -1,0 +1,112 @@
+"""Files as rows of bins: as many for ten gigabytes as for ten megabytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sawlog.damage import Account
+from sawlog.map.kernels import BIN, ORDER, USES, bin_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_BINS = 2048
+"""Of one file."""
+ALL_BINS = 16384
+"""Of all files together, each of which has at least `LEAST_BINS`."""
+LEAST_BINS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of a file whose use is known exactly: ascending, none over another."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    use: str
+
+
+def bins_for(files: int) -> int:
+    """How many bins each of so many files has."""
+    return max(LEAST_BINS, min(MOST_BINS, ALL_BINS // max(files, 1)))
+
+
+class Levels:
+    """The bins of one file.
+
+    Args:
+        size: Bytes of the file.
+        most: How many bins there may be.
+
+    Attributes:
+        width: Bytes per bin.
+        bins: Records of `BIN`.
+        order: A record of `ORDER`.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        self.size = size
+        self.width = max(1, -(-size // most))
+        self.bins: Any = np.zeros(max(1, -(-size // self.width)), BIN)
+        self.bins["low"], self.bins["high"] = 0, -1
+        self.order: Any = np.zeros(1, ORDER)[0]
+
+    def add_rows(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], order: NDArray[np.int64]) -> None:
+        """Count rows that begin at offsets; see `bin_rows`."""
+        known = (starts >= 0) & (starts < self.size)
+        if not known.all():
+            starts, sizes, order = starts[known], sizes[known], order[known] if len(order) else order
+        bin_rows(starts, sizes, order, np.int64(self.width), self.order, self.bins)
+
+    def add_piece(self, start: int, end: int, account: Account, exact: list[Ranges]) -> None:
+        """Spread the account of a piece over its bins.
+
+        Args:
+            start: First byte of the piece.
+            end: The byte behind it.
+            account: Where its bytes went.
+            exact: Ranges whose use is known; what is left of the account is spread over what is left of the piece.
+        """
+        left = {use: getattr(account, use) for use in USES}
+        free = self._cover([start], [end])
+        for ranges in exact:
+            covered = self._cover(ranges.starts, ranges.ends)
+            total = int(covered.sum())
+            if total:
+                share = covered if total <= left[ranges.use] else _shares(covered, left[ranges.use])
+                self.bins[f"{ranges.use}_bytes"] += share
+                left[ranges.use] -= int(share.sum())
+                free = np.maximum(free - share, 0)
+        for use, count in left.items():
+            if count > 0:
+                self.bins[f"{use}_bytes"] += _shares(free, count)
+
+    def _cover(self, starts: Any, ends: Any) -> NDArray[np.int64]:
+        """How many bytes of every bin some ranges cover."""
+        edges = np.arange(len(self.bins) + 1, dtype=np.int64) * self.width
+        edges[-1] = max(int(edges[-1]), self.size)
+        begins, stops = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
+        # Bytes covered before each edge: whole ranges in front of it, and what the one that it cuts has there.
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(stops - begins)])
+        before = np.searchsorted(begins, edges, "left")
+        if not len(begins):
+            return np.zeros(len(self.bins), np.int64)
+        last = np.maximum(stops[np.maximum(before - 1, 0)] - edges, 0)
+        over = np.where(before > 0, last, 0).astype(np.int64)
+        covered: NDArray[np.int64] = (sums[before] - over).astype(np.int64)
+        return covered[1:] - covered[:-1]
+
+
+def _shares(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """A total in whole parts, by weights."""
+    everything = int(weights.sum())
+    if not everything:
+        weights, everything = np.ones_like(weights), len(weights)
+    # Of the rounded sums, so that the parts add up to the total.
+    sums = np.concatenate([[0.0], np.cumsum(weights.astype(np.float64))]) * (total / everything)
+    ends: NDArray[np.int64] = np.round(sums).astype(np.int64)
+    ends[-1] = total
+    return ends[1:] - ends[:-1]

@@ -1,0 +1,187 @@
+"""What a survey finds, as plain data: the document of `sawlog map --json`, and what the page draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sawlog.anatomy import Part
+from sawlog.damage import Account, Damage, Tail
+from sawlog.skipped import Skipped
+
+VERSION = 1
+"""Of the document."""
+MOST_TEXT = 80
+"""Characters of the value of a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Bytes of a file, and the parts that the format finds in them.
+
+    Attributes:
+        offset: The first byte.
+        data: The bytes.
+        parts: What they are to the format, in order; empty where it does not say.
+    """
+
+    offset: int
+    data: bytes
+    parts: list[Part]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of name, offset, length, value, expected."""
+        parts = [[one.name, one.offset, one.length, one.value[:MOST_TEXT], one.expected] for one in self.parts]
+        return {"offset": self.offset, "hex": self.data.hex(), "parts": parts}
+
+
+@dataclass(slots=True)
+class FileMap:
+    """One file.
+
+    Attributes:
+        path: The file.
+        size: Its bytes.
+        rows: Rows of the view that were read of it; None where the view does not say which file a row is of.
+        account: Where its bytes went, as `sawlog verify` counts.
+        tail: How it ends.
+        damages: The first damages.
+        kinds: How often each kind of damage was met.
+        bins: What is known of equal parts of it: one list per field of `sawlog.map.kernels.BIN`.
+        bin_bytes: Bytes per bin.
+        spans: Offset and bytes of rows that are known one by one, ascending; all of them, if `complete`.
+        complete: Whether `spans` has every row.
+        excerpts: Bytes worth showing, by offset.
+        order: What is known of the order of its rows: lowest and highest value, resets, the largest step and its place.
+    """
+
+    path: str
+    size: int
+    rows: int | None = None
+    account: Account = field(default_factory=Account)
+    tail: Tail | None = None
+    damages: list[Damage] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    bins: dict[str, list[Any]] = field(default_factory=dict)
+    bin_bytes: int = 1
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    complete: bool = False
+    excerpts: list[Excerpt] = field(default_factory=list)
+    order: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "rows": self.rows,
+            "bytes": asdict(self.account),
+            "unread": max(0, self.size - self.account.total),
+            "tail": asdict(self.tail) if self.tail is not None else None,
+            "damages": [asdict(damage) for damage in self.damages],
+            "damage_count": sum(self.kinds.values()),
+            "damage_kinds": dict(sorted(self.kinds.items())),
+            "bin_bytes": self.bin_bytes,
+            "bins": self.bins,
+            "spans": _spaced(self.spans),
+            "complete": self.complete,
+            "excerpts": [excerpt.to_dict() for excerpt in self.excerpts],
+            "order": self.order,
+        }
+
+
+def _spaced(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
+    """Spans as the distances of their offsets, which are shorter, and their bytes."""
+    starts = [0, *(start for start, _ in spans)]
+    steps = [after - before for before, after in itertools.pairwise(starts)]
+    return {"steps": steps, "bytes": [size for _, size in spans]}
+
+
+@dataclass(slots=True)
+class ColumnMap:
+    """What one column holds; bounds and keys are text."""
+
+    name: str
+    type: str
+    nulls: int
+    low: str | None
+    high: str | None
+    distinct: int | None
+
+
+@dataclass(slots=True)
+class KeysMap:
+    """The values of a column with most bytes: value, rows, bytes; `least` where the counts are lower bounds."""
+
+    column: str
+    top: list[tuple[str | None, int, int]]
+    least: bool
+
+
+@dataclass(slots=True)
+class Map:
+    """A file, or what a directory holds.
+
+    Attributes:
+        paths: As they were named.
+        format: The format's name.
+        title: What people call it.
+        view: The view that rows are of.
+        facts: What the format tells of itself.
+        rows: Rows of the view.
+        files: One entry per file, in reading order.
+        skipped: What the paths hold and the view does not read.
+        columns: What the columns hold.
+        head: The first rows, as text.
+        keys: The largest keys or series.
+        order: The column that the rows are expected to ascend by, and what its values are: `time` or `number`.
+    """
+
+    paths: list[str]
+    format: str
+    title: str
+    view: str
+    facts: dict[str, Any]
+    rows: int = 0
+    files: list[FileMap] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    columns: list[ColumnMap] = field(default_factory=list)
+    head: list[list[str | None]] = field(default_factory=list)
+    keys: list[KeysMap] = field(default_factory=list)
+    order: tuple[str, str] | None = None
+
+    @property
+    def account(self) -> Account:
+        """Bytes by use, over all files."""
+        total = Account()
+        for file in self.files:
+            total.add(file.account)
+        return total
+
+    @property
+    def damaged(self) -> bool:
+        """Whether any file holds damage."""
+        return any(file.kinds for file in self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "version": VERSION,
+            "paths": self.paths,
+            "format": self.format,
+            "title": self.title,
+            "view": self.view,
+            "facts": {name: str(value) for name, value in self.facts.items()},
+            "rows": self.rows,
+            "size": sum(file.size for file in self.files),
+            "damaged": self.damaged,
+            "bytes": asdict(self.account),
+            "files": [file.to_dict() for file in self.files],
+            "skipped": [one.to_dict() for one in self.skipped],
+            "columns": [asdict(column) for column in self.columns],
+            "head": self.head,
+            "keys": [asdict(keys) for keys in self.keys],
+            "order": {"column": self.order[0], "kind": self.order[1]} if self.order else None,
+        }

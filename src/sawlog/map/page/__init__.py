@@ -1,0 +1,35 @@
+"""A map as one HTML file that needs no network and no server."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sawlog.map.model import Map
+
+SCRIPTS = ("model.js", "charts.js", "bytes.js", "page.js")
+"""The page's code, in the order in which it is run."""
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPES = str.maketrans(_UNSAFE)
+
+
+def render(found: Map) -> str:
+    """The page.
+
+    Nothing of the data can be taken for markup or code: it stands in one block of JSON in which `<`, `>` and `&` are
+    escaped, and the page's code makes text of it, never markup.
+    """
+    folder = files(__name__)
+    data = json.dumps(found.to_dict(), ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+    parts = {
+        "title": html.escape(f"{', '.join(found.paths)} · sawlog map"),
+        "style": (folder / "page.css").read_text("utf-8"),
+        "script": "\n".join((folder / name).read_text("utf-8") for name in SCRIPTS),
+        "data": data,
+    }
+    page = (folder / "page.html").read_text("utf-8")
+    head, *rest = page.split("{{")
+    return head + "".join(parts[name] + after for name, after in (one.split("}}", 1) for one in rest))

@@ -1,0 +1,137 @@
+"""Where rows begin and end, and which of them are kept one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+KEPT_ROWS = 40_000
+"""Rows of all files that are kept one by one, from their beginnings on."""
+KEPT_AROUND = 16
+"""Rows kept before and behind a damage, and at the end of a file."""
+KEPT_DAMAGES = 300
+"""Damages, of each file, whose surroundings are kept."""
+
+
+class Settled(NamedTuple):
+    """A batch whose places in the file are known.
+
+    Attributes:
+        batch: The rows.
+        starts: int64, where each begins.
+        sizes: int64, the bytes of each.
+        places: int64, where rows begin, each place once: operations of one batch of writes, say, share theirs evenly.
+        lengths: int64, the bytes at each place.
+    """
+
+    batch: pa.RecordBatch
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    places: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+class Rows:
+    """Batches with the places of their rows; each is given once it is known where the next one begins.
+
+    Args:
+        batches: Batches with a column of offsets, ascending.
+        column: Its name.
+        end: Where the last row ends, at the latest.
+        lost: Where damage begins, ascending, as far as it was met: no row reaches into it.
+    """
+
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], column: str, end: int, lost: Sequence[NDArray[np.int64]]
+    ) -> None:
+        self._batches = batches
+        self._column = column
+        self._end = end
+        self._lost = lost
+
+    def __iter__(self) -> Iterator[Settled]:
+        """The batches, in order."""
+        held: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
+        for batch in self._batches:
+            starts = batch.column(self._column).to_numpy()
+            if held is not None:
+                yield self._settled(*held, int(starts[0]))
+            held = batch, starts
+        if held is not None:
+            yield self._settled(*held, self._end)
+
+    def _settled(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> Settled:
+        changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
+        places, counts = starts[changes], np.diff(changes, append=len(starts))
+        ends = np.append(places[1:], end)
+        for lost in self._lost[-2:]:  # what was met before this batch, and before the next one
+            behind = np.searchsorted(lost, places, "right")
+            ends = np.where(behind < len(lost), np.minimum(ends, lost[np.minimum(behind, len(lost) - 1)]), ends)
+        lengths = np.maximum(ends - places, 0)
+        total, count = np.repeat(lengths, counts), np.repeat(counts, counts)
+        within = np.arange(len(starts)) - np.repeat(changes, counts)
+        sizes = total * (within + 1) // count - total * within // count
+        return Settled(batch, starts, sizes, places, lengths)
+
+
+class Kept:
+    """Rows of one file that are kept one by one: the first, the last, and those around damage.
+
+    Args:
+        files: How many files there are, which share what may be kept.
+    """
+
+    def __init__(self, files: int) -> None:
+        self._room = KEPT_ROWS // max(1, files)
+        self._damages = KEPT_DAMAGES
+        self._head: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._near: dict[int, int] = {}
+        self._last = np.zeros((0, 2), np.int64)
+        self._waiting = 0
+        self._seen = 0
+        self._taken = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row was kept."""
+        return self._seen == self._taken
+
+    def add(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
+        """Take in rows, and where damage begins that was met last."""
+        taken = min(len(starts), self._room - self._taken)
+        if taken > 0:
+            self._head.append((starts[:taken].copy(), sizes[:taken].copy()))
+            self._taken += taken
+        self._seen += len(starts)
+        self._keep(starts[: self._waiting], sizes[: self._waiting])
+        self._waiting = max(0, self._waiting - len(starts))
+        for place in lost[: self._damages].tolist():
+            at = int(np.searchsorted(starts, place))
+            around = slice(max(0, at - KEPT_AROUND), at + KEPT_AROUND)
+            self._keep(starts[around], sizes[around])
+        self._damages = max(0, self._damages - len(lost))
+        self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-KEPT_AROUND:]])[-KEPT_AROUND:]
+
+    def near(self, lost: NDArray[np.int64]) -> None:
+        """Damage behind the rows so far: those in front of it, and the next ones, are kept."""
+        if len(lost) and self._damages:
+            self._keep(self._last[:, 0], self._last[:, 1])
+            self._waiting = KEPT_AROUND
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Offset and bytes of what was kept, ascending."""
+        self._keep(self._last[:, 0], self._last[:, 1])
+        found = dict(self._near)
+        for starts, sizes in self._head:
+            found.update(zip(starts.tolist(), sizes.tolist(), strict=True))
+        return sorted(found.items())
+
+    def _keep(self, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        if self._seen > self._taken:
+            self._near.update(zip(starts.tolist(), sizes.tolist(), strict=True))

@@ -1,0 +1,68 @@
+"""A map in one line per file: characters for terminals, a small picture for notebooks."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sawlog.map.kernels import USES
+from sawlog.map.survey import inspected
+
+if TYPE_CHECKING:
+    from sawlog.dataset import Dataset
+    from sawlog.map.model import FileMap
+
+STRIP_BYTES = 32 << 20
+"""More is not read for a strip alone."""
+STRIP_FILES = 8
+"""Files that have a strip."""
+SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "": " "}
+"""What each use of bytes is drawn as; the empty one is what was not read."""
+COLOURS = {"header": "#0072b2", "record": "#56b4e9", "padding": "#c9cdd2", "tail": "#e69f00", "damage": "#d55e00"}
+_SHOWN_FIRST = ("damage", "tail")
+
+
+def strips(dataset: Dataset) -> list[FileMap]:
+    """The first files with their bins; none, where there is more to read than a glance is worth."""
+    if sum(file.size for file in dataset.files) > STRIP_BYTES:
+        return []
+    return [one for one in inspected(dataset) if one.size][:STRIP_FILES]
+
+
+def cells(file: FileMap, width: int) -> list[str]:
+    """The use that each of `width` equal parts of a file is shown as: the most frequent one, but damage before all."""
+    bins = np.array([file.bins[f"{use}_bytes"] for use in USES])
+    count = bins.shape[1]
+    # Parts that are smaller than bins are what their bin is.
+    edges = np.linspace(0, count, width + 1)
+    starts = np.minimum(np.floor(edges[:-1]).astype(np.int64), count - 1)
+    ends = np.maximum(np.ceil(edges[1:]).astype(np.int64), starts + 1)
+    sums = np.concatenate([np.zeros((len(USES), 1), np.int64), np.cumsum(bins, 1)], 1)
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        uses = dict(zip(USES, (sums[:, end] - sums[:, start]).tolist(), strict=True))
+        urgent = next((use for use in _SHOWN_FIRST if uses[use]), None)
+        most = max(uses, key=uses.__getitem__)
+        found.append(urgent or (most if uses[most] else ""))
+    return found
+
+
+def as_html(files: list[FileMap], width: int = 120) -> str:
+    """The strips as a picture in HTML, which needs no script."""
+    rows = []
+    for file in files:
+        shown = cells(file, width)
+        boxes = "".join(
+            f'<rect x="{at}" width="1.05" height="10" fill="{COLOURS[use]}"/>' for at, use in enumerate(shown) if use
+        )
+        damaged = sum(file.kinds.values())
+        said = (
+            f"{file.path}: {file.size:,} bytes, {damaged} damages, tail {file.tail.status if file.tail else 'unknown'}"
+        )
+        rows.append(
+            f'<div>{html.escape(said)}<svg role="img" aria-label="{html.escape(said)}" viewBox="0 0 {width} 10"'
+            f' preserveAspectRatio="none" style="display:block;width:100%;height:14px">{boxes}</svg></div>'
+        )
+    return "".join(rows)

@@ -1,0 +1,294 @@
+"""One pass over a dataset: where its bytes went, how its rows lie, and what they hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.map.content import Column, Keys, is_key
+from sawlog.map.excerpts import ALL_EXCERPTS, DAMAGES_SHOWN, excerpts
+from sawlog.map.levels import Levels, Ranges, bins_for
+from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
+from sawlog.map.order import NOTHING, Order
+from sawlog.map.rows import Kept, Rows
+from sawlog.scan import OFFSET_COLUMN
+from sawlog.scanner import narrowed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.dataset import Dataset, Fragment
+    from sawlog.storage import File
+
+SMALLEST_PIECE = 64 << 10
+PIECES = 1024
+"""A file is read in about as many pieces, none of which is smaller."""
+SHOWN_ROWS = 20
+SHOWN_CELLS = 4000
+"""Values of the first rows, of which tables of many columns have fewer."""
+SHOWN_TEXT = 120
+"""Characters of a value that are shown."""
+ALL_DAMAGES = 2000
+"""Damages that are listed, over all files."""
+KEY_COLUMNS = 3
+
+Advance = Callable[[int], None]
+
+
+class _FileSurvey:
+    """What is known of one file so far."""
+
+    def __init__(self, file: File, files: int) -> None:
+        self.file = file
+        self.found = FileMap(file.path, file.size)
+        self.levels = Levels(file.size, bins_for(files))
+        self.kept = Kept(files)
+        self.room = ALL_DAMAGES // files + 1
+
+    def take_damages(self, batch: pa.RecordBatch) -> Ranges:
+        """Note damages, of which the first are listed; where they are."""
+        listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
+        self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
+        ordered = batch.sort_by("offset")
+        starts = ordered.column("offset").to_numpy()
+        return Ranges(starts, starts + ordered.column("length").to_numpy(), "damage")
+
+    def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
+        """Enter a piece whose rows have been read.
+
+        Args:
+            findings: What was found in it.
+            damages: Where the damage is.
+            first: Where its first row begins, if it has any.
+        """
+        found, account = self.found, findings.account
+        # Accounts add up to the file: where the bytes of the pieces before end, those of this one begin. That need not
+        # be where the piece begins, for a row may reach into the next one.
+        start = found.account.total
+        found.account.add(account)
+        end = found.account.total
+        found.kinds += findings.kinds
+        found.tail = findings.tail or found.tail or Tail(TailStatus.CLEAN, self.file.size, 0)
+        exact = [*damages]
+        if account.header and first is not None and start < first:
+            exact.append(_range(start, min(first, start + account.header), "header"))
+        tail = findings.tail
+        if tail is not None and tail.length:
+            use = "padding" if tail.status is TailStatus.PADDING else "tail"
+            exact.append(_range(tail.offset, tail.offset + tail.length, use))
+        self.levels.add_piece(start, end, account, exact)
+
+    def take_report(self, report: FileReport) -> None:
+        """Enter a file whose rows do not say where they are."""
+        found = self.found
+        found.account, found.tail, found.kinds = report.account, report.tail, report.kinds
+        found.damages = report.damages[: self.room]
+        starts = np.array([one.offset for one in report.damages], np.int64)
+        ends = starts + np.array([one.length for one in report.damages], np.int64)
+        exact = [_range(0, report.account.header, "header"), Ranges(starts, ends, "damage")]
+        if report.account.tail:
+            exact.append(_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
+        self.levels.add_piece(0, self.file.size, report.account, exact)
+
+    def finish(self, dataset: Dataset, order: Order | None, room: int) -> FileMap:
+        """Everything that is known of the file."""
+        found, levels = self.found, self.levels
+        bins = levels.bins
+        found.bin_bytes = levels.width
+        found.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
+        found.spans = self.kept.spans()
+        found.complete = found.rows is not None and self.kept.complete
+        known = bins["low"] <= bins["high"]
+        if order is not None and known.any():
+            show = order.shown
+            for name in ("low", "high"):
+                found.bins[name] = [show(v) if k else None for v, k in zip(bins[name].tolist(), known, strict=True)]
+            found.order = {
+                "low": show(bins["low"][known].min()),
+                "high": show(bins["high"][known].max()),
+                "resets": int(levels.order.resets),
+                "step": show(levels.order.step),
+                "step_at": int(levels.order.step_at),
+            }
+        samples = zip(bins["sample"].tolist(), bins["sample_bytes"].tolist(), strict=True)
+        rows = found.spans if len(found.spans) <= room // 2 else _spread(found.spans, room // 4)
+        rows = [*rows, *_spread([one for one in samples if one[1]], room // 4)]
+        found.damages.sort(key=lambda damage: damage.offset)
+        damages = [(one.offset, one.length) for one in found.damages[: min(DAMAGES_SHOWN, room)]]
+        found.excerpts = excerpts(dataset, self.file, rows, damages)
+        return found
+
+
+class _Content:
+    """What the columns hold, batch by batch."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.rows = 0
+        self._shown = min(SHOWN_ROWS, SHOWN_CELLS // max(1, len(schema)))
+        self._columns = [Column(field) for field in schema]
+        self._keys = [Keys(field.name) for field in schema if is_key(field)][:KEY_COLUMNS]
+        self._head: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch, sizes: NDArray[np.int64]) -> None:
+        """Take in a batch, and the bytes of its rows."""
+        if self.rows < self._shown:
+            self._head.append(batch.select(self.schema.names).slice(0, self._shown - self.rows))
+        self.rows += batch.num_rows
+        for column in self._columns:
+            column.add(batch.column(column.field.name))
+        for keys in self._keys:
+            keys.add(batch.column(keys.name), sizes)
+
+    def fill(self, found: Map) -> None:
+        """Enter what was found."""
+        found.rows = self.rows
+        for column in self._columns:
+            low, high = (None if one is None else _texts(pa.array([one], one.type))[0] for one in column.bounds)
+            kind = str(column.field.type)
+            found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
+        rows = pa.Table.from_batches(self._head, self.schema)
+        found.head = [list(row) for row in zip(*(_texts(one.combine_chunks()) for one in rows.columns), strict=True)]
+        for keys in self._keys:
+            top = keys.top
+            often = sum(count for _, count, _ in top) > 2 * len(top)
+            if keys.telling and top and top[0][1] < self.rows and often:
+                kind = self.schema.field(keys.name).type
+                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                shown = _texts(pa.array([key for key, _, _ in top], kind))
+                named = [(text, rows, size) for text, (_, rows, size) in zip(shown, top, strict=True)]
+                found.keys.append(KeysMap(keys.name, named, keys.dropped))
+
+
+def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
+    """Look at every byte of a dataset once.
+
+    Files whose pieces do not account for themselves (columns, say, that are read side by side) are verified besides.
+
+    Args:
+        dataset: What to look at; damage is noted, whatever its policy is.
+        advance: Told the bytes that have been looked at.
+    """
+    where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
+    names = dataset.schema.names
+    read = narrowed(dataset, names if not where or where in names else [*names, where])
+    chosen, format = dataset.schema, dataset.format
+    found = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
+    found.skipped = dataset.skipped
+    order = Order.of(chosen)
+    surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
+    content = _Content(chosen)
+    accounted = bool(where) and accounts_for_itself(dataset)
+    placed = False
+    for fragment in read.pieces(max(SMALLEST_PIECE, max((file.size for file in read.files), default=0) // PIECES)):
+        own = surveys.get(fragment.path) if where else None
+        if own is not None and sum(fragment.extent) > own.file.size:
+            own = None  # it stands for several files
+        placed |= own is not None
+        _read_piece(fragment, own, content, order if own is not None else None, accounted=accounted)
+        if advance is not None:
+            advance(fragment.size)
+    if not accounted:
+        for report in dataset.verify():
+            if report.path in surveys:
+                surveys[report.path].take_report(report)
+    content.fill(found)
+    found.order = (order.column, order.kind) if order is not None and placed else None
+    room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
+    with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
+    rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
+    found.files = [one.finish(dataset, order, rooms.get(path, 0)) for path, one in surveys.items()]
+    return found
+
+
+def accounts_for_itself(dataset: Dataset) -> bool:
+    """Whether the pieces that rows are read in are pieces of files, and account for them as `verify` does."""
+    from sawlog.dataset import Dataset as Plain
+
+    first = next(iter(dataset.pieces()), None)
+    paths = {file.path for file in dataset.files}
+    return type(dataset).verify is Plain.verify and (first is None or first.path in paths)
+
+
+def _read_piece(
+    fragment: Fragment, own: _FileSurvey | None, content: _Content, order: Order | None, *, accounted: bool
+) -> None:
+    """Take in the rows of a piece, each batch when it is known where the next one begins."""
+    findings = Findings("skip", drained=True, columns=[])
+    if own is None:
+        for batch in fragment.to_batches(findings):
+            findings.drain_batch()
+            content.add(batch, np.zeros(batch.num_rows, np.int64))
+        return
+    start, length = fragment.extent
+    damages: list[Ranges] = []
+    lost: list[NDArray[np.int64]] = []
+    first: int | None = None
+    own.found.rows = own.found.rows or 0
+
+    def drain() -> None:
+        if (some := findings.drain_batch()) is not None:
+            damages.append(own.take_damages(some))
+            lost.append(damages[-1].starts)
+
+    def drained() -> Iterator[pa.RecordBatch]:
+        for batch in fragment.to_batches(findings):
+            drain()
+            yield batch
+        drain()
+
+    for some in Rows(drained(), OFFSET_COLUMN, start + length, lost):
+        first = int(some.starts[0]) if first is None else first
+        values = order.values(some.batch) if order is not None else NOTHING
+        own.levels.add_rows(some.starts, some.sizes, values)
+        own.kept.add(some.places, some.lengths, lost[-1] if lost else NOTHING)
+        own.found.rows += some.batch.num_rows
+        content.add(some.batch, some.sizes)
+    if lost:
+        own.kept.near(lost[-1])
+    if accounted:
+        own.take_piece(findings, damages, first)
+
+
+def _range(start: int, end: int, use: str) -> Ranges:
+    return Ranges(np.array([start], np.int64), np.array([max(start, end)], np.int64), use)
+
+
+def _spread(items: list[Any], most: int) -> list[Any]:
+    """At most so many of some items, evenly."""
+    if len(items) <= most or not most:
+        return items[:most]
+    return [items[i * len(items) // most] for i in range(most)]
+
+
+def _texts(values: pa.Array) -> list[str | None]:
+    """Values as text that harms nobody, cut where it is long."""
+    from sawlog.cli.render import printable, texts
+
+    cut = [None if one is None else printable(one) for one in texts(values)]
+    return [one if one is None or len(one) <= SHOWN_TEXT else f"{one[:SHOWN_TEXT]}…" for one in cut]
+
+
+def inspected(dataset: Dataset) -> list[FileMap]:
+    """Bins and accounts of files alone, without their rows: what a strip shows."""
+    surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
+    if accounts_for_itself(dataset):
+        largest = max((file.size for file in dataset.files), default=0)
+        for fragment in dataset.pieces(max(SMALLEST_PIECE, largest // PIECES)):
+            findings = fragment.inspect(every=True)
+            own = surveys[fragment.path]
+            damages = np.array([(one.offset, one.offset + one.length) for one in findings.damages], np.int64)
+            damages = damages.reshape(-1, 2)
+            own.found.rows = (own.found.rows or 0) + findings.rows
+            exact = [Ranges(damages[:, 0].copy(), damages[:, 1].copy(), "damage")]
+            own.take_piece(findings, exact, None)
+    else:
+        for report in dataset.verify():
+            if report.path in surveys:
+                surveys[report.path].take_report(report)
+    return [one.finish(dataset, None, 0) for one in surveys.values()]

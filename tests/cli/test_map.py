@@ -1,0 +1,55 @@
+"""`sawlog map`."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+import sawlog
+
+from .conftest import Run
+
+
+def test_a_page(run: Run, log: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out" / "map.html"
+    done = run("map", log, "-o", page)
+    assert (done.code, done.err) == (0, "")
+    assert str(page) in done.out
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "https://" not in text
+    assert [one.name for one in page.parent.iterdir()] == ["map.html"]
+
+
+def test_damage_is_the_exit_code_and_the_data_equal_verify(run: Run, damaged: Path) -> None:
+    done = run("map", damaged, "--json")
+    assert done.code == 1
+    found = json.loads(done.out)
+    report = sawlog.verify(damaged)
+    assert found["bytes"] == report.to_dict()["bytes"]
+    assert found["files"][0]["damages"] == report.to_dict()["files"][0]["damages"]
+    assert found["rows"] == report.rows
+
+
+def test_to_stdout(run: Run, log: Path) -> None:
+    assert run("map", log, "-o", "-").out.startswith("<!doctype html>")
+
+
+def test_open_shows_the_page(run: Run, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: bool(shown.append(url)) or len(shown) < 2)
+    page = tmp_path / "map.html"
+    assert run("map", log, "-o", page, "--open").err == ""
+    assert shown == [page.as_uri()]
+    assert "no browser" in run("map", log, "-o", page, "--open").err
+
+
+def test_unusable(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"nothing known")
+    done = run("map", tmp_path / "x", "-o", tmp_path / "map.html")
+    assert done.code == 2
+    assert not (tmp_path / "map.html").exists()

@@ -1,0 +1,226 @@
+"""The page of `sawlog map` in a real browser: it loads without errors and requests, and does what it says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.cli import main
+
+pytestmark = pytest.mark.interop
+
+WIDTHS = (1280, 390)
+SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
+HOSTILE = "</script><script>document.title='owned'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install sawlog[interop]")
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    assert found is not None, "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)"
+    with playwright.sync_playwright() as running:
+        launched = running.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Maps of a damaged log, of a log with times and hostile keys, and of a directory."""
+    place = tmp_path_factory.mktemp("maps")
+    dice = np.random.default_rng(1)
+    records = [dice.bytes(int(size)) for size in dice.choice([20, 60, 300, 5000], 3000)]
+    log = place / "000005.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    data = bytearray(log.read_bytes())
+    for at in (100_000, 1_200_000, 2_000_000):
+        data[at] ^= 0x10
+    log.write_bytes(data[:-100])
+    count = 30_000
+    times = np.cumsum(dice.exponential(20, count))
+    times[20_000:] -= 60_000
+    times[25_000:] += 900_000
+    trades = pa.table(
+        {
+            "time": pa.array((times * 1e3).astype("i8") + 1_714_987_800_000_000).cast(pa.timestamp("us", "UTC")),
+            "symbol": dice.choice(["AAPL", "MSFT", HOSTILE], count, p=[0.6, 0.3, 0.1]),
+            "price": np.round(dice.normal(100, 5, count), 2),
+        }
+    )
+    sawlog.write(trades, place / "trades.bin", format="deephaven_log")
+    made = {}
+    directory = place / "directory"
+    directory.mkdir()
+    for number in (3, 4):
+        shutil.copy(log, directory / f"00000{number}.log")
+    (directory / "000001.ldb").write_bytes(b"not read")
+    for name, path, more in (
+        ("damaged", log, ()),
+        ("times", place / "trades.bin", ("--option", "timestamp_columns=time=us")),
+        ("directory", directory, ("--format", "leveldb_log")),
+    ):
+        made[name] = place / f"{name}.html"
+        assert main(["map", str(path), "-o", str(made[name]), *more]) == (0 if name == "times" else 1)
+    return made
+
+
+@pytest.fixture
+def load(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """Opens a page, and sees to it that nothing goes wrong and nothing is asked for."""
+    opened, wrong = [], []
+
+    def go(name: str, width: int = 1280, scheme: str = "light") -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("request", lambda request: request.url.startswith("file:") or wrong.append(request.url))
+        page.goto(pages[name].as_uri())
+        opened.append(page)
+        return page
+
+    yield go
+    for page in opened:
+        page.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["damaged", "times", "directory"])
+def test_pages_load_and_fit(load: Any, name: str, scheme: str, width: int) -> None:
+    page = load(name, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 27)"}[scheme]
+    assert page.title() != "owned"
+    colours = page.evaluate(
+        "(() => { const c = document.getElementById('view'); const d = c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data; const s = new Set(); for (let i = 0; i < d.length; i += 4)"
+        " s.add([d[i], d[i+1], d[i+2]].join()); return s.size; })()"
+    )
+    assert colours > 1
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"map-{name}-{scheme}-{width}.png", full_page=True)
+
+
+def test_numbers_are_those_of_verify(load: Any, pages: dict[str, Path]) -> None:
+    page = load("damaged")
+    report = sawlog.verify(pages["damaged"].with_name("000005.log"))
+    (file,) = report.files
+    rows = page.locator("#damages tbody tr").all_inner_texts()
+    assert len(rows) == len(file.damages)
+    for text, damage in zip(rows, file.damages, strict=True):
+        assert f"{damage.offset:,}" in text
+        assert damage.kind in text
+        assert damage.detail in text
+    assert f"Rows {report.rows:,}" in page.inner_text("#head")
+    page.locator("#layout-table summary").click()
+    cells = page.locator("#layout-table tbody tr").all()
+    sums = [sum(int(row.locator("td").nth(i).inner_text().replace(",", "")) for row in cells) for i in range(2, 7)]
+    account = file.account
+    assert sums == [account.record, account.header, account.padding, account.tail, account.damage]
+
+
+def view(page: Any) -> tuple[int, int]:
+    return tuple(page.evaluate("[state.from, state.to]"))
+
+
+def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
+    page = load("times")
+    whole = view(page)
+    page.focus("#view")
+    page.keyboard.press("+")
+    assert view(page)[1] - view(page)[0] == pytest.approx((whole[1] - whole[0]) / 2)
+    page.keyboard.press("ArrowRight")
+    assert view(page)[0] > whole[0]
+    for _ in range(14):
+        page.keyboard.press("+")
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    assert view(page)[1] - view(page)[0] < 500
+    assert "Row at byte" in page.inner_text("#place")
+    page.keyboard.press("Home")
+    assert view(page) == whole
+    box = page.locator("#view").bounding_box()
+    page.mouse.move(box["x"] + 600, box["y"] + 50)
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("state.to - state.from < state.file.size")
+    page.click("text=Whole file")
+    assert view(page) == whole
+
+
+def test_damage_leads_to_its_bytes(load: Any, pages: dict[str, Path]) -> None:
+    page = load("damaged")
+    damages = sawlog.verify(pages["damaged"].with_name("000005.log")).files[0].damages
+    number, damage = next((i, one) for i, one in enumerate(damages) if one.kind == "checksum_mismatch")
+    page.click(f"#damages button >> nth={number}")
+    assert f"Damage at byte {damage.offset:,}" in page.inner_text("#place")
+    assert damage.detail in page.inner_text("#hex")
+    start, end = view(page)
+    assert start <= damage.offset < end
+    fields = page.locator("#parts tbody tr").all_inner_texts()
+    assert fields[0].startswith("checksum")
+    assert "expected 0x" in fields[0]
+    assert page.locator("#hex b.lost").count() > 16
+    page.focus("#view")
+    page.keyboard.press("d")
+    assert f"Damage at byte {damage.offset:,}" not in page.inner_text("#place")
+
+
+def test_brushing_one_chart_selects_in_the_others(load: Any) -> None:
+    page = load("times")
+    charts = page.locator("canvas.chart")
+    assert charts.count() == 4
+    assert "1 step back" in page.inner_text("#charts")
+    before = page.evaluate("document.getElementById('view').toDataURL()")
+    charts.nth(3).scroll_into_view_if_needed()
+    box = charts.nth(3).bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 40, steps=4)
+    page.mouse.up()
+    said = page.inner_text("#brushed")
+    assert said.startswith("Selected (2024-05-06")
+    assert "rows" in said
+    assert page.evaluate("document.getElementById('view').toDataURL()") != before
+    page.click("text=Zoom to it")
+    assert view(page)[1] < page.evaluate("state.file.size")
+    page.click("text=Clear")
+    assert page.inner_text("#brushed") == ""
+
+
+def test_directories_files_and_what_was_not_read(load: Any) -> None:
+    page = load("directory")
+    assert page.locator("#choice option").count() == 2
+    page.select_option("#choice", "1")
+    assert page.evaluate("state.file.path").endswith("000004.log")
+    assert "000001.ldb" in page.inner_text("#skipped")
+    page.locator("#file-table button").first.click()
+    assert page.evaluate("state.file.path").endswith("000003.log")
+
+
+def test_content_and_hostile_keys(load: Any) -> None:
+    page = load("times")
+    assert HOSTILE in page.inner_text("#keys-tables")
+    assert page.locator("#columns tbody tr").count() == 3
+    assert page.locator("#rows tbody tr").count() == 20
+    assert page.locator("script").count() == 2
+
+
+def test_every_picture_has_a_name_and_a_table(load: Any) -> None:
+    page = load("times")
+    for canvas in page.locator("canvas").all():
+        assert len(canvas.get_attribute("aria-label") or "") > 10
+    for table in ("#layout-table", "#charts-table"):
+        page.locator(f"{table} summary").click()
+        assert page.locator(f"{table} tbody tr").count() == 50
+    page.emulate_media(media="print")
+    assert not page.locator("#tools").is_visible()

@@ -1,0 +1,139 @@
+"""Formats name the parts of their bytes; where these are damaged, they say what they can, and nothing breaks."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.anatomy import Part
+from sawlog.map import survey
+from tests.leveldb_table.test_laws import TestLaws as Tables
+from tests.samples import FORMATS, samples
+
+__all__ = ["samples"]
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def parts(path: object, offset: int, most: int = 40, **options: Any) -> list[Part]:
+    dataset = sawlog.open(path, on_damage="skip", **options)
+    file = dataset.files[0]
+    with closing(dataset.scan.storage.open(file.path)) as source:
+        return list(itertools.islice(dataset.dissector(file, source)(offset), most))
+
+
+def told(found: list[Part]) -> dict[str, str]:
+    return {part.name: part.value for part in found}
+
+
+def assert_gapless(found: list[Part], start: int) -> None:
+    for part in found:
+        assert part.offset == start, part
+        start = part.end
+
+
+def test_leveldb_log(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": [b"x" * 32_754, b"hello"]}), path, format="leveldb_log")
+    found = parts(path, 0)
+    assert_gapless(found, 0)
+    assert [part.name for part in found] == [
+        *("checksum", "length", "type", "payload"),
+        "checksum", "length", "type", "payload",
+        "checksum", "length", "type", "payload",
+    ]  # fmt: skip
+    assert [part.value for part in found if part.name == "type"] == ["1, full", "2, first", "4, last"]
+    assert not any(part.expected for part in found)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert parts(path, 0)[0].expected.startswith("0x")
+
+
+def test_deephaven_log(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    sawlog.write(pa.table({"i": [7, None], "x": [0.5, 2.5], "s": ["ab", None]}), path, format="deephaven_log")
+    found = parts(path, 0)
+    assert_gapless(found, 0)
+    assert found[-1].end == path.stat().st_size
+    assert told(found[:6])["magic"] == "0xdb1aa1db"
+    first = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()[0]
+    row = told(parts(path, first, 8))
+    assert (row["flags"], row["i"], row["x"], row["s"]) == ("3, row", "7", "0.5", "'ab'")
+    data = bytearray(path.read_bytes())
+    data[first + 8] ^= 1
+    path.write_bytes(data)
+    digest = next(part for part in parts(path, first) if part.name == "digest")
+    assert digest.expected not in ("", digest.value)
+
+
+def test_filodb_record() -> None:
+    found = parts(GOLDEN / "filodb" / "gauge_100.container", 0)
+    assert [part.name for part in found[:10]] == [
+        "container length", "version", "timestamp", "length", "schema id", "timestamp", "value", "_metric_", "tags",
+        "partition hash",
+    ]  # fmt: skip
+    first = sawlog.read(GOLDEN / "filodb" / "gauge_100.container").slice(0, 1).to_pylist()[0]
+    assert told(found[3:])["value"] == str(first["value"]) or told(found[3:9])["value"] == str(first["value"])
+
+
+def test_milvus_binlog() -> None:
+    path = next(path for path in sorted((GOLDEN / "milvus" / "2.3.5").rglob("insert_log/**/*")) if path.is_file())
+    found = parts(path, 0)
+    assert_gapless(found, 0)
+    assert found[-1].end == path.stat().st_size
+    assert told(found[:5])["type"] == "0, descriptor"
+    assert "insert" in [part.value for part in found if part.name == "type"][1]
+
+
+def test_tables(tmp_path: Path) -> None:
+    for sample in Tables.samples()[:3]:
+        path = tmp_path / sample.file_name
+        path.write_bytes(sample.files)  # type: ignore[arg-type]
+        found = parts(path, 0, 200, format="leveldb_table")
+        assert_gapless(found, 0)
+        assert (found[-1].name, found[-1].end) == ("magic", len(sample.files))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FORMATS)
+def test_hostile_bytes_break_nothing(samples: dict[str, Path], tmp_path: Path, name: str) -> None:
+    first = sawlog.open(samples[name], format=name).files[0].path
+    data = Path(first).read_bytes()[:60_000]
+    dice = Random(name)
+    path = tmp_path / Path(first).name
+    dataset = sawlog.open(samples[name], format=name, on_damage="skip")
+    file = dataset.files[0]
+    for _ in range(30):
+        changed = bytearray(data)
+        for _ in range(dice.randrange(1, 40)):
+            changed[dice.randrange(len(changed))] = dice.randrange(256)
+        path.write_bytes(changed[: dice.randrange(1, len(changed))])
+        with closing(dataset.scan.storage.open(str(path))) as source:
+            for offset in (0, dice.randrange(source.size)):
+                try:
+                    found = list(itertools.islice(dataset.dissector(file, source)(offset), 500))
+                except Exception:  # noqa: BLE001, what a dissector raises is caught by whoever asks it
+                    continue
+                assert all(later.offset >= one.offset for one, later in itertools.pairwise(found))
+
+
+def test_a_dissector_that_raises_leaves_bytes_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": [b"hello"]}), path, format="leveldb_log")
+    dataset = sawlog.open(path, on_damage="skip")
+
+    def broken(offset: int) -> Any:
+        yield Part("first", offset, 2)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(dataset, "dissector", lambda file, source: broken)
+    (excerpt,) = survey(dataset).files[0].excerpts
+    assert [part.name for part in excerpt.parts] == ["first"]

@@ -1,0 +1,291 @@
+"""A map has the numbers of `verify`, whatever the format, in memory and on a page that do not grow with the file."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.format import Dataset, Fragment, get_format
+from sawlog.map import render, survey
+from sawlog.map.kernels import USES
+from sawlog.map.levels import MOST_BINS, Levels, Ranges
+from sawlog.map.model import FileMap, Map
+from sawlog.map.rows import KEPT_ROWS
+from sawlog.scan import Scan
+from sawlog.storage import File
+from sawlog.testing import Laws
+from tests.samples import FORMATS, samples
+
+__all__ = ["samples"]
+
+TABLE_GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def mapped(path: object, **more: Any) -> Map:
+    return survey(sawlog.open(path, on_damage="skip", **more))
+
+
+def bytes_by_use(file: FileMap) -> dict[str, int]:
+    return {use: sum(file.bins[f"{use}_bytes"]) for use in USES}
+
+
+def assert_equal_to_verify(found: Map, report: sawlog.Report) -> None:
+    assert found.account == report.account
+    reports = {file.path: file for file in report.files}
+    assert reports.keys() <= {file.path for file in found.files}
+    for file in found.files:
+        if file.path not in reports:
+            assert file.account.total == 0  # the view does not read it
+            continue
+        verified = reports[file.path]
+        assert (file.size, file.account, file.kinds, file.tail) == (
+            verified.size, verified.account, verified.kinds, verified.tail,
+        )  # fmt: skip
+        places = [[(one.offset, one.length, one.kind, one.detail) for one in two.damages] for two in (file, verified)]
+        assert sorted(places[0]) == sorted(places[1])
+        assert all(count >= 0 for use in USES for count in file.bins[f"{use}_bytes"])
+        assert bytes_by_use(file) == {use: getattr(verified.account, use) for use in USES}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_are_those_of_verify(samples: dict[str, Path], name: str) -> None:
+    found = mapped(samples[name], format=name)
+    dataset = sawlog.open(samples[name], format=name)
+    assert_equal_to_verify(found, sawlog.verify(samples[name], format=name))
+    assert found.rows == dataset.count_rows()
+    assert [one.name for one in found.columns] == dataset.schema.names
+    head = dataset.head(len(found.head))
+    assert len(found.head) == min(20, found.rows)
+    assert all(len(row) == len(head.schema) for row in found.head)
+    assert len(render(found).encode()) < 5_000_000
+
+
+def flipped(path: Path, target: Path, *places: int) -> Path:
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 0x10
+    target.write_bytes(data[:-7])
+    return target
+
+
+@pytest.mark.parametrize("name", ["leveldb_log", "deephaven_log", "filodb_record"])
+def test_damage_and_tails_stand_where_verify_finds_them(samples: dict[str, Path], tmp_path: Path, name: str) -> None:
+    path = flipped(samples[name], tmp_path / "damaged", 500_000, 1_300_000, 1_300_500)
+    found = mapped(path, format=name)
+    assert_equal_to_verify(found, sawlog.verify(path, format=name))
+    assert found.damaged
+    (file,) = found.files
+    for damage in file.damages:
+        first, last = damage.offset // file.bin_bytes, (damage.offset + damage.length - 1) // file.bin_bytes
+        covered = sum(file.bins["damage_bytes"][first : last + 1])
+        assert covered >= damage.length
+        assert any(one.offset <= damage.offset < one.offset + len(one.data) for one in file.excerpts)
+
+
+def test_rows_are_known_one_by_one(tmp_path: Path) -> None:
+    records = [b"a" * size for size in (10, 0, 40_000, 5)]
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
+    (file,) = mapped(path).files
+    assert [start for start, _ in file.spans] == offsets
+    assert file.complete
+    assert [start + size for start, size in file.spans] == [*offsets[1:], path.stat().st_size]
+    assert sum(file.bins["rows"]) == file.rows == len(records)
+    assert max(file.bins["longest"]) == offsets[3] - offsets[2]
+
+
+def test_rows_at_one_place_share_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    writes = pa.table({"sequence": [7, 8, 9], "operation": ["put"] * 3, "key": [b"a", b"b", b"c"], "value": [b"x"] * 3})
+    sawlog.write(writes, path, format="leveldb_log", view="writes", operations_per_batch=3)
+    found = mapped(path, view="writes")
+    (file,) = found.files
+    assert file.spans == [(0, path.stat().st_size)]
+    assert sum(file.bins["row_bytes"]) == path.stat().st_size
+    assert (file.rows, found.order) == (3, ("sequence", "number"))
+
+
+def test_order_steps_back_and_gaps(tmp_path: Path) -> None:
+    times = [*range(0, 1000, 10), *range(500, 900, 10), 90_000]
+    table = pa.table({"t": pa.array(times).cast(pa.timestamp("ms", "UTC")), "x": list(range(len(times)))})
+    path = tmp_path / "t.bin"
+    sawlog.write(table, path, format="deephaven_log")
+    found = mapped(path, timestamp_columns={"t": "ms"})
+    (file,) = found.files
+    assert found.order == ("t", "time")
+    assert file.order is not None
+    offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
+    assert file.order == {"low": 0.0, "high": 90_000.0, "resets": 1, "step": 90_000.0 - 890, "step_at": offsets[-1]}
+
+
+def test_content(tmp_path: Path) -> None:
+    count = 60_000
+    number = np.arange(count)
+    table = pa.table(
+        {
+            "n": pa.array(number, pa.int64(), mask=number % 4 == 0),
+            "x": pa.array(number / 7),
+            "key": pa.array(np.where(number % 10 == 0, "rare", "often")),
+            "text": pa.array([f"text {i}" for i in number]),
+        }
+    )
+    path = tmp_path / "a.bin"
+    sawlog.write(table, path, format="deephaven_log")
+    found = mapped(path)
+    columns = {one.name: one for one in found.columns}
+    assert (columns["n"].nulls, columns["n"].low, columns["n"].high) == (count // 4, "1", str(count - 1))
+    assert columns["key"].distinct == 2
+    for name, distinct in (("n", 0.75 * count), ("x", count), ("text", count)):
+        assert columns[name].distinct == pytest.approx(distinct, rel=0.15)
+    (keys,) = found.keys  # hardly any text comes twice
+    rare, often = (next(one for one in keys.top if one[0] == name) for name in ("rare", "often"))
+    assert (keys.column, keys.least) == ("key", False)
+    assert (rare[1], often[1]) == (count // 10, count - count // 10)
+    assert rare[2] + often[2] == found.account.record
+
+
+@dataclass(frozen=True)
+class Claimed(Fragment):
+    """A piece of a file that nobody reads: rows of a hundred bytes, and some damage."""
+
+    start: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.start, self.size
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        starts = np.arange(self.start, self.start + self.size - 4096, self.size // 500)
+        values = {"_offset": pa.array(starts), "key": pa.array(np.char.add("key ", (starts % 97).astype(str)))}
+        findings.rows += len(starts)
+        yield pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
+        for at in range(4):
+            place = self.start + self.size - 4096 + at * 1024
+            findings.damage(Damage(self.path, place, 1024, "made_up", f"a damage at byte {place} " + "y" * 100))
+        findings.account.record += self.size - 4096
+        size = os.path.getsize(self.path)
+        if self.start + self.size == size:
+            findings.tail = Tail(TailStatus.CLEAN, size, 0)
+
+
+class ClaimedDataset(Dataset):
+    def view_schema(self) -> pa.Schema:
+        return pa.schema([pa.field("key", pa.string())])
+
+    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        for file in self.files:
+            step = task_bytes or file.size
+            for start in range(0, file.size, step):
+                yield Claimed(self.scan, self.projection, file.path, min(step, file.size - start), start)
+
+
+class ClaimedFormat(type(get_format("leveldb_log"))):  # type: ignore[misc]
+    def open(self, files: list[File], scan: Scan) -> Dataset:
+        return ClaimedDataset(self, files, replace(scan, view="rows"))
+
+
+def sparse(path: Path, size: int) -> Map:
+    with path.open("wb") as file:
+        file.truncate(size)
+    format = ClaimedFormat()
+    return survey(format.open([File(str(path), size)], Scan(on_damage="skip", roots=(str(path),))))
+
+
+@pytest.mark.parametrize("size", [1 << 30, 10 << 30])
+def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
+    found = sparse(tmp_path / "large", size)
+    (file,) = found.files
+    assert found.rows > 500_000
+    assert sum(bytes_by_use(file).values()) == size == file.account.total
+    assert sum(file.bins["rows"]) == found.rows
+    assert sum(file.kinds.values()) > 4000
+    assert len(file.bins["rows"]) <= MOST_BINS
+    assert len(file.spans) <= KEPT_ROWS + 300 * 40
+    assert not file.complete
+    assert len(render(found).encode()) < 5_000_000
+
+
+def test_bins_are_filled_to_the_byte() -> None:
+    levels = Levels(1000, 10)
+    account = sawlog.damage.Account(header=30, record=800, padding=50, tail=70, damage=50)
+    damage = Ranges(np.array([95, 300]), np.array([115, 330]), "damage")
+    levels.add_piece(0, 1000, account, [damage, Ranges(np.array([930]), np.array([1000]), "tail")])
+    assert levels.bins["damage_bytes"].tolist() == [5, 15, 0, 30, 0, 0, 0, 0, 0, 0]
+    assert levels.bins["tail_bytes"].tolist() == [0] * 9 + [70]
+    assert {use: int(levels.bins[f"{use}_bytes"].sum()) for use in USES} == {use: getattr(account, use) for use in USES}
+    assert all(sum(int(one[f"{use}_bytes"]) for use in USES) == pytest.approx(100, abs=2) for one in levels.bins)
+
+
+def test_hostile_names_and_values_stay_text(tmp_path: Path) -> None:
+    evil = '</script><script>alert(1)</script><!-- \u2028 " & \x1b[31m'
+    folder = tmp_path / "<img src=x onerror=alert(1)>"
+    folder.mkdir()
+    table = pa.table({"key": [evil] * 3, "n": [1, 2, 3]})
+    path = folder / "a.bin"
+    sawlog.write(table, path, format="deephaven_log")
+    page = render(mapped(path))
+    assert page.count("</script>") == 2
+    assert page.count("<script") == 2
+    assert "<img" not in page
+    start = page.index('id="data">') + len('id="data">')
+    data = page[start : page.index("</script>", start)]
+    assert not set("<>&\u2028\x1b") & set(data)
+    assert json.loads(data)["head"][0][0] == evil.replace("\u2028", "\\xe2\\x80\\xa8").replace("\x1b", "\\x1b")
+
+
+def test_files_of_a_directory_and_what_was_skipped(tmp_path: Path) -> None:
+    for number in (3, 5):
+        table = pa.table({"record": pa.array([b"x" * number] * number, pa.binary())})
+        sawlog.write(table, tmp_path / f"00000{number}.log", format="leveldb_log")
+    (tmp_path / "000004.ldb").write_bytes(b"a table")
+    found = mapped(tmp_path, format="leveldb_log")
+    assert [(os.path.basename(one.path), one.rows) for one in found.files] == [("000003.log", 3), ("000005.log", 5)]
+    assert [os.path.basename(one.path) for one in found.skipped] == ["000004.ldb"]
+
+
+def test_a_file_without_bytes(tmp_path: Path) -> None:
+    (tmp_path / "000003.log").write_bytes(b"")
+    found = mapped(tmp_path / "000003.log", format="leveldb_log")
+    assert (found.rows, found.files[0].size) == (0, 0)
+    assert "no damage" not in json.dumps(found.to_dict())
+    assert render(found)
+
+
+def law_samples() -> list[Any]:
+    modules = ("leveldb_log", "leveldb_table", "leveldb_database", "deephaven_log", "deephaven_table", "filodb_record")
+    found = {}
+    for name in (*modules, "milvus_binlog"):
+        module = importlib.import_module(f"tests.{name}.test_laws")
+        for laws in vars(module).values():
+            if isinstance(laws, type) and laws.__name__.startswith("Test") and issubclass(laws, Laws):
+                found |= {(name, one.view, one.name): one for one in laws.samples()}
+    return [pytest.param(one, id="-".join(key)) for key, one in found.items()]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("sample", law_samples())
+def test_every_view_of_every_format_has_a_map(tmp_path: Path, sample: Any) -> None:
+    for name, data in sample.content.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    path = tmp_path / sample.opened if sample.opened else tmp_path
+    options = {
+        name: value.format(root=tmp_path) if isinstance(value, str) and "{root}" in value else value
+        for name, value in sample.options.items()
+    }
+    found = mapped(path, format=sample.format, view=sample.view, **options)
+    assert_equal_to_verify(found, sawlog.verify(path, format=sample.format, view=sample.view, **options))
+    assert render(found)
