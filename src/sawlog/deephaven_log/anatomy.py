@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part
+from sawlog.deephaven.types import LogType
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.layout import ColumnType, HeaderRecord
+from sawlog.deephaven_log.layout import HeaderRecord
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header, LogColumn
     from sawlog.storage import Source
 
 _FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
-_FORMATS = {ColumnType.FLOAT: ">f", ColumnType.DOUBLE: ">d", ColumnType.CHAR: ">H", ColumnType.ENUM: ">i"}
+_FORMATS = {LogType.FLOAT: ">f", LogType.DOUBLE: ">d", LogType.CHAR: ">H", LogType.ENUM: ">i"}
 _INTEGERS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 _MOST = 64 << 10
 """Bytes of an entry that are looked at."""
@@ -89,7 +90,7 @@ def _value(column: LogColumn, stored: bytes) -> str:
 
 
 def _text(column: LogColumn, stored: bytes) -> str:
-    return "" if column.type is ColumnType.BLOB else repr(stored[:200].decode("utf-8", "replace"))
+    return "" if column.type is LogType.BLOB else repr(stored[:200].decode("utf-8", "replace"))
 
 
 def _header(source: Source) -> Iterator[Part]:
