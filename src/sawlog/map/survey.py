@@ -18,12 +18,12 @@ from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Kept, Rows
 from sawlog.scan import OFFSET_COLUMN
 from sawlog.scanner import narrowed
+from sawlog.storage import File
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.dataset import Dataset, Fragment
-    from sawlog.storage import File
 
 SMALLEST_PIECE = 64 << 10
 PIECES = 1024
@@ -194,9 +194,7 @@ def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
         if advance is not None:
             advance(fragment.size)
     if not accounted:
-        for report in dataset.verify():
-            if report.path in surveys:
-                surveys[report.path].take_report(report)
+        _take_reports(surveys, dataset)
     content.fill(found)
     found.order = (order.column, order.kind) if order is not None and placed else None
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
@@ -204,6 +202,14 @@ def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
     rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
     found.files = [one.finish(dataset, order, rooms.get(path, 0)) for path, one in surveys.items()]
     return found
+
+
+def _take_reports(surveys: dict[str, _FileSurvey], dataset: Dataset) -> None:
+    """Enter what `verify` finds, of files too that only others name."""
+    for report in dataset.verify():
+        if report.path not in surveys:
+            surveys[report.path] = _FileSurvey(File(report.path, report.size), len(surveys))
+        surveys[report.path].take_report(report)
 
 
 def accounts_for_itself(dataset: Dataset) -> bool:
@@ -288,7 +294,5 @@ def inspected(dataset: Dataset) -> list[FileMap]:
             exact = [Ranges(damages[:, 0].copy(), damages[:, 1].copy(), "damage")]
             own.take_piece(findings, exact, None)
     else:
-        for report in dataset.verify():
-            if report.path in surveys:
-                surveys[report.path].take_report(report)
+        _take_reports(surveys, dataset)
     return [one.finish(dataset, None, 0) for one in surveys.values()]
