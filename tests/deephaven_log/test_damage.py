@@ -8,6 +8,7 @@ import warnings
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,3 +241,17 @@ def test_a_damaged_header_among_others(tmp_path: Path):
     assert [report.kinds for report in reports] == [{}, {"bad_header": 1}, {}]
     assert [report.tail.status for report in reports] == ["clean", "clean", "torn"]
     assert all(report.account.total == report.size for report in reports)
+
+
+def test_places_of_damage_stay_when_more_is_found(tmp_path: Path) -> None:
+    """Each batch of rows hands over one damage; the memory that it was written down in is used again."""
+    path = tmp_path / "log.bin"
+    sawlog.write(pa.table({"i": pa.array(range(200_000)), "s": ["x" * 60] * 200_000}), path, format="deephaven_log")
+    data = bytearray(path.read_bytes())
+    for at in (500_000, 7_000_000, 14_000_000):
+        data[at] ^= 0x10
+    path.write_bytes(data)
+    expected = [(one.offset, one.length) for one in sawlog.verify(path).files[0].damages]
+    damages = sawlog.read(path, view="damage", columns=["offset", "length"]).to_pylist()
+    assert [tuple(one.values()) for one in damages] == expected
+    assert len(expected) == 3

@@ -248,8 +248,8 @@ class ChainWalk(ABC):
         dropped = events["dropped"]
         arrays = [
             constant_string(self.path, len(events)),
-            fixed_array(pa.int64(), np.ascontiguousarray(events["offset"])),
-            fixed_array(pa.int64(), np.ascontiguousarray(events["length"])),
+            fixed_array(pa.int64(), events["offset"].copy()),  # the kernel writes there again
+            fixed_array(pa.int64(), events["length"].copy()),
             kinds.take(places),
             details.take(places),
             pa.array(dropped, pa.int64(), mask=dropped < 0),

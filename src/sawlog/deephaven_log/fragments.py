@@ -203,7 +203,7 @@ class Command(NamedTuple):
 
 
 def _integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    wide = fixed_array(pa.int64(), np.ascontiguousarray(values))
+    wide = fixed_array(pa.int64(), values.astype(np.int64))  # a copy: the kernel writes there again
     return wide if kind == pa.int64() else wide.cast(kind)
 
 
