@@ -12,7 +12,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, Output, progress
+from sawlog.cli.output import Outcome, progress
+from sawlog.cli.rendering import rendering
 from sawlog.cli.scan import size_of
 from sawlog.storage import Storage
 
@@ -60,7 +61,7 @@ def map(
     else:
         _write(render(found), output)
         facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
-        Output.of(json_wanted=False).done(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts))
+        rendering(json=False).done(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts))
         if show and not webbrowser.open(Path(output).resolve().as_uri()):
             complain(f"no browser was found; open {output}")
     return Exit.DAMAGED if found.damaged else Exit.OK
