@@ -26,7 +26,7 @@ from sawlog.scan import (
     Scan,
     fixed_schema,
 )
-from sawlog.scanner import Scanner, as_html, narrowed
+from sawlog.scanner import Scanner, narrowed
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
 from sawlog.watching import Watch
@@ -292,6 +292,12 @@ class Dataset(ABC):
         """What threads can read side by side where they share no file: the files, unless several belong together."""
         return len(self.files)
 
+    @property
+    def accounted_by_pieces(self) -> bool:
+        """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
+        first = next(iter(self.pieces()), None)
+        return type(self).verify is Dataset.verify and (first is None or first.path in {one.path for one in self.files})
+
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
@@ -439,7 +445,9 @@ class Dataset(ABC):
         return self.to_batches()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows."""
+        """What a notebook shows: where the bytes of small files went, and the first rows."""
+        from sawlog.map.notebook import as_html
+
         return as_html(self)
 
     def __repr__(self) -> str:

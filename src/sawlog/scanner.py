@@ -11,9 +11,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from sawlog.format import Dataset
 
-SHOWN_ROWS = 10
-"""Rows that a notebook shows of a dataset."""
-
 
 class Scanner:
     """Rows of a dataset.
@@ -85,22 +82,3 @@ def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any
     found = dataset.format.open(dataset.files, chosen)
     found.beside, found.threads = dataset.beside, dataset.threads
     return found
-
-
-def as_html(dataset: Dataset) -> str:
-    """What a notebook shows: what the dataset is, where the bytes of small files went, and the first rows."""
-    import html
-
-    from sawlog.map import strip
-
-    def row(tag: str, cells: Sequence[object]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    head = dataset.head(SHOWN_ROWS)
-    names = row("th", head.schema.names)
-    types = row("th", head.schema.types)
-    rows = "".join(row("td", list(one.values())) for one in head.to_pylist())
-    picture = strip.as_html(strip.strips(dataset))
-    return (
-        f"<p>{html.escape(repr(dataset))}</p>{picture}<table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
-    )

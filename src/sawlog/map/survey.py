@@ -183,7 +183,7 @@ def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
     order = Order.of(chosen)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(chosen)
-    accounted = bool(where) and accounts_for_itself(dataset)
+    accounted = bool(where) and dataset.accounted_by_pieces
     placed = False
     for fragment in read.pieces(max(SMALLEST_PIECE, max((file.size for file in read.files), default=0) // PIECES)):
         own = surveys.get(fragment.path) if where else None
@@ -210,15 +210,6 @@ def _take_reports(surveys: dict[str, _FileSurvey], dataset: Dataset) -> None:
         if report.path not in surveys:
             surveys[report.path] = _FileSurvey(File(report.path, report.size), len(surveys))
         surveys[report.path].take_report(report)
-
-
-def accounts_for_itself(dataset: Dataset) -> bool:
-    """Whether the pieces that rows are read in are pieces of files, and account for them as `verify` does."""
-    from sawlog.dataset import Dataset as Plain
-
-    first = next(iter(dataset.pieces()), None)
-    paths = {file.path for file in dataset.files}
-    return type(dataset).verify is Plain.verify and (first is None or first.path in paths)
 
 
 def _read_piece(
@@ -283,7 +274,7 @@ def _texts(values: pa.Array) -> list[str | None]:
 def inspected(dataset: Dataset) -> list[FileMap]:
     """Bins and accounts of files alone, without their rows: what a strip shows."""
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
-    if accounts_for_itself(dataset):
+    if dataset.accounted_by_pieces:
         largest = max((file.size for file in dataset.files), default=0)
         for fragment in dataset.pieces(max(SMALLEST_PIECE, largest // PIECES)):
             findings = fragment.inspect(every=True)

@@ -1,0 +1,29 @@
+"""What a notebook shows of a dataset."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sawlog.map import strip
+
+if TYPE_CHECKING:
+    from sawlog.dataset import Dataset
+
+SHOWN_ROWS = 10
+
+
+def as_html(dataset: Dataset) -> str:
+    """What the dataset is, where the bytes of small files went, and the first rows."""
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    head = dataset.head(SHOWN_ROWS)
+    names = row("th", head.schema.names)
+    types = row("th", head.schema.types)
+    rows = "".join(row("td", list(one.values())) for one in head.to_pylist())
+    picture = strip.as_html(strip.strips(dataset))
+    table = f"<table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
+    return f"<p>{html.escape(repr(dataset))}</p>{picture}{table}"
