@@ -25,6 +25,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 2)
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 100)
     monkeypatch.setattr("sawlog.deephaven_log.walk.SUSPICIOUS_BYTES", 120)
+    monkeypatch.setattr("sawlog.deephaven_log.plan.SEARCHED_BYTES", 90)
 
 
 def test_sets_in_every_order() -> None:
@@ -33,6 +34,7 @@ def test_sets_in_every_order() -> None:
         flags = [rng.choice([0, 0, 1, 1, 2, 2, 3, 3, 4, 5]) for _ in range(10)]
         rows, report = outcome(make(flags), deletes="ignore")
         assert rows == committed(flags, deletes=False)
+        assert outcome(make(flags))[0] == committed(flags)
         assert not report.damaged
 
 

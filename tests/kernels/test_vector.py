@@ -50,6 +50,20 @@ def test_values_are_loaded_from_their_places(width: int) -> None:
         assert int(found) == sum(1 << lane for lane, value in enumerate(values) if value | mask == pattern)
 
 
+@kernel
+def pairing(data: Any, at: Any, first: Any, second: Any) -> Any:
+    return vector.pairs(data, at, first, second)
+
+
+def test_pairs_of_bytes_are_found_at_every_place() -> None:
+    rng = random.Random(6)
+    for _ in range(20):
+        data = np.frombuffer(bytes(rng.choices([1, 2, 255], k=vector.PLACES + 4)), np.uint8)
+        found = int(pairing(data, np.uint64(3), np.uint64(255), np.uint64(2)))
+        places = [i for i in range(vector.PLACES) if data[3 + i] == 255 and data[4 + i] == 2]
+        assert found == sum(1 << place for place in places)
+
+
 def test_sixteen_bytes_are_copied() -> None:
     source = np.arange(40, dtype=np.uint8)
     target = np.zeros(20, np.uint8)

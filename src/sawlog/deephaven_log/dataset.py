@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from sawlog.anatomy import Dissector
 from sawlog.arrow import constant
-from sawlog.damage import DamageWarning
+from sawlog.damage import DamageWarning, Findings
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_log.anatomy import parts
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
@@ -30,15 +31,20 @@ from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_head
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, scan
-from sawlog.errors import FormatError, OptionError
+from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
+from sawlog.reading import Remarks
+from sawlog.scanner import narrowed
 
 if TYPE_CHECKING:
     from sawlog.format import Format
     from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
+
+Result = TypeVar("Result")
+Done: TypeAlias = Callable[[Fragment, Findings], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
 
 class DeephavenLogDataset(Dataset):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
+
+    _hopeful = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -117,6 +125,39 @@ class DeephavenLogDataset(Dataset):
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
+
+    def to_table(self, columns: Sequence[str] | None = None, filter: Any = None) -> pa.Table:
+        """See `Dataset.to_table`."""
+        chosen = narrowed(self, columns, filter)
+        assert isinstance(chosen, DeephavenLogDataset)
+        chosen.warn_of_skipped()
+        ledger = Remarks()
+        batches = chosen._in_hope(lambda dataset, tell: list(dataset.read(tell)), ledger.add)
+        ledger.tell()
+        return pa.Table.from_batches(batches, chosen.schema)
+
+    def count(self, done: Done) -> int:
+        """See `Dataset.count`."""
+        return self._in_hope(Dataset.count, done)
+
+    def _in_hope(self, work: Callable[[Dataset, Done], Result], done: Done) -> Result:
+        """What is made of all rows, in one walk as long as no DELETE_PARTITION is met, and nothing else that is amiss.
+
+        Who wants rows one after the other must know beforehand which were deleted; who wants them all may find out.
+        """
+        if self._applies:
+            hopeful = copy(self)
+            hopeful._hopeful = True
+            told: list[tuple[Fragment, Findings]] = []
+            try:
+                result = work(hopeful, lambda fragment, findings: told.append((fragment, findings)))
+            except SawlogError:
+                pass  # what is wrong is found again, by those who know what was deleted
+            else:
+                for fragment, findings in told:
+                    done(fragment, findings)
+                return result
+        return work(self, done)
 
     def frontier(self, file: File, position: int) -> int:
         """See `Dataset.frontier`. The new bytes are walked once, to find where the last complete set ends.
@@ -274,7 +315,7 @@ class DeephavenLogDataset(Dataset):
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
             return Layout(tuple(self._resync_cuts(log, log.header, distance)))
-        if distance is not None or self._applies:
+        if distance is not None or (self._applies and not self._hopeful):
             return self._scan(log, log.header.size, distance)
         return Layout()
 
@@ -296,7 +337,8 @@ class DeephavenLogDataset(Dataset):
         path = log.file.path
         size = end - start
         partition = log.name.column_partition
-        return kind(self.scan, self.projection, path, size, log.file, log.header, start, end, live_from, partition)
+        parts = (log.file, log.header, start, end, live_from, partition)
+        return kind(self.scan, self.projection, path, size, *parts, hopeful=self._hopeful)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

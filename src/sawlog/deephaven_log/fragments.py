@@ -60,6 +60,7 @@ class LogFragment(Fragment):
         end: Likewise, or the size of the file.
         live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
         partition: Value of the partitioning column.
+        hopeful: Whether nobody has looked for a later DELETE_PARTITION: then the first one met ends the reading.
     """
 
     file: File
@@ -68,6 +69,7 @@ class LogFragment(Fragment):
     end: int
     live_from: int = 0
     partition: str | None = None
+    hopeful: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -104,7 +106,7 @@ class RowRange(LogFragment):
             sentinels=options.sentinels_as_null,
             strict=options.strict,
         )
-        return RowWalk(self.span, source, self.header, options, findings, batch, self.live_from)
+        return RowWalk(self.span, source, self.header, options, findings, batch, self.live_from, hopeful=self.hopeful)
 
     def find_end(self) -> int:
         """Where the last complete set ends; behind damage, where the next set begins, or else before that damage."""

@@ -20,8 +20,8 @@ class ReadOptions:
         verify_checksums: Whether the Adler-32 of every entry is verified.
         incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
             `drop` their rows, `emit` them, or `error`, which makes an unfinished set at the end damage.
-        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is scanned
-            before it is read; `ignore` treats it as any command.
+        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is searched
+            before its rows are delivered one after the other; `ignore` treats it as any command.
         split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
             without the bytes between, and needs `deletes=ignore`.
         sentinels_as_null: Whether the values that stand for null in Deephaven's engine (such as the smallest Int) are

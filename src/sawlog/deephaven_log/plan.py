@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
     from sawlog.deephaven_log.walk import CutWalk
     from sawlog.format import Scan
-    from sawlog.storage import File
+    from sawlog.storage import File, Source
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
+SEARCHED_BYTES = 1 << 20
+"""Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
 _ATTEMPTS = 16
 """False starts after which resynchronisation gives a cut up; the range before it grows longer."""
 
@@ -45,7 +47,8 @@ class Layout:
 def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None) -> Layout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
-    Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged.
+    Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged. Without
+    cuts, it is only walked if there may be a DELETE_PARTITION in it.
 
     Args:
         file: The log.
@@ -59,12 +62,30 @@ def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: in
     from sawlog.deephaven_log.walk import CutWalk
 
     with closing(wanted.storage.open(file.path)) as source:
+        if task_bytes is None and not _may_delete(source, start, file.size):
+            return Layout()
         if wanted.on_damage == "fail":
             found = _layout(CutWalk(span, source, header, wanted.options, verify=False, stops=True), task_bytes)
         if found is None:
             verify = wanted.options.verify_checksums
             found = _layout(CutWalk(span, source, header, wanted.options, verify=verify, stops=False), task_bytes)
     return found or Layout()
+
+
+def _may_delete(source: Source, start: int, end: int) -> bool:
+    """Whether a range may hold a DELETE_PARTITION, by a look for the bytes that mark one, at the memory's speed."""
+    from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
+
+    seen = start
+    while seen < end:
+        begin = max(start, seen - MARK_BYTES + 1)
+        data = source.window(begin, min(SEARCHED_BYTES, end - begin))
+        if may_delete(data):
+            return True
+        if begin + len(data) <= seen:
+            return False  # the file has become shorter, as its reader will say
+        seen = begin + len(data)
+    return False
 
 
 def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:

@@ -37,6 +37,10 @@ _NOTES = {
 """Notes of a report, and the fields of the state that count them."""
 
 
+class DeletionMetError(SawlogError):
+    """A reader that hoped for none has met a DELETE_PARTITION."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remarkable:
     """A set of rows that is no damage and yet not as it should be.
@@ -141,6 +145,7 @@ class RowWalk(LogWalk):
 
     Args:
         batch: Where rows go.
+        hopeful: Whether to raise `DeletionMetError` at the first DELETE_PARTITION.
 
     Attributes:
         remarkable: Where damages are drained: ranges that are not to be copied as they are, in order.
@@ -156,6 +161,8 @@ class RowWalk(LogWalk):
         findings: Findings,
         batch: RowBatch,
         live_from: int = 0,
+        *,
+        hopeful: bool = False,
     ) -> None:
         super().__init__(
             span,
@@ -172,6 +179,7 @@ class RowWalk(LogWalk):
             self.state.max_events = 2
         self._options = options
         self._batch = batch
+        self._hopeful = hopeful
         self._fixed = np.zeros(len(header.stored) + 1, np.int64)
         self._unfinished = 0
         self._complaints_left = MAX_LISTED
@@ -188,7 +196,10 @@ class RowWalk(LogWalk):
         """See `ChainWalk.read`."""
         batch = self._batch
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
-        return int(rows.decode_rows(window, self.state, out, self.rules()))
+        status = int(rows.decode_rows(window, self.state, out, self.rules()))
+        if self._hopeful and self.state.last_delete >= 0:
+            raise DeletionMetError(f"{self.path}: a DELETE_PARTITION ends at byte {self.state.last_delete}")
+        return status
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""

@@ -168,3 +168,39 @@ def _checked_copy_16(target: Any, at: Any, source: Any, start: Any) -> None:
 
 copy_16: Any = inlined(_checked_copy_16) if CHECKED else _copy_16
 """`copy_16(target, at, source, start)`: copy 16 bytes between arrays that do not overlap."""
+
+
+PLACES = 64
+"""How many places `pairs` looks at."""
+
+
+@intrinsic
+def _pairs(typing_context: Any, data: Any, at: Any, first: Any, second: Any) -> Any:
+    byte, wide = ir.IntType(8), ir.IntType(64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = _address(context, builder, signature, arguments, 0)
+        found = []
+        for distance, sought in enumerate(arguments[2:]):
+            pointer = builder.gep(start, [wide(distance)])
+            values = builder.load(builder.bitcast(pointer, ir.VectorType(byte, PLACES).as_pointer()), align=1)
+            found.append(builder.icmp_unsigned("==", values, spread(builder, builder.trunc(sought, byte), PLACES)))
+        return builder.bitcast(builder.and_(*found), wide)
+
+    return types.uint64(data, types.uint64, types.uint64, types.uint64), generate
+
+
+def _checked_pairs(data: Any, at: Any, first: Any, second: Any) -> Any:
+    found = np.uint64(0)
+    for place in range(PLACES):
+        here = at + np.uint64(place)
+        if data[here] == first and data[here + np.uint64(1)] == second:
+            found |= np.uint64(1) << np.uint64(place)
+    return found
+
+
+pairs: Any = inlined(_checked_pairs) if CHECKED else _pairs
+"""`pairs(data, at, first, second) -> uint64`: bit i is set where `data[at + i]` is `first`, and the next byte `second`.
+
+All numbers are uint64. `PLACES + 1` bytes must be readable.
+"""

@@ -14,6 +14,7 @@ from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.adler32 import LEAD, adler32_before
 from sawlog.kernels.jit import always_inlined, kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
+from sawlog.kernels.vector import PLACES, pairs
 
 ENTRY = np.dtype(
     [
@@ -37,6 +38,15 @@ _RECORD = np.uint64(layout.Flag.RECORD)
 _START = np.uint64(layout.Flag.START)
 _LEAD = np.uint64(LEAD)
 _MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_TYPE_1, _TYPE_2 = (np.uint64(byte) for byte in layout.COMMAND_RECORD.to_bytes(2, "big"))
+_ID_1, _ID_2 = (np.uint64(byte) for byte in layout.DELETE_PARTITION.to_bytes(2, "big"))
+_APART = np.uint64(layout.RECORD_DATA_OFFSET - layout.RECORD_TYPE_OFFSET)
+_ONE = np.uint64(1)
+_PLACES = np.uint64(PLACES)
+
+
+MARK_BYTES = int(_APART) + 2
+"""Bytes that mark a DELETE_PARTITION: the lower halves of its type and of its id, and what is between them."""
 
 
 class Out(NamedTuple):
@@ -101,6 +111,28 @@ def scan_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
     all that follow does not depend on what came before, so that a fragment may begin there.
     """
     return walk_chain(pass_rows, judge, find_cut, note_damage, window, state, out, rules)
+
+
+@kernel
+def may_delete(data: Any) -> Any:
+    """Whether the bytes that mark a DELETE_PARTITION are anywhere in `data` (uint8), in a command or by chance.
+
+    Where they are not, there is no such command: to know that, no entry need be walked.
+    """
+    limit = np.uint64(len(data))
+    at = _ZERO
+    while limit - at > _PLACES + _APART:
+        found = pairs(data, at + _APART, _ID_1, _ID_2)
+        if found != _ZERO and found & pairs(data, at, _TYPE_1, _TYPE_2) != _ZERO:
+            return True
+        at += _PLACES
+    while limit - at > _APART + _ONE:
+        if data[at] == _TYPE_1 and data[at + _ONE] == _TYPE_2:
+            following = at + _APART
+            if data[following] == _ID_1 and data[following + _ONE] == _ID_2:
+                return True
+        at += _ONE
+    return False
 
 
 @always_inlined

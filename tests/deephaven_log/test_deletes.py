@@ -1,0 +1,129 @@
+"""DELETE_PARTITION: whoever reads all rows walks a log once; others look for commands before they read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sawlog
+from sawlog.deephaven_log import dataset as datasets
+from sawlog.deephaven_log import plan, walk
+from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
+
+from .reference import DELETE, Col, entry, header, row
+from .test_sets import make
+
+MARK = DELETE[2:]
+BLOBS = [Col("N", "Int"), Col("B", "Blob")]
+
+
+class Work:
+    """What a reader does to a log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.searches = 0
+        self.scans = 0
+        self.reads = 0
+        search, init, read = plan._may_delete, walk.CutWalk.__init__, walk.RowWalk.batches
+
+        def searched(*arguments: Any) -> bool:
+            self.searches += 1
+            return search(*arguments)
+
+        def scanned(*arguments: Any, **more: Any) -> None:
+            self.scans += 1
+            init(*arguments, **more)
+
+        def walked(one: walk.RowWalk) -> Any:
+            self.reads += 1
+            yield from read(one)
+
+        monkeypatch.setattr(plan, "_may_delete", searched)
+        monkeypatch.setattr(walk.CutWalk, "__init__", scanned)
+        monkeypatch.setattr(walk.RowWalk, "batches", walked)
+
+    def take(self) -> tuple[int, int, int]:
+        done = self.searches, self.scans, self.reads
+        self.searches = self.scans = self.reads = 0
+        return done
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    return Work(monkeypatch)
+
+
+def test_a_log_without_deletions_is_walked_once(tmp_path: Path, work: Work):
+    path = tmp_path / "log.bin"
+    path.write_bytes(make([3, 1, 5, 2, 3]))
+    dataset = sawlog.open(path)
+    assert dataset.to_table().num_rows == 4
+    assert work.take() == (0, 0, 1)
+    assert dataset.count_rows() == 4
+    assert work.take() == (0, 0, 1)
+    assert sawlog.read(path, filters=[("N", ">", 1)]).num_rows == 2
+    assert work.take() == (0, 0, 1)
+    assert sum(batch.num_rows for batch in dataset.to_batches()) == 4
+    assert work.take() == (1, 0, 1)
+
+
+def test_a_log_with_deletions_is_read_again(tmp_path: Path, work: Work):
+    for number, flags in enumerate(([3, 3, 4, 3], [3], [3, 4])):
+        (tmp_path / f"Ns.T.System.a.2024-01-01.bin.2024-01-01.0{number}0000.000+0000").write_bytes(make(flags))
+    dataset = sawlog.open(tmp_path)
+    assert dataset.to_table().num_rows == 0
+    assert work.take() == (3, 2, 4)
+    assert dataset.count_rows() == 0
+    assert work.take() == (3, 2, 4)
+
+
+def test_what_only_looks_like_a_deletion_is_told_apart_by_a_walk(tmp_path: Path, work: Work):
+    path = tmp_path / "log.bin"
+    rows = [row(BLOBS, {"N": 0}), row(BLOBS, {"N": 1, "B": entry(4, DELETE)})]
+    path.write_bytes(header(BLOBS) + b"".join(rows))
+    assert [n for batch in sawlog.open(path).to_batches() for n in batch.column("N").to_pylist()] == [0, 1]
+    assert work.take() == (1, 1, 1)
+
+
+def test_a_warning_is_given_once(tmp_path: Path, work: Work):
+    (tmp_path / "Ns.T.System.a.2024-01-01.bin.2024-01-01.010000.000+0000").write_bytes(make([3, 3])[:-1])
+    (tmp_path / "Ns.T.System.b.2024-01-01.bin.2024-01-01.020000.000+0000").write_bytes(make([3, 4, 3]))
+    with pytest.warns(sawlog.DamageWarning) as told:
+        assert sawlog.read(tmp_path).num_rows == 2
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("searched", [MARK_BYTES, 33, 1 << 20])
+def test_the_search_finds_every_deletion_wherever_windows_end(tmp_path: Path, monkeypatch, searched: int):
+    monkeypatch.setattr(plan, "SEARCHED_BYTES", searched)
+    for before in range(20):
+        path = tmp_path / f"{before}.bin"
+        path.write_bytes(header(BLOBS) + row(BLOBS, {"N": 1, "B": bytes(before)}) + entry(4, DELETE) + bytes(9))
+        assert sawlog.open(path, on_damage="skip").head().num_rows == 0
+
+
+def test_the_search_is_right_about_every_place() -> None:
+    assert len(MARK) == MARK_BYTES
+    rng = random.Random(5)
+    for length in (0, 1, 9, 10, 73, 74, 75, 140, 300):
+        for _ in range(30):
+            data = bytearray(rng.choices(MARK, k=length))
+            if length >= MARK_BYTES and rng.random() < 0.5:
+                at = rng.choice([0, length - MARK_BYTES, rng.randrange(length - MARK_BYTES + 1)])
+                data[at : at + MARK_BYTES] = MARK
+            starts = range(length - MARK_BYTES + 1)
+            expected = any(data[i : i + 2] == b"\x4e\x20" and data[i + 8 : i + 10] == b"\x27\x10" for i in starts)
+            assert bool(may_delete(np.frombuffer(bytes(data), np.uint8))) == expected
+
+
+def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
+    path = tmp_path / "log.bin"
+    path.write_bytes(make([3]))
+    dataset = sawlog.open(path)
+    dataset.to_table()
+    assert isinstance(dataset, datasets.DeephavenLogDataset)
+    assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
