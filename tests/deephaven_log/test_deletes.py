@@ -14,7 +14,8 @@ from sawlog.deephaven_log import dataset as datasets
 from sawlog.deephaven_log import plan, walk
 from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
 
-from .reference import DELETE, Col, entry, header, row
+from .reference import DELETE, Col, committed, entry, header, row
+from .test_damage import checked
 from .test_sets import make
 
 MARK = DELETE[2:]
@@ -127,3 +128,9 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
     dataset.to_table()
     assert isinstance(dataset, datasets.DeephavenLogDataset)
     assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("flags", [[3, 1, 4, 0], [1, 4, 2], [1, 4, 0, 3], [1, 0, 4, 1, 2], [4, 1, 5, 4]])
+@pytest.mark.parametrize("deletes", ["apply", "ignore"])
+def test_a_repaired_log_ends_sets_where_its_readers_do(flags: list[int], deletes: str):
+    assert checked(make(flags), deletes=deletes)[0] == committed(flags, deletes=deletes == "apply")

@@ -11,7 +11,7 @@ import pytest
 import sawlog
 
 from .reference import header, row
-from .test_damage import SINGLES, outcome
+from .test_damage import SINGLES, checked
 from .test_rows import EVERY, shown
 from .test_sets import COLS, HEADER, committed, make
 
@@ -32,9 +32,9 @@ def test_sets_in_every_order() -> None:
     rng = random.Random(1)
     for _ in range(25):
         flags = [rng.choice([0, 0, 1, 1, 2, 2, 3, 3, 4, 5]) for _ in range(10)]
-        rows, report = outcome(make(flags), deletes="ignore")
+        rows, report = checked(make(flags), deletes="ignore")
         assert rows == committed(flags, deletes=False)
-        assert outcome(make(flags))[0] == committed(flags)
+        assert checked(make(flags))[0] == committed(flags)
         assert not report.damaged
 
 
@@ -42,10 +42,10 @@ def test_small_logs_cut_and_damaged() -> None:
     rng = random.Random(2)
     for at in range(len(HEADER), len(SINGLES), 5):
         data = SINGLES[:at] + bytes([SINGLES[at] ^ rng.randrange(1, 256)]) + SINGLES[at + 1 :]
-        assert len(outcome(data)[0]) == 11
-        outcome(SINGLES[:at])
-        outcome(SINGLES[:at] + rng.randbytes(9) + SINGLES[at:])
-        outcome(SINGLES[:at] + bytes(30) + SINGLES[at:])
+        assert len(checked(data)[0]) == 11
+        checked(SINGLES[:at])
+        checked(SINGLES[:at] + rng.randbytes(9) + SINGLES[at:])
+        checked(SINGLES[:at] + bytes(30) + SINGLES[at:])
 
 
 def test_all_types_in_runs_and_mixtures(tmp_path: Path) -> None:
@@ -73,6 +73,6 @@ def test_all_types_in_runs_and_mixtures(tmp_path: Path) -> None:
 
 def test_long_entries_are_looked_up_in_running_sums() -> None:
     long = b"".join(row(COLS, {"N": i, "S": "x" * (1500 + i)}) for i in range(4))
-    rows, report = outcome(SINGLES + b"\xff" * 7 + long + b"\xff" * 9 + long)
+    rows, report = checked(SINGLES + b"\xff" * 7 + long + b"\xff" * 9 + long)
     assert rows == [*range(12), *range(4), *range(4)]
     assert report.account.damage == 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     header = open_log(file, options, storage)
     findings = Findings("skip", drained=True)
     listed: list[Damage] = []
-    whole = whole_log(file, header, replace(options, deletes="ignore"), storage)
+    whole = whole_log(file, header, options, storage)
     with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
         try:
