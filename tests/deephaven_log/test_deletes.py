@@ -72,6 +72,25 @@ def test_a_log_without_deletions_is_walked_once(tmp_path: Path, work: Work):
     assert work.take() == (1, 0, 1)
 
 
+def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
+    path = tmp_path / "log.bin"
+    path.write_bytes(make([3] * 400))
+    planned = len(sawlog.open(path).fragments(1000))
+    assert planned > 5
+    steps: list[int] = []
+    go_on = walk.CutWalk.go_on
+
+    def counted(one: walk.CutWalk, target: int) -> int | None:
+        steps.append(target)
+        return go_on(one, target)
+
+    monkeypatch.setattr(walk.CutWalk, "go_on", counted)
+    pieces = sawlog.open(path, deletes="ignore").plan(1000)
+    next(pieces)
+    assert len(steps) == 1
+    assert len(list(pieces)) == planned - 1
+
+
 def test_a_log_with_deletions_is_read_again(tmp_path: Path, work: Work):
     for number, flags in enumerate(([3, 3, 4, 3], [3], [3, 4])):
         (tmp_path / f"Ns.T.System.a.2024-01-01.bin.2024-01-01.0{number}0000.000+0000").write_bytes(make(flags))

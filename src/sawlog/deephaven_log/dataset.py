@@ -30,7 +30,7 @@ from sawlog.deephaven_log.fragments import (
 from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_header
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
-from sawlog.deephaven_log.plan import Layout, find_cut, scan
+from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
@@ -121,7 +121,8 @@ class DeephavenLogDataset(Dataset):
                     yield UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
                     continue
                 start, size = log.header.size, log.file.size
-                bounds = [start, *(cut for cut in found.cuts if start < cut < size), max(size, start)]
+                cuts = (cut for cut in found.cuts if start < cut < size)
+                bounds = itertools.chain((start,), cuts, (max(size, start),))
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
@@ -314,9 +315,11 @@ class DeephavenLogDataset(Dataset):
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
-            return Layout(tuple(self._resync_cuts(log, log.header, distance)))
-        if distance is not None or (self._applies and not self._hopeful):
+            return Layout(self._resync_cuts(log, log.header, distance))
+        if self._applies and not self._hopeful:
             return self._scan(log, log.header.size, distance)
+        if distance is not None:
+            return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:

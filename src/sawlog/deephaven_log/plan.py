@@ -10,6 +10,7 @@ cannot be mistaken for the log itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,11 +37,11 @@ class Layout:
     """What a scan found in a range of a log.
 
     Attributes:
-        cuts: Starts of entries that begin a set, ascending.
+        cuts: Starts of entries that begin a set, ascending, perhaps found as they are asked for.
         live_from: End of the last DELETE_PARTITION; -1 when there is none.
     """
 
-    cuts: tuple[int, ...] = ()
+    cuts: Iterable[int] = ()
     live_from: int = -1
 
 
@@ -88,19 +89,28 @@ def _may_delete(source: Source, start: int, end: int) -> bool:
     return False
 
 
+def find_cuts(file: File, header: Header, wanted: Scan, *, task_bytes: int) -> Iterator[int]:
+    """The cuts of a whole log, each found when it is asked for; where damage raises, none behind the first one."""
+    from sawlog.deephaven_log.walk import CutWalk
+
+    fails = wanted.on_damage == "fail"
+    verify = wanted.options.verify_checksums and not fails
+    with closing(wanted.storage.open(file.path)) as source:
+        span = Span(file, header.size, file.size)
+        yield from _cuts(CutWalk(span, source, header, wanted.options, verify=verify, stops=fails), task_bytes)
+
+
 def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
     """What a walk finds; None if it stops at damage."""
-    cuts: list[int] = []
-    size = walk.span.file.size
-    target = walk.span.start + task_bytes if task_bytes else size
-    while True:
-        cut, damaged = walk.go_on(target)
-        if damaged:
-            return None
-        if cut is None:
-            return Layout(tuple(cuts), int(walk.state.last_delete))
-        cuts.append(cut)
-        target = cut + (task_bytes or size)
+    cuts = tuple(_cuts(walk, task_bytes or walk.span.file.size))
+    return None if walk.stopped else Layout(cuts, int(walk.state.last_delete))
+
+
+def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
+    cut = walk.go_on(walk.span.start + distance)
+    while cut is not None:
+        yield cut
+        cut = walk.go_on(cut + distance)
 
 
 def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:
@@ -112,17 +122,17 @@ def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | Non
         for _ in range(_ATTEMPTS):
             walk = CutWalk(Span(file, position, file.size), source, header, wanted.options, verify=True, stops=True)
             walk.search()
-            _, met = walk.go_on(file.size)
+            walk.go_on(file.size)
             found = int(walk.state.position)
-            if not met or found >= file.size:
+            if not walk.stopped or found >= file.size:
                 return None
-            cut, damaged = walk.go_on(found)
-            if cut is None and not damaged:
+            cut = walk.go_on(found)
+            if cut is None and not walk.stopped:
                 return None
             if cut is not None and cut < found + PROOF_BYTES:
-                _, damaged = walk.go_on(found + PROOF_BYTES)
+                walk.go_on(found + PROOF_BYTES)
             # Behind a log inside a value there is the rest of that value, which may look like an unfinished entry.
-            if not damaged and walk.state.tail < 0:
+            if not walk.stopped and walk.state.tail < 0:
                 return cut
             position = found + 1
     return None

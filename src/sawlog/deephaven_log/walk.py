@@ -339,6 +339,9 @@ class CutWalk(LogWalk):
     Args:
         verify: Whether digests are verified; where damage raises, a plan that leads up to it, or behind it, will do.
         stops: Whether to stop behind damage.
+
+    Attributes:
+        stopped: Whether it has stopped there; then `state.position` is behind the damage.
     """
 
     def __init__(
@@ -347,6 +350,7 @@ class CutWalk(LogWalk):
         room = 1 if stops else None
         super().__init__(span, source, header, options, Findings("skip"), max_rows=1, event_room=room, verify=verify)
         self._stops = stops
+        self.stopped = False
         self._held: Window | None = None
         self._out = scan.Out(np.zeros(1, scan.ENTRY).view(np.recarray), self.events)
 
@@ -364,23 +368,18 @@ class CutWalk(LogWalk):
         del rows
         yield from ()
 
-    def go_on(self, target: int) -> tuple[int | None, bool]:
-        """Go on to the first entry at or behind `target` that begins a set, or, if it stops there, behind damage.
-
-        Returns:
-            The entry, if it was met; and whether damage was: then `state.position` is behind it. Neither of them: the
-            walk has ended.
-        """
+    def go_on(self, target: int) -> int | None:
+        """Go on to the first entry at or behind `target` that begins a set; None if it has stopped before, or ended."""
         state = self.state
         state.target = min(target, self.span.file.size)
         state.cut = -1
-        damaged = False
+        self.stopped = False
         status = MORE if self._held is None else FULL
-        while status != END and not damaged:
+        while status != END and not self.stopped:
             if status == MORE:
                 self._held = self._window()
             state.events = 0
             assert self._held is not None
             status = self.read(self._held)
-            damaged = self._stops and bool(state.events)
-        return int(state.cut) if state.cut >= 0 else None, damaged
+            self.stopped = self._stops and bool(state.events)
+        return int(state.cut) if state.cut >= 0 else None
