@@ -51,6 +51,14 @@ class Milvus:
             raise RuntimeError(answer["error"])
         return answer["ok"]
 
+    def run(self, *command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+        """A command in the server's network namespace."""
+        users = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        inside = ["nsenter", "--target", str(self._process.pid), *users, "--net"]
+        return subprocess.run(
+            [*inside, *command], cwd=directory, capture_output=True, text=True, check=False, timeout=300
+        )
+
     def __getattr__(self, name: str) -> Any:
         def call(**arguments: Any) -> Any:
             assert self._process.stdin is not None

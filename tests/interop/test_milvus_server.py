@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,56 @@ def test_milvus_imports_strings_as_keys_and_binary_vectors(server: Milvus, tmp_p
     assert {row["name"]: base64.b64decode(row["bv"][0]["b64"]) for row in found} == {
         f"key-{i}-é": vector.tobytes() for i, vector in enumerate(vectors) if i not in (0, 7)
     }
+
+
+BACKUP_PROGRAM = "SAWLOG_MILVUS_BACKUP"
+"""Names the program milvus-backup, where it is not on PATH."""
+
+
+def backup_program() -> str:
+    found = os.environ.get(BACKUP_PROGRAM) or shutil.which("milvus-backup")
+    if found is None:
+        pytest.skip(
+            f"milvus-backup is not on PATH: build 0.5.9 from its repository with Go, or name it in {BACKUP_PROGRAM}"
+        )
+    return found
+
+
+def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Path) -> None:
+    """The tree of a backup, under its names: fields of every type, several segments, deletes."""
+    program = backup_program()
+    backups, made = tmp_path / "backups", rows()
+    table = pa.Table.from_pylist(made, arrow_schema())
+    options = {"format": "milvus_binlog", "tree": "backup", "collection_name": "products"}
+    sawlog.write(table, backups / "mine", timestamp=NOW, segment_bytes=64 << 10, **options)
+    gone = [row["pk"] for row in made[::10]]
+    for segment in sawlog.read(backups / "mine", view="segments")["segment"].to_pylist():
+        deletes = {"pk": gone, "timestamp": [NOW + 1] * len(gone)}
+        deletes |= {"partition": [2] * len(gone), "segment": [segment] * len(gone)}
+        sawlog.write(pa.table(deletes), backups / "mine", content="deletes", **options)
+    (tmp_path / "backup.yaml").write_text(
+        json.dumps(
+            {
+                "milvus": {"address": "127.0.0.1", "port": 19530, "user": "", "password": ""},
+                "minio": {
+                    "storageType": "local",
+                    "rootPath": str(server.storage),
+                    "backupStorageType": "local",
+                    "backupRootPath": str(backups),
+                },
+            }
+        )
+    )
+    command = (program, "restore", "--name", "mine", "--suffix", "_again", "--config", str(tmp_path / "backup.yaml"))
+    outcome = server.run(*command, directory=tmp_path)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    server.index(name="products_again", field="v", params={"index_type": "FLAT", "metric_type": "L2", "params": {}})
+    server.load(name="products_again")
+    found = server.query(name="products_again", fields=["*"], expression="pk > -9223372036854775807")
+    wanted = {pk: row for pk, row in expected(made).items() if pk not in gone}
+    assert len(found) == len(wanted) == ROWS - len(gone)
+    for row in found:
+        assert {name: row[name] for name in wanted[row["pk"]]} == wanted[row["pk"]]
 
 
 def test_sawlog_reads_what_milvus_writes(server: Milvus, tmp_path: Path) -> None:

@@ -71,11 +71,16 @@ def test_a_real_collection_is_written_and_read_with_its_names(tmp_path: Path) ->
 
 
 def test_the_metadata_has_the_form_of_a_real_backup(tmp_path: Path) -> None:
-    """Zero values are left out, paths end in ids, and ids are numbers."""
+    """Zero values are left out, paths end in ids, ids are numbers; what Milvus asks for when it makes a collection."""
     write(tmp_path / "backup", table(0, 4), tree="backup")
     document = json.loads((tmp_path / "backup" / "meta" / "full_meta.json").read_text())
     (collection,) = document["collection_backups"]
-    assert [one["fieldID"] for one in collection["schema"]["fields"]] == [100, 101, 102, 103, 104]
+    assert [one["fieldID"] for one in collection["schema"]["fields"]] == [100, 101, 102, 103]  # and $meta
+    assert collection["schema"]["enable_dynamic_field"]
+    assert collection["schema"]["fields"][1]["type_params"] == [{"key": "max_length", "value": "65535"}]
+    assert collection["schema"]["fields"][3]["type_params"] == [{"key": "max_capacity", "value": "4096"}]
+    head = json.loads((tmp_path / "backup" / "meta" / "backup_meta.json").read_text())
+    assert head == {key: value for key, value in document.items() if key != "collection_backups"}
     segment = collection["partition_backups"][0]["segment_backups"][0]
     assert segment["num_of_rows"] == 2
     assert "fieldID" not in segment["binlogs"][0]

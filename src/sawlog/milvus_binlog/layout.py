@@ -128,9 +128,13 @@ FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
 ID = re.compile(r"^(-1|\d{1,19})$")
 """A decimal int64 in a path; -1 stands for all partitions."""
 BACKUP_META = "full_meta.json"
+BACKUP_HEAD = "backup_meta.json"
 BACKUP_META_DIRECTORY = "meta"
 BACKUP_LOGS = "binlogs"
-"""Directories of a milvus-backup."""
+"""Files and directories of a milvus-backup; by the head, which says nothing else, it knows that one is there."""
+MAX_LENGTH = 65535
+MAX_CAPACITY = 4096
+"""The most that Milvus allows a text to have bytes, and an array elements."""
 DEFAULT_PARTITION = "_default"
 DEFAULT_DATABASE = "default"
 TTL_PROPERTY = "collection.ttl.seconds"

@@ -16,9 +16,8 @@ from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
     WrittenLog,
     WrittenSegment,
-    backup_document,
+    backup_documents,
     json_field,
-    meta_path,
 )
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
@@ -180,9 +179,12 @@ def _describe(dataset: MilvusDataset, root: str, logs: str, storage_options: Map
     names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
     database = collection.meta.database if collection.meta is not None else layout.DEFAULT_DATABASE
     about = WrittenCollection(collection.id, collection.name, tuple(dataset.fields), names, database)
-    staged = storage.stage(meta_path(root))
-    staged.write(backup_document(root, [(about, segments)], storage))
-    storage.publish([staged.finish()])
+    staged = []
+    for path, data in backup_documents(root, [(about, segments)], storage).items():
+        one = storage.stage(path)
+        one.write(data)
+        staged.append(one.finish())
+    storage.publish(staged)
 
 
 def _proven(

@@ -26,8 +26,7 @@ from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
     WrittenLog,
     WrittenSegment,
-    backup_document,
-    meta_path,
+    backup_documents,
 )
 from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log
@@ -97,7 +96,10 @@ class TreeWriter(Writer):
 
     def stage(self, place: str, data: bytes) -> None:
         """Write one file below the root, not yet visible."""
-        self._open = self.storage.stage(f"{self._root}/{place}", self._marker)
+        self._stage(f"{self._root}/{place}", data)
+
+    def _stage(self, path: str, data: bytes) -> None:
+        self._open = self.storage.stage(path, self._marker)
         self._open.write(data)
         self._staged.append(self._open.finish())
         self._open = None
@@ -116,11 +118,8 @@ class TreeWriter(Writer):
             segments = [one for (collection, _, _), one in self._written.items() if collection == id]
             name = self.options.collection_name if id == self.options.collection_id else f"_{id}"
             collections.append((WrittenCollection(id, name, fields, self.options.partitions), segments))
-        data = backup_document(self._tree, collections, self.storage)
-        self._open = self.storage.stage(meta_path(self._tree), self._marker)
-        self._open.write(data)
-        self._staged.append(self._open.finish())
-        self._open = None
+        for path, data in backup_documents(self._tree, collections, self.storage).items():
+            self._stage(path, data)
 
     def new_id(self) -> int:
         """An id that was not used before."""

@@ -65,15 +65,15 @@ class WrittenCollection:
     database: str = layout.DEFAULT_DATABASE
 
 
-def meta_path(root: str) -> str:
+def _meta_path(root: str, name: str) -> str:
     """Where the metadata of a backup's tree lies."""
-    return f"{root.rstrip('/')}/{layout.BACKUP_META_DIRECTORY}/{layout.BACKUP_META}"
+    return f"{root.rstrip('/')}/{layout.BACKUP_META_DIRECTORY}/{name}"
 
 
-def backup_document(
+def backup_documents(
     root: str, collections: Iterable[tuple[WrittenCollection, Iterable[WrittenSegment]]], storage: Storage
-) -> bytes:
-    """The metadata of a tree with some more segments.
+) -> dict[str, bytes]:
+    """The metadata of a tree with some more segments: its files, by path.
 
     Args:
         root: The tree; what its metadata says already stays.
@@ -83,7 +83,7 @@ def backup_document(
     Raises:
         FormatError: When the metadata that is there is none.
     """
-    place = meta_path(root)
+    place = _meta_path(root, layout.BACKUP_META)
     document: dict[str, Any] = {"name": root.rstrip("/").rsplit("/", 1)[-1], "state_code": _EXECUTED}
     if storage.exists(place):
         try:
@@ -104,18 +104,27 @@ def backup_document(
         for segment in segments:
             _add(known, segment, collection)
     parse_backup(document, place)
-    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+    head = {key: value for key, value in document.items() if key != "collection_backups"}
+    written = {place: document, _meta_path(root, layout.BACKUP_HEAD): head}
+    return {path: json.dumps(one, ensure_ascii=False, indent=1).encode() for path, one in written.items()}
 
 
 def _schema(collection: WrittenCollection) -> dict[str, Any]:
-    fields = [json_field(one) for one in collection.fields]
+    """Its schema. A server adds the dynamic field itself, behind all others, and refuses one that is named."""
+    last = max((one.id for one in collection.fields), default=0)
+    fields = [json_field(one) for one in collection.fields if not (one.dynamic and one.id == last)]
     dynamic = {"enable_dynamic_field": True} if any(one.dynamic for one in collection.fields) else {}
     return {"name": collection.name, "fields": fields, **dynamic}
 
 
 def json_field(one: Field) -> dict[str, Any]:
-    """One field; what is nothing is left out, as protobuf's JSON does."""
-    params = {"dim": one.dim, "max_length": one.max_length}
+    """One field; what is nothing is left out, as protobuf's JSON does. A server makes no field without its bounds."""
+    texts = DataType.VarChar in (one.type, one.element)
+    params = {
+        "dim": one.dim,
+        "max_length": one.max_length or (layout.MAX_LENGTH if texts else 0),
+        "max_capacity": layout.MAX_CAPACITY if one.type is DataType.Array else 0,
+    }
     given = {
         "fieldID": one.id,
         "name": one.name,
