@@ -92,7 +92,17 @@ class TestLaws(Laws):
             }
         )
         return [
-            sample("sets", data, headers=sizes(data), options=STRICT, rows=rows, grows=True, written=rows),
+            sample(
+                "sets",
+                data,
+                headers=sizes(data),
+                options=STRICT,
+                rows=rows,
+                grows=True,
+                written=rows,
+                body=len(HEADER),
+            ),
+            sample("entries", make([3, 1, 2, 3]), view="entries", options=STRICT, checked=False, repaired="no"),
             sample("lenient", LENIENT, headers=sizes(LENIENT)),
             sample("types", typed(EVERY, TYPED), options=STRICT, grows=True),
             sample("charsets", typed(CHARSETS, TEXTS), options=STRICT),

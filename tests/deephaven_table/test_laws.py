@@ -65,6 +65,20 @@ def historical(root: Path) -> None:
     put_rows(second, 2)
 
 
+def column(root: Path) -> None:
+    """One column, and nothing that says how long it is."""
+    put_fixed(root / "T", "n", "long", [1, None, 3], Shape())
+
+
+def intraday(root: Path) -> None:
+    """A table as importers write it: two internal partitions, one of them with a second date."""
+    table = root / "Intraday/Ns/Trades"
+    plain(table / "vm-1/2024-05-06/Trades", Shape())
+    plain(table / "vm-2/2024-05-06/Trades", Shape(little=False))
+    put_fixed(table / "vm-2/2024-05-07/Trades", "n", "int", [7], Shape())
+    put_rows(table / "vm-2/2024-05-07/Trades", 1)
+
+
 def codecs(root: Path) -> None:
     """Objects of codecs of both kinds, sets and arrays, by the worked examples of the format, and nulls."""
     directory, shape = root / "T", Shape(metadata=b"")
@@ -137,6 +151,26 @@ class TestLaws(Laws):
                 advisory=advisory,
                 repaired="no",
                 filters=[[("s", "=", "b")], [("s", "in", ["a", "b"])], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
+            ),
+            Sample(
+                "intraday",
+                "deephaven_table",
+                files(intraday),
+                options={"types": TYPES},
+                ordered=False,
+                advisory=advisory,
+                repaired="no",
+                filters=[[("Date", "=", "2024-05-07")], [("s", "=", "x"), ("n", ">", 1)]],
+            ),
+            Sample(
+                "column",
+                "deephaven_table",
+                files(column),
+                root="T",
+                options={"types": {"n": "long"}},
+                ordered=False,
+                repaired="no",
+                body=Span(HEADER, 0, "T/n.dat"),
             ),
             Sample(
                 "codecs",

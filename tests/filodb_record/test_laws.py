@@ -74,6 +74,7 @@ class TestLaws(Laws):
                 options={"schemas": PLAIN},
                 headers=[Span(16, 4)],
                 grows=True,
+                body=0,
                 written=sawlog.read(golden.path("no_partition_5"), schemas=PLAIN),
                 write_options={"schemas": PLAIN, "container_timestamp": GOLDEN},
             ),

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import plyvel
 
-from sawlog.testing import Laws, Sample
+from sawlog.testing import Laws, Sample, Span
 
 WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
@@ -30,7 +30,8 @@ def files() -> dict[str, bytes]:
 class TestLaws(Laws):
     @classmethod
     def samples(cls) -> Sequence[Sample]:
+        (log,) = (name for name in files() if name.endswith(".log"))
         return [
-            Sample(view, "leveldb_database", files(), view=view, ordered=False, repaired="no")
+            Sample(view, "leveldb_database", files(), view=view, ordered=False, repaired="no", body=Span(0, 0, log))
             for view in ("live", "all")
         ]

@@ -31,8 +31,10 @@ class TestLaws(Laws):
             _stale(),
             _sync(),
             _compressed(),
-            _writes(),
-            _edits(),
+            _writes("writes"),
+            _writes("latest", latest=True),
+            _edits("edits"),
+            _edits("files"),
             _entities("json"),
             _entities("infer"),
         ]
@@ -51,6 +53,7 @@ def _plain() -> Sample:
         rows=rows,
         grows=True,
         written=rows,
+        body=0,
     )
 
 
@@ -129,7 +132,7 @@ def _compressed() -> Sample:
     )
 
 
-def _writes() -> Sample:
+def _writes(name: str, **options: object) -> Sample:
     def batch(sequence: int, *operations: bytes) -> bytes:
         return struct.pack("<QI", sequence, len(operations)) + b"".join(operations)
 
@@ -138,13 +141,34 @@ def _writes() -> Sample:
         batch(2, b"\x00\x01a", b"\x05\x02\x01b\x03two"),
         batch(4, b"\x0f\x01a\x01c"),
     ]
-    return Sample("writes", "leveldb_log", write(*records), "000007.log", view="writes", checked=True, grows=True)
+    return Sample(
+        name,
+        "leveldb_log",
+        write(*records),
+        "000007.log",
+        view="writes",
+        options=options,
+        checked=not options,
+        folded=bool(options),
+        ordered=not options,
+        grows=not options,
+    )
 
 
-def _edits() -> Sample:
+def _edits(view: str) -> Sample:
     table = b"\x07\x00\x05\x7b" + 2 * (b"\x09k" + struct.pack("<Q", 5 << 8 | 1))
     records = [b"\x01\x1aleveldb.BytewiseComparator\x02\x03\x03\x04\x04\x00", table, b"\x06\x00\x05"]
-    return Sample("edits", "leveldb_log", write(*records), "MANIFEST-000002", view="edits", checked=True, grows=True)
+    folded = view == "files"
+    return Sample(
+        view,
+        "leveldb_log",
+        write(*records),
+        "MANIFEST-000002",
+        view=view,
+        checked=not folded,
+        ordered=not folded,
+        grows=not folded,
+    )
 
 
 def _entities(schema: str) -> Sample:

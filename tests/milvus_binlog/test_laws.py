@@ -33,6 +33,7 @@ def insert_log(name: str) -> Sample:
         data,
         name,
         headers=[Span(0, len(layout.MAGIC) + EVENT_HEADER + 60), Span(first, EVENT_HEADER + 16)],
+        body=first,
     )
 
 

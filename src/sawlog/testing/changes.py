@@ -12,7 +12,7 @@ from sawlog.guard import raised_by_system
 from sawlog.testing.counting import SPARE_MEMORY, counted, measured
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, subsequence, texts
-from sawlog.testing.sample import Mutation, Sample, Subject, placed
+from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 
 PASSES = 16
 """How often a verb may look at every byte, on average."""
@@ -140,8 +140,10 @@ class Prefix(_Compared):
 
 def linear(sample: Sample) -> Iterator[str]:
     """Bytes looked at follow the size of the file, whatever is wrong with it."""
-    ((name, data),) = sample.content.items()
-    head, body = data[: sample.body], data[sample.body :]
+    place = sample.body if isinstance(sample.body, Span) else Span(sample.body or 0, 0)
+    name = sample.place(place)
+    data = sample.content[name]
+    head, body = data[: place.offset], data[place.offset :]
     dice = seeded(sample.format, sample.name, "linear")
     flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(4)))]
     for at in flipped:
@@ -152,7 +154,7 @@ def linear(sample: Sample) -> Iterator[str]:
             seen = []
             for size in (_SMALL, 4 * _SMALL):
                 whole = head + bytes(part) * -(-size // len(part))
-                with placed(sample, Mutation("repeated", {name: whole})) as subject:
+                with placed(sample, Mutation("repeated", {**sample.content, name: whole})) as subject:
                     seen.append(_looked(subject, view))
             if seen[1] > 5 * seen[0] + PASSING:
                 yield f"byte {at} of every copy changed, {view}: looked at {seen} bytes of {_SMALL} and {4 * _SMALL}"

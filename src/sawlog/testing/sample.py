@@ -51,6 +51,8 @@ class Sample:
         ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage to `verify` alone.
+        folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
+            read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
             reading does without what is damaged.
         rows: What reading delivers, as somebody else knows it.
@@ -60,7 +62,8 @@ class Sample:
             records of an unknown schema.
         written: A table that can be written to give the same rows back; `None` where the view is not written.
         write_options: Options for that.
-        body: Where the records of the one file begin: from there on it may be repeated, for the law of linear work.
+        body: Where the records begin, in the one file or in the one that is named: from there on it may be repeated,
+            for the law of linear work.
         filters: Filters to be tried besides those that the suite derives from the rows.
     """
 
@@ -75,6 +78,7 @@ class Sample:
     checked: bool = False
     ordered: bool = True
     beside: Sequence[str] = ()
+    folded: bool = False
     advisory: Sequence[str] = ()
     rows: pa.Table | None = None
     grows: bool = False
@@ -82,7 +86,7 @@ class Sample:
     kept: Sequence[str] = ()
     written: pa.Table | None = None
     write_options: Mapping[str, Any] = field(default_factory=dict)
-    body: int | None = None
+    body: int | Span | None = None
     filters: Sequence[Sequence[tuple[str, str, Any]]] = ()
 
     @property

@@ -34,6 +34,8 @@ STATE = state_type(
     # While something is lost:
     "following",  # where a bad entry ends by its own account; -1 when it cannot be, or when that has been looked at
     "cut_off",  # 1 when the end of the file cuts the bad entry off, which is then no damage but the tail
+    "suspected",  # the length of a bad entry of which only the digest is wrong, and its flags
+    "suspected_flags",
     "zeros_go_on",  # 1 while all bytes since `lost` are zero
     # The running sums, see `sawlog.deephaven_log.kernels.digest`:
     "sums_wanted",  # 1 when there should be room for them
@@ -352,6 +354,8 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if verdict == _MISMATCHED:
         covered = total - _DIGEST
         expected = digest_of(window, pos, covered, state, rules)
+        state.suspected = total
+        state.suspected_flags = data[pos + _FLAGS]
         return _lose(state, rules, _MISMATCH, expected, load_big_u32(data, pos + covered), at + total)
     if total > left:
         return _lose(state, rules, _BAD_SIZE, _signed(length), _MIN, -1)

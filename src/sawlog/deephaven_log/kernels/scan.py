@@ -152,15 +152,13 @@ def list_entry(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: An
 def list_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Write damage down, and the entry that it is, if only its digest is wrong. See `sawlog.chain`."""
     outcome = note_damage(window, start, length, state, out, rules)
-    if state.kind == _MISMATCH and start >= window.base:
-        pos = start - window.base
-        if _SIZE + load_big_u32(window.data, pos) == length:
-            entry = out.entries[state.rows]
-            entry.offset = start
-            entry.length = length
-            entry.role = window.data[pos + _FLAGS]
-            entry.mismatch = 1
-            state.rows += 1
+    if state.kind == _MISMATCH and state.suspected == np.int64(length):
+        entry = out.entries[state.rows]
+        entry.offset = start
+        entry.length = length
+        entry.role = state.suspected_flags
+        entry.mismatch = 1
+        state.rows += 1
     return outcome
 
 
