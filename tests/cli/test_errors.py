@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 import sawlog
+from sawlog.cli import main
 from sawlog.cli.errors import Exit, complain, guarded
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, write_log
@@ -84,6 +87,54 @@ def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert guarded(verb)() == Exit.INTERRUPTED == 130
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("verb", "number", "code", "said"),
+    [
+        *((verb, signal.SIGINT, 130, "interrupted") for verb in ("info", "cat", "verify", "convert", "sql", "follow")),
+        ("convert", signal.SIGTERM, 143, "terminated"),
+    ],
+)
+def test_a_verb_that_is_ended_says_so_in_a_line(
+    verb: str, number: signal.Signals, code: int, said: str, tmp_path: Path, log: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    arguments = {
+        "convert": ["convert", pipe, tmp_path / "out" / "rows.parquet", "--from", "leveldb_log"],
+        "sql": ["sql", f"SELECT * FROM '{pipe}'"],
+        "follow": ["cat", "-f", log],
+    }.get(verb, [verb, pipe, "--format", "leveldb_log"])
+    command = [sys.executable, "-m", "sawlog", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if verb == "follow":
+            for _ in range(3):
+                process.stdout.readline()
+        else:
+            writer = pipe.open("wb")  # waits until the verb has come to read
+        process.send_signal(number)
+        told = process.stderr.read()
+    if verb != "follow":
+        writer.close()
+    assert (process.returncode, told) == (code, f"sawlog: {said}\n")
+    assert sorted(path.name for path in tmp_path.rglob("*")) in ([log.name, "pipe"], [log.name, "out", "pipe"])
+
+
+def test_what_a_library_makes_of_the_end_of_a_process_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log: Path
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ConnectionRefusedError("the JVM is gone")
+
+    monkeypatch.setattr("sawlog.open", gone)
+    assert main(["info", str(log)]) == 130
+    assert capsys.readouterr().err == "sawlog: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_bugs_are_not_hidden() -> None:

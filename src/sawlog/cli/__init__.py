@@ -6,21 +6,23 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, Terminated, terminable
+from sawlog.cli.signals import BUG, WORDS, ended, terminable
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name; `sys.argv` by default) and return its exit code."""
-    try:
-        with terminable():
+    with terminable():
+        try:
             from sawlog.cli.app import run
 
-            return run(args)
-    except Terminated:
-        return TERMINATED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except Exception:  # noqa: BLE001, whatever it is, it must not look like damage
-        traceback.print_exc()
-        sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
-        return BUG
+            code = run(args)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001, whatever it is, it must not look like damage
+            found = ended(error)
+            if found is None:
+                traceback.print_exc()
+                sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
+                return BUG
+            code = found
+    if code in WORDS:
+        sys.stderr.write(f"sawlog: {WORDS[code]}\n")
+    return code

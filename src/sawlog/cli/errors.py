@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 import typer
 
-from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, Terminated
+from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, ended
 from sawlog.errors import DamageError, SawlogError
 
 P = ParamSpec("P")
@@ -54,21 +54,21 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
             try:
                 code = verb(*args, **kwargs)
                 sys.stdout.flush()
-            except Terminated:
-                return Exit.TERMINATED
-            except KeyboardInterrupt:
-                return Exit.INTERRUPTED
+                return code
+            except KeyboardInterrupt as error:
+                return ended(error) or Exit.INTERRUPTED
             except BrokenPipeError:
                 # Python would complain at exit about what it cannot flush any more.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return Exit.BROKEN_PIPE
             except Exception as error:
+                if (signalled := ended(error)) is not None:
+                    return signalled
                 message = explain(error)
                 if message is None:
                     raise
                 complain(message)
                 return Exit.DAMAGED if isinstance(error, DamageError) else Exit.UNUSABLE
-            return code
 
     return run
 

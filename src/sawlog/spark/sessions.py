@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -77,7 +79,11 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
 def for_command(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session as `session` makes it, which is stopped with the block unless it was there before."""
     found = _active()
+    interrupt = signal.getsignal(signal.SIGINT)
     spark = session(name, settings)
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler talks to the JVM in the middle of whatever else is said to it.
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield spark
     finally:
