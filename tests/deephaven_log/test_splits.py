@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import struct
 import warnings
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning
+from sawlog.damage import DamageWarning, Findings
+from sawlog.deephaven_log.fragments import whole_log
+from sawlog.deephaven_log.survey import survey
 
 from .reference import Col, header, row
 from .test_sets import put
@@ -97,5 +101,38 @@ def test_a_log_inside_a_damaged_value_is_not_mistaken_for_rows():
     path = put(data[: starts[1] + 15] + b"?" + data[starts[1] + 16 :])
     try:
         assert rows_of(path, None) == [0, 2, 3]
+    finally:
+        os.unlink(path)
+
+
+@given(ENTRIES, st.one_of(st.just([]), CHANGES), st.sampled_from([1, 40, 200]))
+@example([(1, 3), (0, 3), (2, 3), (3, 1), (1, 1), (3, 2), (0, 1)], [], 1)
+@settings(max_examples=60)
+def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
+    """Also where it stops early, and another one goes on from there."""
+    data, starts = build(entries)
+    path = put(damage(data, starts, changes))
+    try:
+        dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"])
+        (log,) = dataset.logs
+        whole = replace(next(iter(dataset.fragments())), end=log.file.size)
+        bare = whole_log(log.file, log.header, dataset.scan.options, dataset.scan.storage)
+        found = survey(bare, step, last=True)
+        kept = replace(whole, file=replace(whole.file, size=found.end))
+
+        def read(start: int, end: int) -> list[int]:
+            batches = replace(kept, start=start, end=end).to_batches(Findings("skip"))
+            return [n for batch in batches for n in batch.column("N").to_pylist()]
+
+        expected = read(whole.start, found.end)
+        bounds = [whole.start, *(cut for cut in found.cuts if cut < found.end), found.end]
+        assert [n for start, end in pairwise(bounds) for n in read(start, end)] == expected
+        position, rows = whole.start, []
+        while (part := survey(replace(bare, start=position), step, step, last=True)).stopped:
+            assert part.end > position
+            rows += read(position, part.end)
+            position = part.end
+        assert part.end == found.end
+        assert rows + read(position, part.end) == expected
     finally:
         os.unlink(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.exactly_once.harness import Harness
 from tests.exactly_once.run_queries import SINKS
+from tests.exactly_once.trees import Trees
 
 
 def main() -> int:
@@ -18,10 +19,15 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between kills, on average")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
+    parser.add_argument("--trees", action="store_true", help="import and merge trees of column files, not streams")
+    parser.add_argument("--nightly", type=float, default=0.3, help="of the importers of trees, those that merge")
     asked = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="exactly-once-"))
     print(f"everything is kept in {directory} until it is proven", file=sys.stderr)
-    tally = Harness(directory, asked.sinks, asked.seed).run(asked.kills, asked.pause)
+    harness = (
+        Trees(directory, asked.nightly, asked.seed) if asked.trees else Harness(directory, asked.sinks, asked.seed)
+    )
+    tally = harness.run(asked.kills, asked.pause)
     print(tally)
     if tally.exact:
         shutil.rmtree(directory)

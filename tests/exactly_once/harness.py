@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import random
-import signal
 import subprocess
-import sys
 import time
 import warnings
 from collections import Counter
@@ -21,7 +16,8 @@ from numpy.typing import NDArray
 
 import sawlog
 
-ROOT = Path(__file__).parents[2]
+from .processes import Processes, descendants, is_worker
+
 VICTIMS = {"worker": 12, "writer": 9, "driver": 3}
 """Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again."""
 AT_A_TIME = 2
@@ -79,21 +75,19 @@ class Harness:
     def __init__(self, root: Path, sinks: Sequence[str], seed: int = 0) -> None:
         self.root = root
         self.sinks = list(sinks)
-        self.tally = Tally()
-        self._chance = random.Random(seed)
+        self._processes = Processes(root, seed)
+        self.tally = Tally(kills=self._processes.kills)
+        self._chance = self._processes.chance
         self._writers = 0
-        self._begun = 0.0
         self._now: list[str] = []
         self._turns = self._chance.sample(self.sinks, len(self.sinks))
-        self._ours: list[subprocess.Popen[bytes]] = []
         (root / "logs").mkdir()
 
     def run(self, kills: int, pause: float) -> Tally:
         """Kill `kills` processes, one of each kind at least, `pause` seconds apart on average, then count."""
         first = list(VICTIMS)
         self._chance.shuffle(first)
-        self._begun = time.monotonic()
-        try:
+        with self._processes.running():
             writer, driver = self._start_writer(), self._start_driver(patient=True)
             while self.tally.kills.total() < kills or first:
                 time.sleep(self._chance.uniform(0, 2 * pause))
@@ -116,33 +110,28 @@ class Harness:
             writer.wait()
             self._finish(driver)
             return self._count()
-        finally:
-            for process in self._ours:
-                for pid in [*descendants(process.pid), process.pid] if process.poll() is None else ():
-                    kill(pid)
-                process.wait()
 
     def _finish(self, driver: subprocess.Popen[bytes]) -> None:
         """Let a driver read all that is left into every sink."""
-        self._say("all is read that is left")
+        self._processes.say("all is read that is left")
         (self.root / "finish").touch()
         driver.wait(600)
         if set(self._now) != set(self.sinks):
-            driver = self._start("run_queries", str(self.root), *self.sinks)
+            driver = self._processes.start("run_queries", str(self.root), *self.sinks)
             driver.wait(1200)
         if driver.returncode:
             raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
 
     def _start_writer(self) -> subprocess.Popen[bytes]:
         self._writers += 1
-        return self._start("log_rows", str(self.root / "logs"), str(self._writers))
+        return self._processes.start("log_rows", str(self.root / "logs"), str(self._writers))
 
     def _start_driver(self, *, patient: bool) -> subprocess.Popen[bytes]:
         """A driver of the sinks whose turn it is; `patient` waits until all of them have got something from it."""
         self._now = self._turns[:AT_A_TIME]
         self._turns = self._turns[AT_A_TIME:] + self._now
         self.tally.drivers += 1
-        driver, begun = self._start("run_queries", str(self.root), *self._now), time.time()
+        driver, begun = self._processes.start("run_queries", str(self.root), *self._now), time.time()
         while patient and driver.poll() is None and time.time() - begun < 300:
             if all(self._committed(sink) > begun for sink in self._now):
                 break
@@ -157,22 +146,8 @@ class Harness:
         except OSError:
             return 0.0
 
-    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (self.root / f"{module}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.exactly_once.{module}", *arguments], stdout=log, stderr=log, cwd=ROOT
-            )
-        self._ours.append(process)
-        return process
-
     def _kill(self, kind: str, pids: Sequence[int]) -> None:
-        self.tally.kills[kind] += 1
-        self._say(f"kill {self.tally.kills.total()}: {kind}, while rows go into {' and '.join(self._now)}")
-        for pid in pids:
-            kill(pid)
-
-    def _say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._begun:6.0f} s  {text}", file=sys.stderr, flush=True)
+        self._processes.kill(kind, pids, f", while rows go into {' and '.join(self._now)}")
 
     def _count(self) -> Tally:
         logged = self._keys("logs", "deephaven_log")
@@ -200,41 +175,3 @@ class Harness:
             return np.array([int(one.as_py()) for batch in batches for one in batch], np.int64)
         arrays = [batch.view(pa.int64()).to_numpy() for batch in batches]
         return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
-
-
-def descendants(pid: int) -> list[int]:
-    """All processes below a process."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(name))
-    found, waiting = [], [pid]
-    while waiting:
-        for child in children.get(waiting.pop(), []):
-            found.append(child)
-            waiting.append(child)
-    return found
-
-
-def is_worker(pid: int) -> bool:
-    """Whether a process below a driver is one of Spark's Python processes: they plan, read, write and commit."""
-    module = command(pid).partition(" ")[2]
-    return "pyspark." in module and "java" not in command(pid)
-
-
-def command(pid: int) -> str:
-    """The command line of a process; empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def kill(pid: int) -> None:
-    """Kill a process that may be gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

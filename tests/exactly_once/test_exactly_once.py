@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .harness import Harness
+from .trees import Trees
 
 
 @pytest.mark.spark
@@ -16,3 +17,11 @@ def test_every_row_arrives_once(tmp_path: Path) -> None:
     assert len(tally.kills) == 3
     assert tally.logged > 100
     assert tally.exact, str(tally)
+
+
+def test_every_row_is_imported_once(tmp_path: Path) -> None:
+    """By following, without Spark: importer and writer are killed, the machine is rebooted, the disk is full."""
+    counts = Trees(tmp_path, nightly=0).run(5, 0.3)
+    assert len(counts.kills) == 4
+    assert counts.logged > 100
+    assert counts.exact, str(counts)

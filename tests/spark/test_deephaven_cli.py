@@ -101,16 +101,20 @@ def test_import_goes_on(
     rounds = iter([lambda: logs.write(0, 10), lambda: logs.write(10, 30), lambda: None])
 
     def sleep(seconds: float) -> None:
-        assert seconds == 0.5
+        assert 0 <= seconds <= 0.5
         for following in rounds:
             following()
             return
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sawlog.deephaven_import.commands.sleep", sleep)
+    monkeypatch.setattr("sawlog.deephaven_import.spark.follow.sleep", sleep)
     main(["import", str(logs.directory), str(db), "--follow", "0.5", "--json"])
     captured = capsys.readouterr()
     assert re.findall(r'"rows": (\d+)', captured.out) == ["10", "20"]
+    looks = [json.loads(line) for line in re.sub(r"\n(?!\{)", "", captured.out).splitlines()]
+    assert [sorted(one["lag"].values()) for one in looks] == [[], []]
+    assert sum(one["bytes"] for one in looks) < sum(path.stat().st_size for path in logs.directory.iterdir())
+    assert all(one["seconds"] > 0 for one in looks)
     assert "no binary log" in captured.err
     assert sawlog.read(db / "Intraday").column("N").to_pylist() == list(range(30))
 

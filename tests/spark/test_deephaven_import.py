@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.deephaven_import import publication
 from sawlog.deephaven_import.spark import import_logs, merge
 from sawlog.deephaven_log.logger import Logger
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
@@ -358,7 +359,7 @@ def test_locations_appear_as_they_are_done(
     """The second of many is killed while the first is there already; a restart goes on from there."""
     logs.write(0, 20_000)
     seen: list[int] = []
-    arrived = load._Publication.arrived
+    arrived = publication.Publication.arrived
 
     def dies(self: Any, index: int, outcome: Any) -> None:
         arrived(self, index, outcome)
@@ -367,7 +368,7 @@ def test_locations_appear_as_they_are_done(
             raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(load._Publication, "arrived", dies)
+        patch.setattr(publication.Publication, "arrived", dies)
         with pytest.raises(RuntimeError, match="killed"):
             import_logs(spark, logs.directory, db, location_bytes=30_000)
     assert seen[0] <= seen[1] <= seen[2]

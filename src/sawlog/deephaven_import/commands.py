@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,10 +12,10 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, Output, counted
 from sawlog.cli.rendering import rendering
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_import.spark import Import, Merge, Nightly
+    from sawlog.deephaven_import.spark import Import, Look, Merge, Nightly
 
 
 class NamespaceSet(StrEnum):
@@ -84,6 +83,10 @@ def load(
         float | None,
         typer.Option("--follow", min=0.1, metavar="SECONDS", help="Go on: look for new rows so often, until stopped."),
     ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", min=1, help="Take so many bytes of a partition at a time; 64 MiB with --follow."),
+    ] = None,
     storage: arguments.StorageOptions = None,
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
@@ -98,30 +101,23 @@ def load(
     from sawlog.spark.sessions import QUIET, for_command
 
     with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
-        from sawlog.deephaven_import.spark import import_logs
+        from sawlog.deephaven_import.spark import follow_logs, import_logs
 
-        while True:
-            try:
-                done = import_logs(
-                    spark,
-                    src,
-                    root,
-                    on_damage=on_damage,
-                    on_unstorable=on_unstorable.value,
-                    write_options=arguments.format_options(write_option, "-O"),
-                    storage_options=arguments.storage_options(storage),
-                    **options,
-                )
-            except (SawlogError, FileNotFoundError) as error:
-                if follow is None:
-                    raise
-                complain(str(error))
-            else:
-                if follow is None or done.locations or done.removed:
-                    _say_imported(src, root, done, rendering(json))
-                if follow is None:
-                    return Exit.LOST if done.skipped or done.unstorable else Exit.OK
-            sleep(follow)
+        settings: dict[str, Any] = {
+            "on_damage": on_damage,
+            "on_unstorable": on_unstorable.value,
+            "write_options": arguments.format_options(write_option, "-O"),
+            "storage_options": arguments.storage_options(storage),
+            **options,
+        }
+        if follow is not None:
+            more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
+            said: list[str] = []
+            for look in follow_logs(spark, src, root, seconds=follow, **more, **settings):
+                _say_look(src, root, look, rendering(json), said)
+        done = import_logs(spark, src, root, max_bytes=max_bytes, **settings)
+        _say_imported(src, root, done, rendering(json))
+        return Exit.LOST if done.skipped or done.unstorable else Exit.OK
 
 
 def _say_imported(src: str, root: str, done: Import, output: Output) -> None:
@@ -132,6 +128,22 @@ def _say_imported(src: str, root: str, done: Import, output: Output) -> None:
     output.done(Outcome(document, counted(done.rows, "row"), summary, facts))
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
+
+
+def _say_look(src: str, root: str, look: Look, output: Output, said: list[str]) -> None:
+    """A line of metrics for a look that found something, and what went wrong if it was not said before."""
+    done = look.done
+    if done.locations or done.removed:
+        behind = counted(sum(done.lag.values()), "byte")
+        summary = f"and {counted(done.bytes, 'byte')} into {counted(done.partitions, 'partition')}"
+        facts = [(partition, f"{counted(lag, 'byte')} behind") for partition, lag in done.lag.items()]
+        document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
+        summary += f" in {look.seconds:.2f} s, {behind} behind"
+        output.done(Outcome(document, counted(done.rows, "row"), summary, facts))
+    for remark in (*done.skipped, *look.errors):
+        if remark not in said:
+            complain(remark)
+    said[:] = look.errors
 
 
 def status(

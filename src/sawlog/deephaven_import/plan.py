@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sawlog.damage import TailStatus
 from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
 from sawlog.deephaven_log.dataset import Log, replace_size
 from sawlog.deephaven_log.fragments import RowRange, whole_log
 from sawlog.deephaven_log.names import order_key, parse_name
-from sawlog.deephaven_log.plan import scan
+from sawlog.deephaven_log.survey import survey
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_log.header import Header
     from sawlog.format import Projection, Scan
 
 
@@ -40,12 +38,16 @@ class PartitionPlan:
     Attributes:
         partition: The partition.
         shares: Its new locations, in order.
+        lag: Bytes of its logs that will still not be taken: they wait for their end, or for the next import.
+        limited: Whether they wait for the next import because there are too many of them.
         remarks: What is worth telling: bytes that wait, logs that came late.
         skipped: Logs that are left out, for their headers are damaged.
     """
 
     partition: Partition
     shares: tuple[Share, ...]
+    lag: int = 0
+    limited: bool = False
     remarks: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -59,12 +61,14 @@ class _News:
         start: Where the last import stopped.
         cuts: Where sets begin, some way apart.
         live_from: End of the last DELETE_PARTITION; -1 when there is none.
+        stopped: Whether there is more, which is left for the next import.
     """
 
     log: Log
     start: int
     cuts: tuple[int, ...]
     live_from: int
+    stopped: bool
 
     @property
     def end(self) -> int:
@@ -79,43 +83,52 @@ class Planner:
         scan: How the logs are read: options, damage policy, storage.
         projections: The columns of each log, by its path.
         location_bytes: Bytes of logs per location, about.
+        max_bytes: Bytes of logs that are taken of a partition, about; None: all.
     """
 
-    def __init__(self, scan: Scan, projections: Mapping[str, Projection], location_bytes: int) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        projections: Mapping[str, Projection],
+        location_bytes: int,
+        max_bytes: int | None = None,
+    ) -> None:
         self._scan = scan
         self._projections = projections
         self._location_bytes = location_bytes
+        self._max_bytes = max_bytes
 
-    @staticmethod
-    def size(logs: Sequence[Log], progress: Progress) -> int:
-        """Bytes that there are to plan."""
-        taken = progress.logs
-        return sum(log.file.size - (taken[log.file.name].end if log.file.name in taken else 0) for log in logs)
+    def size(self, logs: Sequence[Log], progress: Progress) -> int:
+        """Bytes that are to be walked."""
+        there = sum(log.file.size - _taken(log, progress) for log in logs)
+        return there if self._max_bytes is None else min(there, self._max_bytes)
 
     def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
-        """Plan what the logs of a partition have behind the point where the last import stopped.
-
-        Every log is walked twice from there on: to the last committed entry, and for commands and cuts.
+        """Plan what the logs of a partition have behind the point where the last import stopped, each walked once.
 
         Raises:
             SawlogError: When a log is not the one any more that was imported.
         """
         partition, logs, progress = item
         remarks: list[str] = []
-        news = []
-        started = False
-        for log in reversed(logs):
-            if not self._is_void(log, progress):
-                found = self._news(log, progress.logs.get(log.file.name), remarks, last=log is logs[-1])
-                if found is not None:
-                    news.append(found)
-                    if started and log.file.name not in progress.logs:
-                        remarks.append(f"{log.file.path}: came after later logs were imported; its rows stand behind")
-            started = started or log.file.name in progress.logs
-        news.reverse()
+        news: list[_News] = []
+        waiting = [log for log in logs if not self._is_void(log, progress)]
+        begun = [log.file.name in progress.logs for log in waiting]
+        lag, left, limited = 0, self._max_bytes, False
+        for place, log in enumerate(waiting):
+            found = None
+            if not limited:
+                found = self._news(log, progress.logs.get(log.file.name), remarks, left, last=log is logs[-1])
+            lag += log.file.size - (found.end if found is not None else _taken(log, progress))
+            if found is not None:
+                news.append(found)
+                left = None if left is None else left - (found.end - found.start)
+                limited = found.stopped or (left is not None and left <= 0)
+                if not begun[place] and any(begun[place:]):
+                    remarks.append(f"{log.file.path}: came after later logs were imported; its rows stand behind")
         skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
         shares = self._shares(partition, news, progress)
-        return PartitionPlan(partition, tuple(shares), tuple(remarks), tuple(skipped))
+        return PartitionPlan(partition, tuple(shares), lag, limited, tuple(remarks), tuple(skipped))
 
     def _is_void(self, log: Log, progress: Progress) -> bool:
         """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
@@ -123,7 +136,11 @@ class Planner:
             return False
         return order_of(log.file.name) < order_of(progress.truncated_in)
 
-    def _news(self, log: Log, taken: Taken | None, remarks: list[str], *, last: bool) -> _News | None:
+    def _news(self, log: Log, taken: Taken | None, remarks: list[str], left: int | None, *, last: bool) -> _News | None:
+        """What a log has, up to `left` bytes, if there are not to be more.
+
+        Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
+        """
         header, storage = log.header, self._scan.storage
         if taken is not None:
             taken.confirm(log.file, storage)
@@ -132,27 +149,18 @@ class Planner:
         start = max(header.size, taken.end if taken is not None else 0)
         if log.file.size <= start:
             return None
-        end = self._committed(log, header, start, last=last)
-        if end < log.file.size:
-            remarks.append(f"{log.file.path}: {log.file.size - end} bytes behind byte {end} wait for their end")
-        if end <= start:
-            return None
-        log = replace_size(log, end)
-        layout = scan(log.file, header, self._scan, start=start, task_bytes=self._location_bytes)
-        live_from = layout.live_from if self._scan.options.deletes == "apply" else -1
-        return _News(log, start, tuple(cut for cut in layout.cuts if start < cut < end), live_from)
-
-    def _committed(self, log: Log, header: Header, start: int, *, last: bool) -> int:
-        """End of the last complete entry, outside of sets that are still open.
-
-        Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
-        """
         options = replace(self._scan.options, incomplete="drop")
-        ahead = replace(whole_log(log.file, header, options, self._scan.storage), start=start)
-        if last:
-            return ahead.find_end()
-        tail = ahead.inspect().tail
-        return log.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+        ahead = replace(whole_log(log.file, header, options, storage), start=start)
+        found = survey(ahead, self._location_bytes, left, last=last)
+        if found.end < log.file.size and not found.stopped:
+            remarks.append(
+                f"{log.file.path}: {log.file.size - found.end} bytes behind byte {found.end} wait for their end"
+            )
+        if found.end <= start:
+            return None
+        live_from = found.live_from if self._scan.options.deletes == "apply" else -1
+        cuts = tuple(cut for cut in found.cuts if start < cut < found.end)
+        return _News(replace_size(log, found.end), start, cuts, live_from, found.stopped)
 
     def _shares(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Share]:
         """Fill one location after the other."""
@@ -201,6 +209,12 @@ class Planner:
                 live_from,
                 one.log.name.column_partition,
             )
+
+
+def _taken(log: Log, progress: Progress) -> int:
+    """Where the last import of a log stopped."""
+    known = progress.logs.get(log.file.name)
+    return 0 if known is None else known.end
 
 
 def order_of(name: str) -> tuple[Any, ...]:

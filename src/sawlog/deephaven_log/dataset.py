@@ -31,6 +31,7 @@ from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_head
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
+from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
@@ -173,7 +174,7 @@ class DeephavenLogDataset(Dataset):
             return position
         options = replace(self._options, incomplete="drop")
         whole = whole_log(file, log.header, options, self.scan.storage)
-        return replace(whole, start=start).find_end()
+        return survey(replace(whole, start=start), file.size, last=True).end
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Dataset.between`.

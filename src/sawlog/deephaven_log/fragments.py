@@ -108,18 +108,6 @@ class RowRange(LogFragment):
         )
         return RowWalk(self.span, source, self.header, options, findings, batch, self.live_from, hopeful=self.hopeful)
 
-    def find_end(self) -> int:
-        """Where the last complete set ends; behind damage, where the next set begins, or else before that damage."""
-        findings = Findings("skip")
-        with closing(self.scan.storage.open(self.path)) as source:
-            walk = self.walk(source, pa.schema([]), findings)
-            for _ in walk.batches():
-                pass
-            if walk.state.orphaned:
-                return int(walk.state.orphaned_from)
-        tail = findings.tail
-        return self.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
-
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
     """One range over all of a log that delivers no columns: to check it, to repair it, to go on writing it."""

@@ -148,6 +148,7 @@ class RowWalk(LogWalk):
         hopeful: Whether to raise `DeletionMetError` at the first DELETE_PARTITION.
 
     Attributes:
+        most_rows: Rows before a hand-over, if not as many as the batch has room for.
         remarkable: Where damages are drained: ranges that are not to be copied as they are, in order.
         bad_values: Likewise: values that could not be decoded: offset of the row, place among the stored columns.
     """
@@ -184,13 +185,22 @@ class RowWalk(LogWalk):
         self._unfinished = 0
         self._complaints_left = MAX_LISTED
         self.starts = batch.starts
+        self.most_rows: int | None = None
         self.remarkable: list[Remarkable] = []
         self.bad_values: list[tuple[int, int]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See `ChainWalk.batches`."""
         self.begin()
+        self._renewed()
         yield from super().batches()
+
+    @property
+    def between_sets(self) -> bool:
+        """Whether the walk stands where another one may begin, and finds what this one does."""
+        state = self.state
+        inside = state.set_start >= 0 or state.position < max(state.trusted, state.doomed)
+        return not (inside or state.orphaned or state.lost >= 0)
 
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
@@ -232,7 +242,8 @@ class RowWalk(LogWalk):
         self._renewed()
 
     def _renewed(self) -> None:
-        self.state.max_rows = self._batch.max_rows
+        room = self._batch.max_rows
+        self.state.max_rows = room if self.most_rows is None else min(room, self.most_rows)
         self.starts = self._batch.starts
 
     def remark(self, event: Event) -> None:

@@ -14,6 +14,7 @@ from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError
 from sawlog.format import TASK_BYTES
+from sawlog.reading import cores, in_order, once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,12 +28,14 @@ _ITEM_BYTES = 1 << 20
 
 
 def run_tasks(
-    spark: SparkSession,
+    spark: SparkSession | None,
     function: Callable[[Item], Outcome],
     items: Sequence[Item],
     sizes: Sequence[int],
+    *,
     board: str | None = None,
     arrived: Callable[[int, Outcome | SawlogError], None] | None = None,
+    here: int = 0,
 ) -> list[Outcome | SawlogError]:
     """Apply a function to items in the tasks of one job.
 
@@ -40,18 +43,21 @@ def run_tasks(
     function has to bear being called twice, even at the same time.
 
     Args:
-        spark: The session.
+        spark: The session; without one, threads of this process work.
         function: What is done; it and the items are pickled.
         items: What it is done to.
         sizes: Bytes that each item reads; small ones share a task.
         board: A directory that all workers see, which is made and deleted: there outcomes are put up as they come.
         arrived: Told of each outcome, by the number of its item, as soon as it is on the board.
+        here: Items that read no more bytes than this, all together, are no job: threads of this process work on them.
 
     Returns:
         Outcomes, or errors, in the order of the items.
     """
     if not items:
         return []
+    if spark is None or sum(sizes) <= here:
+        return _run_here(function, items, arrived)
     tasks = _pack(sizes)
     pickled = CPickleSerializer()
 
@@ -75,6 +81,27 @@ def run_tasks(
         rows = _collect(frame, board, lambda index, data: arrived(index, pickled.loads(data)))
     found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [found[index] for index in range(len(items))]
+
+
+def _run_here(
+    function: Callable[[Item], Outcome],
+    items: Sequence[Item],
+    arrived: Callable[[int, Outcome | SawlogError], None] | None,
+) -> list[Outcome | SawlogError]:
+    """What `run_tasks` does, without Spark."""
+
+    def attempt(item: Item) -> Outcome | SawlogError:
+        try:
+            return function(item)
+        except SawlogError as error:
+            return error
+
+    outcomes = []
+    for index, (_, outcome) in enumerate(in_order(items, once(attempt), cores())):
+        outcomes.append(outcome)
+        if arrived is not None:
+            arrived(index, outcome)
+    return outcomes
 
 
 def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sawlog.deephaven_import.spark.load import Import, import_logs
+from sawlog.deephaven_import.publication import Import
+from sawlog.deephaven_import.spark.follow import Look, follow_logs
+from sawlog.deephaven_import.spark.load import import_logs
 from sawlog.deephaven_import.spark.merge import Merge, merge
 from sawlog.deephaven_import.spark.nightly import MergedDate, Nightly, nightly
 
-__all__ = ["Import", "Merge", "MergedDate", "Nightly", "import_logs", "merge", "nightly"]
+__all__ = ["Import", "Look", "Merge", "MergedDate", "Nightly", "follow_logs", "import_logs", "merge", "nightly"]

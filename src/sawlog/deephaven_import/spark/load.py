@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import pyarrow as pa
@@ -13,12 +12,13 @@ import pyarrow as pa
 from sawlog.damage import DamageWarning, check_on_damage
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_import.journal import recover
-from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share, order_of
+from sawlog.deephaven_import.plan import PartitionPlan, Planner, order_of
+from sawlog.deephaven_import.publication import Import, Publication
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.schema import common_schema, left_out, location_schema
-from sawlog.deephaven_import.shares import Filled, Filler
-from sawlog.deephaven_import.tree import IntradayTable, Location, local_root, remove_location
-from sawlog.deephaven_import.unstorable import UNSTORABLE_NAME, OnUnstorable
+from sawlog.deephaven_import.shares import Filler
+from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
+from sawlog.deephaven_import.unstorable import OnUnstorable
 from sawlog.deephaven_log.dataset import DeephavenLogDataset, Log, open_log
 from sawlog.deephaven_log.header import IncompleteHeaderError
 from sawlog.deephaven_log.names import LogName, parse_name
@@ -27,6 +27,7 @@ from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import Projection, Scan, get_format
 from sawlog.options import parse_options
+from sawlog.reading import in_order, once
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
 
@@ -35,39 +36,18 @@ if TYPE_CHECKING:
 
 LOCATION_BYTES = 512 << 20
 """Bytes of logs that become one location, about."""
-
-
-@dataclass(slots=True)
-class Import:
-    """What `import_logs` did.
-
-    Attributes:
-        rows: Rows that were imported.
-        partitions: Partitions that got new locations.
-        locations: The new locations, in order.
-        removed: Locations that a DELETE_PARTITION emptied.
-        remarks: What was left for later, a sentence each.
-        skipped: What was left out because it is damaged, a sentence each.
-        unstorable: Values that column files cannot hold; they lie beside those that are stored instead.
-    """
-
-    rows: int = 0
-    partitions: int = 0
-    locations: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    unstorable: int = 0
+TABLES_AT_A_TIME = 8
 
 
 def import_logs(
-    spark: SparkSession,
+    spark: SparkSession | None,
     source: PathLike | Sequence[PathLike],
     root: PathLike,
     *,
     on_damage: str = "fail",
     on_unstorable: OnUnstorable = "error",
     location_bytes: int = LOCATION_BYTES,
+    max_bytes: int | None = None,
     write_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -80,7 +60,8 @@ def import_logs(
     and goes on from there. Logs that do not agree on a type are converted, each by itself, to what all can become.
 
     Args:
-        spark: The session. Its executors have to see the logs and the tree.
+        spark: The session, whose executors have to see the logs and the tree; without one, threads of this process
+            import them.
         source: Logs, directories of logs, globs or fsspec URLs; of any number of tables.
         root: The root of the tree, on a file system.
         on_damage: `fail` stops a partition before the first location that damage would be in; `skip` imports everything
@@ -90,6 +71,7 @@ def import_logs(
             the charset lacks, as Java does, and else null. They are counted, and written down in the location, with
             log and offset, in `_sawlog.unstorable.jsonl`.
         location_bytes: Bytes of logs per location, about.
+        max_bytes: Bytes of logs that are taken of a partition, about; the rest is left for the next time.
         write_options: Options for writing `deephaven_table`.
         storage_options: What fsspec needs to reach the logs.
         **options: Options for reading `deephaven_log`, such as `schema`, `namespace` or `timestamp_columns`.
@@ -97,18 +79,38 @@ def import_logs(
     Raises:
         SawlogError: Such as DamageError, after all that could be imported was; other errors become warnings.
     """
-    parsed = parse_options(ReadOptions, options, where="reading deephaven_log")
-    scan = Scan(on_damage=check_on_damage(on_damage), options=parsed, storage=Storage(storage_options or {}))
-    if on_unstorable not in get_args(OnUnstorable):
-        raise OptionError(f"on_unstorable={on_unstorable!r}: expected one of {', '.join(get_args(OnUnstorable))}")
-    job = _ImportJob(spark, local_root(root), scan, location_bytes, on_unstorable, write_options or {})
-    for (namespace, table), files in _tables(source, scan).items():
-        job.run(IntradayTable(job.root, namespace, table), files)
-    for error in job.errors[1:]:
+    choices = Choices(on_damage, on_unstorable, location_bytes, max_bytes)
+    job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
+    done, errors = job.run(source)
+    for error in errors[1:]:
         warnings.warn(str(error), DamageWarning, stacklevel=2)
-    if job.errors:
-        raise job.errors[0]
-    return job.done
+    if errors:
+        raise errors[0]
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What is wanted of an import; see `import_logs`.
+
+    Attributes:
+        here_bytes: Work of at most so many bytes is no job of Spark.
+    """
+
+    on_damage: str = "fail"
+    on_unstorable: OnUnstorable = "error"
+    location_bytes: int = LOCATION_BYTES
+    max_bytes: int | None = None
+    here_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.on_unstorable not in get_args(OnUnstorable):
+            known = ", ".join(get_args(OnUnstorable))
+            raise OptionError(f"on_unstorable={self.on_unstorable!r}: expected one of {known}")
+        for name in ("location_bytes", "max_bytes"):
+            number = getattr(self, name)
+            if number is not None and number <= 0:
+                raise OptionError(f"{name}={number}: expected a positive number of bytes")
 
 
 def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
@@ -159,42 +161,84 @@ def _partition(name: LogName, path: str) -> Partition:
     return Partition(*name.partition)
 
 
-class _ImportJob:
-    """One import, table by table."""
+class ImportJob:
+    """An import, which can be run again and again.
+
+    Args:
+        spark: The session.
+        root: The root of the tree.
+        choices: What is wanted.
+        write_options: See `import_logs`; likewise the others.
+        storage_options: For the logs.
+        options: For reading them.
+    """
 
     def __init__(
         self,
-        spark: SparkSession,
-        root: str,
-        scan: Scan,
-        location_bytes: int,
-        on_unstorable: OnUnstorable,
+        spark: SparkSession | None,
+        root: PathLike,
+        choices: Choices,
         write_options: Mapping[str, Any],
+        storage_options: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> None:
-        if location_bytes <= 0:
-            raise OptionError(f"location_bytes={location_bytes}: expected a positive number of bytes")
-        self._spark = spark
-        self.root = root
-        self._scan = scan
-        self._location_bytes = location_bytes
-        self._on_unstorable = on_unstorable
-        self._options = parse_options(WriteOptions, write_options, where="writing deephaven_table")
+        self.spark = spark
+        self.root = local_root(root)
+        self.choices = choices
+        self.scan = Scan(
+            on_damage=check_on_damage(choices.on_damage),
+            options=parse_options(ReadOptions, options, where="reading deephaven_log"),
+            storage=Storage(storage_options),
+        )
+        self.write_options = parse_options(WriteOptions, write_options, where="writing deephaven_table")
+
+    def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
+        """Import what the logs have got, several tables at a time; errors leave out what they concern."""
+        whole, errors = Import(), []
+        tables = [
+            _TableImport(self, IntradayTable(self.root, *name), files)
+            for name, files in _tables(source, replace(self.scan, storage=self.scan.storage.anew())).items()
+        ]
+        for _, (done, of_table) in in_order(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
+            whole.add(done)
+            errors += of_table
+        return whole, errors
+
+
+class _TableImport:
+    """The import of one table."""
+
+    def __init__(self, job: ImportJob, tree: IntradayTable, files: Sequence[File]) -> None:
+        self._job = job
+        self._scan = replace(job.scan, storage=job.scan.storage.anew())
+        self._tree = tree
+        self._files = files
         self.done = Import()
         self.errors: list[SawlogError] = []
 
-    def run(self, tree: IntradayTable, files: Sequence[File]) -> None:
-        """Import one table."""
-        with tree.locked():
-            locations = recover(tree)
-            logs = self._logs(files, locations)
-            if logs is None:
-                return
-            plans = self._plan(tree, logs, locations)
-            filler = Filler(self._schema(logs), self._options, Storage(), self._on_unstorable)
-            publication = _Publication(self, tree, plans, locations)
-            items = publication.items
-            sizes = [sum(fragment.size for fragment in share.fragments) for share, _ in items]
-            run_tasks(self._spark, filler, items, sizes, tree.board(), publication.arrived)
+    def run(self) -> tuple[Import, list[SawlogError]]:
+        """Import the table; what was done, and what went wrong."""
+        try:
+            with self._tree.locked():
+                self._run()
+        except SawlogError as error:
+            self.errors.append(error)
+        return self.done, self.errors
+
+    def _run(self) -> None:
+        tree, choices = self._tree, self._job.choices
+        locations = recover(tree)
+        logs = self._logs(self._files, locations)
+        if logs is None:
+            return
+        plans = self._plan(logs, locations)
+        filler = Filler(self._schema(logs), self._job.write_options, Storage(), choices.on_unstorable)
+        publication = Publication(tree, plans, locations, self.done, self.errors)
+        items = publication.items
+        sizes = [sum(fragment.size for fragment in share.fragments) for share, _ in items]
+        if items:
+            arrived, here = publication.arrived, choices.here_bytes
+            run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, here=here)
             # Attempts that came second have staged what nobody publishes.
             tree.tidy()
 
@@ -233,7 +277,7 @@ class _ImportJob:
         unknown = left_out(logs.schema, table.columns)
         if unknown:
             self.done.remarks.append(f"{path}: does not know {', '.join(unknown)}, which are logged; they are left out")
-        return location_schema(logs.schema, table.columns, self._options.charset, str(path))
+        return location_schema(logs.schema, table.columns, self._job.write_options.charset, str(path))
 
     def _begins(self, file: File) -> bool:
         """Whether a log is still inside its header."""
@@ -245,15 +289,19 @@ class _ImportJob:
             return False
         return False
 
-    def _plan(self, tree: IntradayTable, found: _Logs, locations: list[Location]) -> list[PartitionPlan]:
+    def _plan(self, found: _Logs, locations: list[Location]) -> list[PartitionPlan]:
+        tree, choices = self._tree, self._job.choices
         logs: dict[Partition, list[Log]] = {}
         for log in found.logs:
             logs.setdefault(_partition(log.name, log.file.path), []).append(log)
-        planner = Planner(found.scan, found.projections, self._location_bytes)
+        planner = Planner(found.scan, found.projections, choices.location_bytes, choices.max_bytes)
         items = [(partition, of_it, tree.progress(partition, locations)) for partition, of_it in logs.items()]
-        outcomes = run_tasks(self._spark, planner, items, [planner.size(of_it, at) for _, of_it, at in items])
+        sizes = [planner.size(of_it, at) for _, of_it, at in items]
+        outcomes = run_tasks(self._job.spark, planner, items, sizes, here=choices.here_bytes)
         plans = [outcome for outcome in outcomes if isinstance(outcome, PartitionPlan)]
         self.errors += [outcome for outcome in outcomes if isinstance(outcome, SawlogError)]
+        self.done.lag = {str(plan.partition): plan.lag for plan in plans if plan.lag}
+        self.done.limited = any(plan.limited for plan in plans)
         self.done.remarks += [remark for plan in plans for remark in plan.remarks]
         self.done.skipped += [remark for plan in plans for remark in plan.skipped]
         return plans
@@ -286,60 +334,3 @@ class _Logs:
             {log.file.path: projection for log, projection in pairs},
             common_schema([one.schema for one in datasets]),
         )
-
-
-class _Publication:
-    """Publishes the locations of each partition in order, as they are done, up to the first that failed.
-
-    Attributes:
-        items: Shares, and where their locations go.
-    """
-
-    def __init__(
-        self, job: _ImportJob, tree: IntradayTable, plans: Sequence[PartitionPlan], locations: list[Location]
-    ) -> None:
-        self._job = job
-        self._tree = tree
-        self._locations = locations
-        self._done: dict[int, Filled | SawlogError] = {}
-        self._open: dict[int, tuple[PartitionPlan, list[int]]] = {}
-        self.items: list[tuple[Share, str]] = []
-        for number, plan in enumerate(plans):
-            first = len(self.items)
-            self.items += [(share, tree.path(plan.partition, share.record.sequence)) for share in plan.shares]
-            if plan.shares:
-                self._open[number] = plan, list(range(first, len(self.items)))
-
-    def arrived(self, index: int, outcome: Filled | SawlogError) -> None:
-        """Take what became of a share, and publish what can be."""
-        self._done[index] = outcome
-        for number, (plan, left) in list(self._open.items()):
-            while left and left[0] in self._done:
-                place = left.pop(0)
-                one = self._done.pop(place)
-                if isinstance(one, SawlogError):
-                    self._job.errors.append(one)
-                    del self._open[number]
-                    break
-                self._publish(plan, self.items[place][0], one)
-            else:
-                if not left:
-                    self._job.done.partitions += 1
-                    del self._open[number]
-
-    def _publish(self, plan: PartitionPlan, share: Share, one: Filled) -> None:
-        done = self._job.done
-        if share.record.truncates:
-            # Removed first, so that no reader meets deleted rows beside new ones. The newest goes last: whatever is
-            # left when this is killed says no more than was imported, and the logs say again what is deleted.
-            for location in self._tree.of(plan.partition, self._locations):
-                remove_location(location.path)
-                done.removed.append(location.path)
-        Storage().publish(one.staged)
-        done.rows += one.rows
-        done.locations += [staged.final for staged in one.staged]
-        done.skipped += one.skipped
-        done.unstorable += one.unstorable
-        if one.unstorable:
-            path = os.path.join(one.staged[0].final, UNSTORABLE_NAME)
-            done.remarks.append(f"{path}: {one.unstorable} values that column files cannot hold")

@@ -1,0 +1,73 @@
+"""How far a log is committed, where it may be cut, and what of it is deleted: found in one walk over its entries."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.damage import Findings, TailStatus
+
+if TYPE_CHECKING:
+    from sawlog.deephaven_log.fragments import RowRange
+    from sawlog.deephaven_log.walk import RowWalk
+
+_STEPS = 64
+"""How often a survey looks for a cut on the way to one."""
+_ROW_BYTES = 32
+"""Bytes of a small row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a walk has found.
+
+    Attributes:
+        end: Where the last complete set of rows ends, or where the walk was to stop.
+        cuts: Places between sets, ascending: what follows does not depend on what came before.
+        live_from: End of the last DELETE_PARTITION; -1 when there is none.
+        stopped: Whether the walk stopped where it was to, in front of the end.
+    """
+
+    end: int
+    cuts: tuple[int, ...]
+    live_from: int
+    stopped: bool = False
+
+
+def survey(fragment: RowRange, step: int, most: int | None = None, *, last: bool) -> Survey:
+    """Walk a range up to the end of its log, over damage.
+
+    Args:
+        fragment: The range; without columns.
+        step: Bytes between cuts, about.
+        most: Bytes after which to stop at the next cut; None: never.
+        last: Whether the log may still grow: then damage at its end may be an entry on its way, and what damage may
+            have broken is left out as well.
+    """
+    findings = Findings("skip")
+    cuts: list[int] = []
+    behind = fragment.start
+    limit = None if most is None else fragment.start + most
+    with closing(fragment.scan.storage.open(fragment.path)) as source:
+        walk = fragment.walk(source, pa.schema([]), findings)
+        walk.most_rows = max(1, min(step, most or step) // _STEPS // _ROW_BYTES)
+        for _ in walk.batches():
+            at = int(walk.state.position)
+            if not walk.between_sets:
+                continue
+            if limit is not None and at >= limit and at < fragment.file.size:
+                return Survey(at, tuple(cuts), int(walk.state.last_delete), stopped=True)
+            if at - behind >= step:
+                cuts.append(at)
+                behind = at
+    return Survey(_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
+
+
+def _end(walk: RowWalk, findings: Findings, *, last: bool) -> int:
+    if last and walk.state.orphaned:
+        return int(walk.state.orphaned_from)
+    tail = findings.tail
+    return walk.span.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset

@@ -1,0 +1,58 @@
+"""The importing process, until it is killed or told to finish: `python -m tests.exactly_once.import_trades ROOT MODE`.
+
+`follow` follows the logs, without Spark; `nightly` imports and merges on Spark, again and again. What they have done is
+appended to `ROOT/done`. When the file `ROOT/finish` is there, all that the logs hold is imported, merged as well with
+Spark, and the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from sawlog.deephaven_import.spark import follow_logs, import_logs, nightly
+from sawlog.errors import SawlogError
+
+LATER = "2999-01-01"
+
+
+def main(root: str, mode: str) -> None:
+    logs, db, spark = os.path.join(root, "logs"), os.path.join(root, "db"), None
+    finishes = os.path.join(root, "finish")
+    if mode == "nightly":
+        from tests.exactly_once.run_queries import session
+
+        spark = session()
+    else:
+        for look in follow_logs(None, logs, db, seconds=0.1, max_bytes=200_000):
+            tell(root, look.done.rows, *look.errors)
+            if os.path.exists(finishes):
+                break
+    while spark is not None and not os.path.exists(finishes):
+        once(root, spark, logs, db)
+    assert once(root, spark, logs, db)
+
+
+def once(root: str, spark: Any, logs: str, db: str) -> bool:
+    """Import, and merge if there is a session; whether nothing went wrong."""
+    try:
+        errors = []
+        tell(root, import_logs(spark, logs, db, location_bytes=100_000).rows)
+        if spark is not None:
+            errors = [one.error for one in nightly(spark, db, before=LATER, group=["Sym"]).failed]
+    except (SawlogError, OSError) as error:
+        errors = [str(error)]
+    tell(root, 0, *errors)
+    return not errors
+
+
+def tell(root: str, rows: int, *errors: str) -> None:
+    with open(os.path.join(root, "done"), "a", encoding="utf-8") as file:
+        file.write(f"{rows}\n")
+    for error in errors:
+        print(error, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
