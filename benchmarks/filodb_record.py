@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,6 @@ import pyarrow as pa
 import sawlog
 from benchmarks.harness import Case, Settings, Side
 from sawlog.damage import Findings
-from sawlog.filodb_record.framing import Framing
 from sawlog.filodb_record.walk import RowsWalk
 
 RECORD = 156
@@ -33,7 +36,8 @@ def cases(settings: Settings) -> Iterator[Case]:
     scanned = Side("sum of the mapped file", partial(scan, path), size, rows, "touches every byte once: the limit")
     if settings.wanted("read_columns"):
         columns = ["timestamp", "value", "_hash"]
-        whole, cached = Held(path, columns, size, 1), Held(path, columns, CACHED, max(1, size // CACHED))
+        whole = Held(path, columns, np.fromfile(path, np.uint8))
+        cached = Held(path, columns, repeated(table, settings.place, size))
         sides = (
             Side("sawlog", partial(read, path, rows, columns=columns), size, rows),
             scanned,
@@ -99,24 +103,42 @@ class Memory:
 
 
 class Held:
-    """The containers at the start of a file, held in memory, as values are that came through Kafka; read repeatedly."""
+    """Containers held in memory, as values are that came through Kafka."""
 
-    def __init__(self, path: Path, columns: list[str], size: int, times: int) -> None:
-        (fragment,) = sawlog.open(path, format="filodb_record", columns=columns).fragments(None)
-        source = Memory(np.fromfile(path, np.uint8, size))
-        framing = Framing(source, source.size, 0, source.size, 0, given=False)
-        frames = np.concatenate(list(framing.tables()))
-        frames = frames[frames["torn"] == 0]
-        self.frames = np.tile(frames, times).view(np.recarray)
-        self.size = int(frames["end"][-1]) * times
-        self.walk = RowsWalk(fragment, source, fragment.projection.decoded, Findings())
+    def __init__(self, path: Path, columns: list[str], data: np.ndarray) -> None:
+        dataset = sawlog.open(path, format="filodb_record", columns=columns)
+        self.source = Memory(data)
+        (whole,) = dataset.fragments(None)
+        file = replace(whole.file, size=len(data))
+        self.fragment = replace(whole, file=file, end=len(data))
+        self.size = len(data)
         self.rows = self.count()
 
     def count(self) -> int:
-        return sum(batch.num_rows for batch in self.walk.contents(self.frames))
+        walk = RowsWalk(self.fragment, self.source, self.fragment.projection.decoded, Findings())
+        return sum(batch.num_rows for batch in walk.batches())
 
     def read(self) -> None:
         assert self.count() == self.rows
+
+
+def repeated(table: pa.Table, place: Path, size: int) -> np.ndarray:
+    """The first whole containers of a table, the same pages of memory again and again: they stay in the cache."""
+    path = place / "whole.container"
+    rows = table.slice(0, 2 * CACHED // RECORD)
+    sawlog.write(rows, path, format="filodb_record", schema="gauge", container_timestamp=START, whole=True)
+    memory = os.memfd_create("containers")
+    os.write(memory, path.read_bytes()[:CACHED])
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    times = max(1, size // CACHED)
+    start = libc.mmap(None, times * CACHED, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    fixed = 0x10
+    for number in range(times):
+        at = start + number * CACHED
+        assert libc.mmap(at, CACHED, mmap.PROT_READ, mmap.MAP_SHARED | fixed, memory, 0) == at
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (times * CACHED)).from_address(start))
 
 
 def build(table: pa.Table, path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, FileReport, TailStatus
+from sawlog.damage import DamageWarning, FileReport, Findings, TailStatus
 from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas, walk
 from sawlog.testing import Sample, check
 
@@ -320,13 +320,13 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     path = tmp_path / "a.container"
     path.write_bytes(data)
     said: list[int] = []
-    words = walk.Walk._words
+    describe = walk.RecordsWalk.describe
 
-    def counted(self: Any, *event: int) -> Any:
+    def counted(self: Any, event: Any) -> Any:
         said.append(1)
-        return words(self, *event)
+        return describe(self, event)
 
-    monkeypatch.setattr(walk.Walk, "_words", counted)
+    monkeypatch.setattr(walk.RecordsWalk, "describe", counted)
     (report,) = sawlog.verify(path, schema="gauge").files
     assert report.kinds == {"unknown_schema": 60_000}
     assert report.account.damage == 480_000
@@ -336,3 +336,23 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     assert table.num_rows == 60_000
     assert table["offset"].to_pylist() == list(range(16, len(data), 8))
     assert len(said) < 100
+
+
+@pytest.mark.parametrize("view", ["rows", "containers"])
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
+)
+def test_damage_comes_in_reading_order_however_a_file_is_cut(path: Path, view: str) -> None:
+    """That of containers came behind that of the records in all containers that were settled with them."""
+    dataset = sawlog.open(path, view=view, on_damage="skip")
+    orders = []
+    for size in (None, 1, 40, 300, 2049):
+        found = []
+        for fragment in dataset.fragments(size):
+            findings = Findings("skip", drained=True)
+            assert list(fragment.to_batches(findings)) is not None
+            found += [(one.offset, one.length, one.kind) for one in findings.damages]
+        orders.append(found)
+    assert orders[0] == sorted(orders[0])
+    assert len(orders[0]) > 1
+    assert all(one == orders[0] for one in orders)

@@ -23,8 +23,6 @@ BUILT_IN = Schemas.built_in()
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, events, tables and windows so small that they run out everywhere."""
-    monkeypatch.setattr("sawlog.filodb_record.framing.WINDOW_BYTES", 100)
-    monkeypatch.setattr("sawlog.filodb_record.framing.FRAMES_ROOM", 2)
     monkeypatch.setattr("sawlog.filodb_record.walk.WINDOW_BYTES", 500)
     monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_ROWS", 7)
     monkeypatch.setattr("sawlog.filodb_record.walk.EVENT_ROOM", 2)

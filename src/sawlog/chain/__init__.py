@@ -30,7 +30,8 @@ Everything that has to know where a thing ends, or whether it is whole, asks `ju
 with the same `judge` and an `Out` that keeps nothing; recognition calls it for one place (see `judge_one` below).
 
 - `judge` must answer from the bytes, the rules and the position alone as far as it can, never from where a window ends:
-  where it would look beyond the window it answers SHORT with the bytes it needs.
+  where it would look beyond the window it answers SHORT with the bytes it needs, or, where that is far, sets
+  `state.position` and answers AWAY: it is asked again there, and comes back by the same way.
 - Positions in a window are uint64 (`pos`), file offsets too (`window.base + pos`); the state holds int64, -1 for none.
 - Of what is damaged, `judge` leaves `state.kind`, `state.one` and `state.two` for the message, and answers DAMAGED with
   the bytes that are lost, or LOST with the bytes that are lost at least: then it is asked again, with `state.lost` set,

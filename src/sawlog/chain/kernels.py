@@ -29,6 +29,8 @@ TORN = 8
 """The end of the file stands inside what begins here; `state.tail` is set."""
 ENDED = 9
 """The end of the file, or of what this walk owns."""
+AWAY = 10
+"""What settles the matter stands elsewhere: at `state.position`, which `judge` has set; it is asked again there."""
 
 # Outcomes: what `gather` and `lose` say.
 TAKEN = 0
@@ -253,14 +255,17 @@ def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state:
             status = END
         elif verdict == ENDED:
             status = END
+        elif verdict == AWAY:
+            outcome = BACK
         if outcome == NO_ROOM:
             break
         if status != FULL:
             continue
         if outcome == BACK:
-            if state.position < np.int64(window.base):
+            place = np.uint64(state.position)
+            if place < window.base or place - window.base > limit:
                 return MORE
-            pos = np.uint64(state.position) - window.base
+            pos = place - window.base
         elif outcome == DONE:
             status = END
         else:

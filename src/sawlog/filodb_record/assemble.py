@@ -13,6 +13,7 @@ from sawlog.arrow import Column, constant_string
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
+from sawlog.filodb_record.kernels.series import FIXED, PAYLOADS
 from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas.record import RecordSchema
@@ -97,8 +98,9 @@ class Gatherer:
                 self._places[one.name] = payloads, payloads + 8 * capacity
                 payloads += 12 * capacity
         self._fixed = fixed
-        self.scratch = np.zeros(max(payloads, 1), np.uint8)
-        self.ops = self._operations()
+        self._scratch = np.zeros(max(payloads, 1), np.uint8)
+        self._ops = self._operations()
+        self._failures = np.zeros(k.BLOCK, k.FAILURE)
         self.renew()
 
     def renew(self) -> None:
@@ -106,9 +108,9 @@ class Gatherer:
         self._arena = Column(np.uint8, max(self._fixed, 1))
 
     @property
-    def arena(self) -> NDArray[np.uint8]:
-        """Memory for fixed-width columns."""
-        return self._arena.values
+    def memory(self) -> k.Memory:
+        """What kernels gather to."""
+        return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
     def arrays(self, rows: Rows, marks: Marks) -> list[pa.Array]:
         """One array per field. Rows that turn out damaged are told to `marks`, and hold anything."""
@@ -124,26 +126,26 @@ class Gatherer:
         """Positions and lengths of a payload field."""
         first, second = self._places[name]
         return (
-            self.scratch[first : first + 8 * count].view(np.uint64),
-            self.scratch[second : second + 4 * count].view(np.uint32),
+            self._scratch[first : first + 8 * count].view(np.uint64),
+            self._scratch[second : second + 4 * count].view(np.uint32),
         )
 
     def fixed(self, name: str, dtype: Any, count: int) -> NDArray[Any]:
         """The values of a fixed-width field."""
         start = self._places[name][0]
-        return self.arena[start : start + np.dtype(dtype).itemsize * count].view(dtype)
+        return self._arena.values[start : start + np.dtype(dtype).itemsize * count].view(dtype)
 
     def place(self, name: str) -> int:
         """Where a fixed-width field stands in the arena."""
         return self._places[name][0]
 
-    def places(self, fields: Sequence[ViewField]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where fixed-width fields are (place, width), and payload fields (of positions, of lengths)."""
+    def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
+        """Where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb_record.kernels.series`."""
         fixed = [(self._places[one.name][0], _WIDTHS[one.kind]) for one in fields if one.kind in _WIDTHS]
         payloads = [self._places[one.name] for one in fields if one.kind in _PAYLOADS]
-        return np.array(fixed, np.int64).reshape(-1, 2), np.array(payloads, np.int64).reshape(-1, 2)
+        return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
-    def _operations(self) -> NDArray[np.int64]:
+    def _operations(self) -> Any:
         """What the kernel does, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
@@ -155,7 +157,7 @@ class Gatherer:
                 index in gathered for index, column in enumerate(schema.columns) if column.pointer
             )
             table.append([*operations, (k.END if every else k.SKIP, 0, 0, 0, 0)])
-        return np.array(table, np.int64).reshape(len(self._layouts), -1, k.OP_FIELDS)
+        return np.array(table, k.OPERATION)
 
     def _operation(self, one: ViewField, number: int, schema: RecordSchema | None, at: int) -> tuple[int, ...]:
         first, second = self._places[one.name]
@@ -380,21 +382,9 @@ class Gatherer:
         schema = one.nested_schema
         assert schema is not None
         inner = Gatherer(one.nested, [schema, None], max(rows.count, 1), self._options)
-        k.read_nested(
-            rows.window,
-            positions,
-            lengths,
-            np.uint64(schema.variable_area_start),
-            inner.ops[0],
-            inner.ops[1],
-            inner.arena,
-            inner.scratch,
-            np.zeros(2, np.int64),
-            np.zeros(2 * k.BLOCK, np.int64),
-            np.zeros(1, np.uint64),
-            bad,
-            where,
-        )
+        least = np.uint64(schema.variable_area_start)
+        nested = k.Nested(rows.window, positions, lengths, least, bad, where)
+        k.read_nested(nested, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0])
         inside = Marks()
         which = np.zeros(rows.count, np.uint8)
         arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, which, rows.path), inside)

@@ -29,7 +29,6 @@ from sawlog.format import PROBE_BYTES, Dataset, Fragment
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
-    from sawlog.filodb_record.framing import Framing
     from sawlog.filodb_record.schemas import Schemas
 
 
@@ -65,19 +64,19 @@ class FiloDBRecordDataset(Dataset):
         """See `Dataset.frontier`. Positions stand at the end of complete containers."""
         if self.scan.view not in ("rows", "containers", "damage"):
             return super().frontier(file, position)
-        from sawlog.filodb_record.kernels.frames import NO_TAIL, TORN
+        from sawlog.filodb_record.kernels.state import TORN_CONTAINER
 
+        one = replace(self._range(file, position, file.size, self._step), resumed=position > 0)
+        with closing(self.scan.storage.open(file.path)) as source:
+            walk = one.containers(source)
+            for _ in walk.batches():
+                pass
+        state = walk.state
         # What follows the records of a container need not be there yet, but for the view that tells of it.
         rows = self.scan.view != "containers"
-        end = position
-        with closing(self.scan.storage.open(file.path)) as source:
-            framing = self._framing(source, file, position)
-            for frames in framing.tables():
-                complete = frames[frames.torn != TORN] if rows else frames[frames.torn == 0]
-                end = int(complete.next[-1]) if len(complete) else end
-            if framing.tail == NO_TAIL:
-                end = framing.position
-        return end
+        if state.ending == TORN_CONTAINER or (state.ending and not rows):
+            return int(state.container)
+        return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Dataset.between`."""
@@ -146,23 +145,18 @@ class FiloDBRecordDataset(Dataset):
             self.scan, self.projection, file.path, end - start, file, start, end, step, self._selection, fields
         )
 
-    def _framing(self, source: Any, file: File, start: int) -> Framing:
-        from sawlog.filodb_record.framing import Framing
-
-        given = self.scan.options.container_size is not None
-        return Framing(source, file.size, start, file.size, self._step, given=given, resumed=start > 0)
-
     def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
         start, step = 0, self._step
         found = step
+        guesses = 0
         with closing(self.scan.storage.open(file.path)) as source:
-            for frames in self._framing(source, file, 0).tables():
-                for one in frames:
-                    begin = int(one.start)
-                    if begin - start >= task_bytes:
-                        yield self._range(file, start, begin, step)
-                        start, step = begin, found
-                    if not (one.kind or one.guess or one.torn) and one.next > one.end:
-                        found = int(one.next) - begin
+            for one in self._whole(file).containers(source).each():
+                begin = int(one.start)
+                if begin - start >= task_bytes:
+                    yield self._range(file, start, begin, step)
+                    start, step = begin, found
+                if one.guesses == guesses and one.following > one.end:
+                    found = int(one.following) - begin
+                guesses = int(one.guesses)
         yield self._range(file, start, file.size, step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,6 +14,10 @@ from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.selection import Selection
 from sawlog.format import Fragment
 from sawlog.storage import File
+
+if TYPE_CHECKING:
+    from sawlog.filodb_record.walk import ContainersWalk
+    from sawlog.storage import Source
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,12 @@ class ContainerRange(Fragment):
         with closing(self.scan.storage.open(self.path)) as source:
             walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
             yield from walk(self, source, schema, findings).batches()
+
+    def containers(self, source: Source) -> ContainersWalk:
+        """A walk over the containers alone: their records are passed over."""
+        from sawlog.filodb_record.walk import ContainersWalk
+
+        return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
+from sawlog.chain.layout import Number
+
 ColumnType = Literal["int", "long", "double", "ts", "string", "map", "hist", "br"]
 
 SLOT_SIZES: dict[ColumnType, int] = {
@@ -26,11 +28,13 @@ POINTER_TYPES = frozenset(("string", "map", "hist", "br"))
 
 # Records.
 LENGTH_SIZE = 4
-"""u32: bytes of the record after this field; padding not counted."""
+LENGTH = Number(0, LENGTH_SIZE)
+"""Bytes of the record, or of the container, after this field; padding of records not counted."""
 SCHEMA_ID_OFFSET = 4
 SCHEMA_ID_SIZE = 2
+SCHEMA_ID = Number(SCHEMA_ID_OFFSET, SCHEMA_ID_SIZE)
+"""Only where the schema has partition columns."""
 MAX_SCHEMA_ID = (1 << 8 * SCHEMA_ID_SIZE) - 1
-"""u16, only where the schema has partition columns."""
 HASH_SIZE = 4
 """i32 behind the last slot, only where the schema has partition columns."""
 ALIGNMENT = 4
@@ -58,12 +62,12 @@ HASH_FACTOR = 31
 
 # Containers.
 CONTAINER_HEADER_SIZE = 16
-VERSION_OFFSET = 4
-"""u32, the version in its top byte, the rest zero."""
+VERSION_WORD = Number(4, 4)
+"""The version in its top byte, the rest zero."""
 VERSION_SHIFT = 24
 VERSION = 1
-TIMESTAMP_OFFSET = 8
-"""i64: milliseconds since the epoch."""
+TIMESTAMP = Number(8, 8)
+"""Signed: milliseconds since the epoch."""
 SMALLEST_LENGTH = 4
 """The length field of the smallest record: one slot of four bytes."""
 EMPTY_CONTAINER = CONTAINER_HEADER_SIZE - LENGTH_SIZE

@@ -60,8 +60,8 @@ class Space:
         """Begin the last container anew; its old bytes stay behind its end."""
         array = self.containers[-1]
         _INT.pack_into(array, 0, layout.EMPTY_CONTAINER)
-        _INT.pack_into(array, layout.VERSION_OFFSET, _VERSION_WORD)
-        _LONG.pack_into(array, layout.TIMESTAMP_OFFSET, self.clock())
+        _INT.pack_into(array, layout.VERSION_WORD.offset, _VERSION_WORD)
+        _LONG.pack_into(array, layout.TIMESTAMP.offset, self.clock())
         self.end = layout.CONTAINER_HEADER_SIZE
 
 

@@ -37,12 +37,12 @@ class RecordContainer:
     @property
     def version(self) -> int:
         """Version of the container."""
-        return self.array[layout.VERSION_OFFSET + layout.LENGTH_SIZE - 1]
+        return self.array[layout.VERSION_WORD.end - 1]
 
     @property
     def timestamp(self) -> int:
         """When the container was begun, in milliseconds since the epoch."""
-        return int(_LONG.unpack_from(self.array, layout.TIMESTAMP_OFFSET)[0])
+        return int(_LONG.unpack_from(self.array, layout.TIMESTAMP.offset)[0])
 
     @property
     def is_empty(self) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
+from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64, store_u32, store_u64
 
-# What to do for a column: rows of (code, offset in the record, offset in the arena, second offset in the arena).
+# What to do for a column.
 COPY_8 = 1
 COPY_4 = 2
 PAYLOAD = 3
@@ -28,15 +30,21 @@ NO_PAYLOAD = 10
 END = 11
 """Records end where the last of their payloads does; all pointer columns are among the operations in front of it."""
 SKIP = 12
-OP_FIELDS = 5
-"""Code, record offset, arena offset, second arena offset, column number for messages."""
+
+OPERATION = record_type("code", "slot", "place", "second", "field")
+"""What to do, the column's place in the record, its places in the memory, and the field that is made of it.
+
+Values of fixed width have one place, in the arena; payloads two, in the scratch: of positions and of lengths.
+"""
+FAILURE = record_type("operation", "wrong")
+"""The operation that failed for a record, plus one, and the pointer or length that is wrong."""
+TALLY = record_type("payload_bytes", "buckets")
 
 BLOCK = 64
 """Records that are located before they are gathered."""
 
+_PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
-_ID = np.uint64(layout.SCHEMA_ID_OFFSET)
-_PAYLOAD_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _ZERO = np.uint64(0)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
@@ -44,180 +52,217 @@ _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _EMPTY_HISTOGRAM = int(HistogramFormat.EMPTY)
 _BAD_NESTED = int(Kind.BAD_NESTED_RECORD)
+_load_length = loader(layout.LENGTH)
+_load_id = loader(layout.SCHEMA_ID)
+
+
+class Memory(NamedTuple):
+    """Where columns are gathered to.
+
+    Attributes:
+        ops: `OPERATION` records per schema and column.
+        arena: uint8, values of fixed width.
+        scratch: uint8, positions (u64, relative to the window) and lengths (u32) of payloads.
+        failures: `FAILURE` records, BLOCK of them, all 0.
+    """
+
+    ops: Any
+    arena: Any
+    scratch: Any
+    failures: Any
+
+
+class Block(NamedTuple):
+    """Records of one schema.
+
+    Attributes:
+        data: uint8.
+        base: uint64, what their starts count from.
+        starts: int64 or uint64 per row.
+        first: uint64, the first row of the block.
+        picked: uint64, which rows of the block, counted from its first.
+        count: How many of `picked`.
+        smallest: uint64, bytes in front of the payloads.
+        time: uint64, timestamp of the container.
+    """
+
+    data: Any
+    base: Any
+    starts: Any
+    first: Any
+    picked: Any
+    count: Any
+    smallest: Any
+    time: Any
+
+
+@inlined
+def _fail(failures: Any, row: Any, operation: Any, wrong: Any) -> Any:
+    if failures[row].operation == 0:
+        failures[row].operation = operation + 1
+        failures[row].wrong = wrong
+    return 1
 
 
 @always_inlined
-def gather_columns(
-    window: Any,
-    base: Any,
-    starts: Any,
-    first: Any,
-    picked: Any,
-    count: Any,
-    smallest: Any,
-    ops: Any,
-    time: Any,
-    arena: Any,
-    scratch: Any,
-    tally: Any,
-    failed: Any,
-) -> Any:
-    """Gather records of one schema, the rows `first + picked[r]`, column by column.
+def _start(block: Any, row: Any) -> Any:
+    return np.uint64(block.starts[block.first + row]) - block.base
 
-    `tally[0]` and `tally[1]` grow by payload bytes and histogram buckets. For a record with a bad pointer, `failed`
-    gets, `picked[r]` places on, the number of the operation plus one, and, BLOCK behind it, the pointer or length that
-    is wrong.
+
+@always_inlined
+def _gather_payloads(block: Any, number: Any, op: Any, place: Any, memory: Any, tally: Any) -> Any:
+    """Where the payloads of a column are, and how long; returns how many pointers or lengths lead outside."""
+    data, picked, scratch = block.data, block.picked, memory.scratch
+    slot = np.uint64(op.slot)
+    second = np.uint64(op.second) + block.first * _FOUR
+    counts_buckets = op.code == HISTOGRAM
+    failed = 0
+    size = np.int64(0)
+    buckets = np.int64(0)
+    for r in range(block.count):
+        row = picked[r]
+        at = _start(block, row)
+        total = _load_length(data, at) + _LENGTH
+        pointer = load_u32(data, at + slot)
+        start = at + pointer + _PREFIX
+        length = _ZERO
+        if pointer < block.smallest or pointer > total or total - pointer < _PREFIX:
+            failed += _fail(memory.failures, row, number, pointer)
+            start = at
+        else:
+            length = load_u16(data, at + pointer)
+            if at + total - start < length:
+                failed += _fail(memory.failures, row, number, length)
+                length = _ZERO
+        store_u64(scratch, place + _EIGHT * row, start)
+        store_u32(scratch, second + _FOUR * row, length)
+        size += np.int64(length)
+        if counts_buckets and length >= _HISTOGRAM_HEAD + _PREFIX and data[start] != _EMPTY_HISTOGRAM:
+            buckets += np.int64(min(load_u16(data, start + _HISTOGRAM_HEAD), _MAX_BUCKETS))
+    tally.payload_bytes += size
+    tally.buckets += buckets
+    return failed
+
+
+@always_inlined
+def _check_ends(block: Any, number: Any, ops: Any, failures: Any) -> Any:
+    """How many records do not end where the last of their payloads does."""
+    failed = 0
+    for r in range(block.count):
+        row = block.picked[r]
+        at = _start(block, row)
+        total = _load_length(block.data, at) + _LENGTH
+        reach = block.smallest
+        for j in range(number):
+            if (ops[j].code == PAYLOAD or ops[j].code == HISTOGRAM) and failures[row].operation == 0:
+                pointer = load_u32(block.data, at + np.uint64(ops[j].slot))
+                reach = max(reach, pointer + load_u16(block.data, at + pointer) + _PREFIX)
+        if reach != total and failures[row].operation == 0:
+            failed += _fail(failures, row, number, reach)
+    return failed
+
+
+@always_inlined
+def gather_columns(block: Any, ops: Any, memory: Any, tally: Any) -> Any:
+    """Gather records of one schema, column by column.
+
+    Args:
+        block: `Block`.
+        ops: `OPERATION` records.
+        memory: `Memory`. For a record that is wrong its failure is set; of several the first.
+        tally: Has the fields of `TALLY`, which grow.
 
     Returns:
         How many operations failed.
     """
-    failures = 0
+    data, picked, arena, scratch = block.data, block.picked, memory.arena, memory.scratch
+    failed = 0
     for i in range(len(ops)):
-        code = ops[i, 0]
-        slot = np.uint64(ops[i, 1])
-        place = np.uint64(ops[i, 2])
-        second = np.uint64(ops[i, 3]) + first * _FOUR
-        if code in (COPY_8, NOTHING_8, CONTAINER_TIME, PAYLOAD, HISTOGRAM, NO_PAYLOAD, WHOLE):
-            place += first * _EIGHT
-        else:
-            place += first * _FOUR
+        op = ops[i]
+        code = op.code
+        slot = np.uint64(op.slot)
+        four = np.uint64(op.place) + block.first * _FOUR
+        eight = np.uint64(op.place) + block.first * _EIGHT
         if code == COPY_8:
-            for r in range(count):
-                store_u64(
-                    arena,
-                    place + _EIGHT * picked[r],
-                    load_u64(window, np.uint64(starts[first + picked[r]]) - base + slot),
-                )
+            for r in range(block.count):
+                store_u64(arena, eight + _EIGHT * picked[r], load_u64(data, _start(block, picked[r]) + slot))
         elif code == COPY_4:
-            for r in range(count):
-                store_u32(
-                    arena,
-                    place + _FOUR * picked[r],
-                    load_u32(window, np.uint64(starts[first + picked[r]]) - base + slot),
-                )
+            for r in range(block.count):
+                store_u32(arena, four + _FOUR * picked[r], load_u32(data, _start(block, picked[r]) + slot))
         elif code in (PAYLOAD, HISTOGRAM):
-            for r in range(count):
-                at = np.uint64(starts[first + picked[r]]) - base
-                total = load_u32(window, at) + _LENGTH
-                pointer = load_u32(window, at + slot)
-                start = at + pointer + _PAYLOAD_LENGTH
-                length = _ZERO
-                if pointer < smallest or pointer > total or total - pointer < _PAYLOAD_LENGTH:
-                    failures += _fail(failed, picked[r], i, pointer)
-                    start = at
-                else:
-                    length = load_u16(window, at + pointer)
-                    if at + total - start < length:
-                        failures += _fail(failed, picked[r], i, length)
-                        length = _ZERO
-                store_u64(scratch, place + _EIGHT * picked[r], start)
-                store_u32(scratch, second + _FOUR * picked[r], length)
-                tally[0] += np.int64(length)
-                if (
-                    code == HISTOGRAM
-                    and length >= _HISTOGRAM_HEAD + _PAYLOAD_LENGTH
-                    and window[start] != _EMPTY_HISTOGRAM
-                ):
-                    tally[1] += np.int64(min(load_u16(window, start + _HISTOGRAM_HEAD), _MAX_BUCKETS))
-        elif code == WHOLE:
-            for r in range(count):
-                at = np.uint64(starts[first + picked[r]]) - base
-                total = load_u32(window, at) + _LENGTH
-                store_u64(scratch, place + _EIGHT * picked[r], at)
+            failed += _gather_payloads(block, i, op, eight, memory, tally)
+        elif code in (WHOLE, NO_PAYLOAD):
+            second = np.uint64(op.second) + block.first * _FOUR
+            for r in range(block.count):
+                at, total = _ZERO, _ZERO
+                if code == WHOLE:
+                    at = _start(block, picked[r])
+                    total = _load_length(data, at) + _LENGTH
+                store_u64(scratch, eight + _EIGHT * picked[r], at)
                 store_u32(scratch, second + _FOUR * picked[r], total)
-                tally[0] += np.int64(total)
+                tally.payload_bytes += np.int64(total)
         elif code == SCHEMA_ID:
-            for r in range(count):
-                identity = load_u16(window, np.uint64(starts[first + picked[r]]) - base + _ID)
-                store_u32(arena, place + _FOUR * picked[r], identity)
-        elif code == NO_PAYLOAD:
-            for r in range(count):
-                store_u64(scratch, place + _EIGHT * picked[r], _ZERO)
-                store_u32(scratch, second + _FOUR * picked[r], _ZERO)
+            for r in range(block.count):
+                store_u32(arena, four + _FOUR * picked[r], _load_id(data, _start(block, picked[r])))
         elif code == END:
-            for r in range(count):
-                at = np.uint64(starts[first + picked[r]]) - base
-                total = load_u32(window, at) + _LENGTH
-                reach = smallest
-                for j in range(i):
-                    if (ops[j, 0] == PAYLOAD or ops[j, 0] == HISTOGRAM) and failed[picked[r]] == 0:
-                        pointer = load_u32(window, at + np.uint64(ops[j, 1]))
-                        reach = max(reach, pointer + load_u16(window, at + pointer) + _PAYLOAD_LENGTH)
-                if reach != total and failed[picked[r]] == 0:
-                    failures += _fail(failed, picked[r], i, reach)
-        elif code == SKIP:
-            continue
+            failed += _check_ends(block, i, ops, memory.failures)
         elif code == NOTHING_4:
-            for r in range(count):
-                store_u32(arena, place + _FOUR * picked[r], _ZERO)
-        else:
-            for r in range(count):
-                store_u64(arena, place + _EIGHT * picked[r], time if code == CONTAINER_TIME else _ZERO)
-    return failures
+            for r in range(block.count):
+                store_u32(arena, four + _FOUR * picked[r], _ZERO)
+        elif code != SKIP:
+            for r in range(block.count):
+                store_u64(arena, eight + _EIGHT * picked[r], block.time if code == CONTAINER_TIME else _ZERO)
+    return failed
 
 
-@inlined
-def _fail(failed: Any, row: Any, operation: Any, wrong: Any) -> Any:
-    if failed[row] == 0:
-        failed[row] = operation + 1
-        failed[BLOCK + row] = wrong
-    return 1
+class Nested(NamedTuple):
+    """The records that are the payloads of a column.
 
-
-@kernel
-def read_nested(
-    window: Any,
-    positions: Any,
-    lengths: Any,
-    smallest: Any,
-    ops: Any,
-    empty: Any,
-    arena: Any,
-    scratch: Any,
-    tally: Any,
-    failed: Any,
-    picked: Any,
-    bad: Any,
-    where: Any,
-) -> None:
-    """Gather the records that are the payloads of a column.
-
-    Args:
-        window: uint8.
+    Attributes:
+        data: uint8.
         positions: uint64 per row; a length of 0 at position 0 is no value.
         lengths: uint32 per row.
         smallest: uint64, the smallest record of the schema.
-        ops: int64[columns, OP_FIELDS].
-        empty: The same for a row that holds no record.
-        arena: uint8, the fixed-width columns.
-        scratch: uint8, positions and lengths of payloads.
-        tally: int64[2], payload bytes and histogram buckets.
-        failed: int64[2 * BLOCK], all 0.
-        picked: uint64[1], 0.
         bad: uint8 per row, set to a `Kind` where the payload is no record.
         where: int64 per row: the pointer or length that is wrong.
     """
-    for n in range(len(positions)):
+
+    data: Any
+    positions: Any
+    lengths: Any
+    smallest: Any
+    bad: Any
+    where: Any
+
+
+@kernel
+def read_nested(nested: Any, memory: Any, picked: Any, tally: Any) -> None:
+    """Gather the records that are the payloads of a column.
+
+    Args:
+        nested: `Nested`.
+        memory: `Memory`: its operations are those of the nested schema, and of a row that holds no record.
+        picked: uint64[1], 0.
+        tally: `TALLY`.
+    """
+    for n in range(len(nested.positions)):
         row = np.uint64(n)
-        given = np.uint64(lengths[row])
-        at = positions[row]
+        given = np.uint64(nested.lengths[row])
+        at = nested.positions[row]
         good = given == _ZERO and at == _ZERO
         wrong = np.int64(given)
-        if given >= smallest:
-            total = load_u32(window, at) + _LENGTH
+        block = Block(nested.data, _ZERO, nested.positions, row, picked, 1, nested.smallest, _ZERO)
+        if given >= nested.smallest:
+            total = _load_length(nested.data, at) + _LENGTH
             wrong = np.int64(total)
-            if smallest <= total <= given:
+            if nested.smallest <= total <= given:
                 good = True
-                if gather_columns(
-                    window, _ZERO, positions, row, picked, 1, smallest, ops, _ZERO, arena, scratch, tally, failed
-                ):
+                if gather_columns(block, memory.ops[0], memory, tally):
                     good = False
-                    wrong = failed[BLOCK]
-                    failed[0] = 0
+                    wrong = memory.failures[0].wrong
+                    memory.failures[0].operation = 0
         if not good:
-            bad[row] = _BAD_NESTED
-            where[row] = wrong
+            nested.bad[row] = _BAD_NESTED
+            nested.where[row] = wrong
         if not good or given == _ZERO:
-            gather_columns(
-                window, _ZERO, positions, row, picked, 1, smallest, empty, _ZERO, arena, scratch, tally, failed
-            )
+            gather_columns(block, memory.ops[1], memory, tally)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.layout import storer
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, copy_short
 from sawlog.filodb_record.kernels.payloads import NO_ROOM, ROW, TOO_LONG, USED, WRONG
@@ -53,6 +54,8 @@ LAYOUT_FIELDS = 3
 _HEADER = layout.CONTAINER_HEADER_SIZE
 _VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
 _ALIGN = layout.ALIGNMENT
+_store_word = storer(layout.VERSION_WORD)
+_store_time = storer(layout.TIMESTAMP)
 _ZERO = np.uint64(0)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
@@ -283,8 +286,8 @@ def lay_records(rows: Any, plan: Any, state: Any, out: Any, sizes: Any) -> Any:
             state.group = rows.groups[row]
             at = np.uint64(start)
             store_u32(out, at, np.uint64(layout.EMPTY_CONTAINER))
-            store_u32(out, at + np.uint64(layout.VERSION_OFFSET), _VERSION_WORD)
-            store_u64(out, at + np.uint64(layout.TIMESTAMP_OFFSET), np.uint64(rows.times[row]))
+            _store_word(out, at, _VERSION_WORD)
+            _store_time(out, at, np.uint64(rows.times[row]))
             state.end = start + _HEADER
         begin = np.uint64(state.end)
         if plan.raw:

@@ -1,34 +1,36 @@
 """Telling series apart by the bytes of their partition columns, before anything of them is decoded.
 
-Records are read as `read_records` reads them; only rows of series that are new are kept.
+Records are read as `sawlog.filodb_record.kernels.chain` reads them; only rows of series that are new are kept.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.filodb_record.kernels import records
-from sawlog.filodb_record.kernels.records import read_records
+from sawlog.chain.kernels import FULL, record_type, walk_chain
+from sawlog.filodb_record.kernels.chain import gather_records, judge, lose_bytes
+from sawlog.filodb_record.kernels.records import take_records
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32
 
-# Fields of the state of a table, an int64 array.
-ROW = 0
-"""The next row to be looked up; the rows that are kept stand in front of it."""
-KEPT = 1
-SERIES = 2
-"""Series in the table."""
-USED = 3
-"""Bytes of their keys."""
-STATUS = 4
-"""What the last reading of records ended with."""
-STATE_SIZE = 5
+TABLE = record_type(
+    "row",  # the next row to be looked up; the rows that are kept stand in front of it
+    "kept",
+    "series",  # in the table
+    "used",  # bytes of their keys
+    "status",  # what the last reading of records ended with
+)
+"""The state of a table."""
+FIXED = record_type("place", "width")
+"""Where a fixed-width column stands in the arena, and bytes of a value."""
+PAYLOADS = record_type("positions", "lengths")
+"""Where the positions and the lengths of a column's payloads stand in the scratch."""
 
 NEEDS_ROOM = 3
-"""The table must grow; beside what `read_records` returns."""
+"""The table must grow; beside what walks end with."""
 
 CHUNK = 1024
 """Rows that are read before they are looked up: their bytes are still in the cache."""
@@ -49,53 +51,114 @@ _AHEAD = 8
 """Rows ahead of the present one whose place is asked into the cache."""
 
 
+class Columns(NamedTuple):
+    """Where columns were gathered to.
+
+    Attributes:
+        fixed: `FIXED` records.
+        payloads: `PAYLOADS` records.
+    """
+
+    fixed: Any
+    payloads: Any
+
+
+class Table(NamedTuple):
+    """The series met so far.
+
+    Attributes:
+        slots: uint8, as many places of SLOT_SIZE as a power of two.
+        key_starts: int64 per series.
+        keys: uint8, their keys back to back: number of the layout, and the partition columns.
+        secret: uint64, seed of the second hash.
+        hashes: uint64, place of the stored partition hashes in the arena.
+        partition: `Columns`, those that make up the key.
+        every: `Columns`, all.
+    """
+
+    slots: Any
+    key_starts: Any
+    keys: Any
+    secret: Any
+    hashes: Any
+    partition: Any
+    every: Any
+
+
+class Row(NamedTuple):
+    """A row, and where its values are.
+
+    Attributes:
+        data: uint8, the window.
+        number: uint64.
+        layout: Number of its schema.
+        arena: uint8.
+        scratch: uint8.
+    """
+
+    data: Any
+    number: Any
+    layout: Any
+    arena: Any
+    scratch: Any
+
+
 @always_inlined
-def _matches(
-    window: Any, row: Any, layout: Any, arena: Any, fixed: Any, scratch: Any, payloads: Any, keys: Any, at: Any
-) -> Any:
+def _value(row: Any, column: Any) -> Any:
+    return np.uint64(column.place) + row.number * np.uint64(column.width)
+
+
+@always_inlined
+def _payload(row: Any, column: Any) -> Any:
+    """Position and length of a payload."""
+    position = load_u64(row.scratch, np.uint64(column.positions) + row.number * _EIGHT)
+    return position, load_u32(row.scratch, np.uint64(column.lengths) + row.number * _FOUR)
+
+
+@always_inlined
+def _matches(row: Any, columns: Any, keys: Any, at: Any) -> Any:
     """Whether the key at `at` is that of the row."""
-    if keys[at] != layout:
+    if keys[at] != row.layout:
         return False
     at += _ONE
-    for i in range(len(fixed)):
-        width = np.uint64(fixed[i, 1])
-        if not same_bytes(keys, at, arena, np.uint64(fixed[i, 0]) + row * width, width):
+    for i in range(len(columns.fixed)):
+        width = np.uint64(columns.fixed[i].width)
+        if not same_bytes(keys, at, row.arena, _value(row, columns.fixed[i]), width):
             return False
         at += width
-    for i in range(len(payloads)):
-        length = load_u32(scratch, np.uint64(payloads[i, 1]) + row * _FOUR)
+    for i in range(len(columns.payloads)):
+        start, length = _payload(row, columns.payloads[i])
         if load_u32(keys, at) != length:
             return False
         at += _FOUR
-        if not same_bytes(keys, at, window, load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT), length):
+        if not same_bytes(keys, at, row.data, start, length):
             return False
         at += length
     return True
 
 
 @inlined
-def _store(
-    window: Any, row: Any, layout: Any, arena: Any, fixed: Any, scratch: Any, payloads: Any, keys: Any, at: Any
-) -> Any:
+def _store(row: Any, columns: Any, keys: Any, at: Any) -> Any:
     """Write the key of a row down; the position behind it, or -1 when there is no room."""
     need = _ONE
-    for i in range(len(fixed)):
-        need += np.uint64(fixed[i, 1])
-    for i in range(len(payloads)):
-        need += _FOUR + load_u32(scratch, np.uint64(payloads[i, 1]) + row * _FOUR)
+    for i in range(len(columns.fixed)):
+        need += np.uint64(columns.fixed[i].width)
+    for i in range(len(columns.payloads)):
+        _, length = _payload(row, columns.payloads[i])
+        need += _FOUR + length
     if np.uint64(len(keys)) - at < need:
         return -1
-    keys[at] = layout
+    keys[at] = row.layout
     at += _ONE
-    for i in range(len(fixed)):
-        width = np.uint64(fixed[i, 1])
-        copy_bytes(keys, at, arena, np.uint64(fixed[i, 0]) + row * width, width)
+    for i in range(len(columns.fixed)):
+        width = np.uint64(columns.fixed[i].width)
+        copy_bytes(keys, at, row.arena, _value(row, columns.fixed[i]), width)
         at += width
-    for i in range(len(payloads)):
-        length = load_u32(scratch, np.uint64(payloads[i, 1]) + row * _FOUR)
+    for i in range(len(columns.payloads)):
+        start, length = _payload(row, columns.payloads[i])
         store_u32(keys, at, length)
         at += _FOUR
-        copy_bytes(keys, at, window, load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT), length)
+        copy_bytes(keys, at, row.data, start, length)
         at += length
     return np.int64(at)
 
@@ -106,175 +169,129 @@ def _place(hash32: Any, mask: Any) -> Any:
 
 
 @always_inlined
-def _look_up(
-    window: Any,
-    row: Any,
-    layout: Any,
-    hash32: Any,
-    arena: Any,
-    fixed: Any,
-    scratch: Any,
-    payloads: Any,
-    secret: Any,
-    slots: Any,
-    key_starts: Any,
-    keys: Any,
-) -> Any:
+def _look_up(row: Any, hash32: Any, table: Any) -> Any:
     """Whether the series of a row is in the table, and the place where it is, or belongs."""
-    mask = np.uint64(len(slots) // SLOT_SIZE - 1)
+    mask = np.uint64(len(table.slots) // SLOT_SIZE - 1)
+    columns = table.partition
     place = _place(hash32, mask)
     probe = 0
     while True:
-        slot = load_u64(slots, place * _EIGHT)
+        slot = load_u64(table.slots, place * _EIGHT)
         if slot == _ZERO:
             return False, place
         if slot >> _HALF == hash32:
-            key = np.uint64(key_starts[np.int64(slot & _U32) - 1])
-            if _matches(window, row, layout, arena, fixed, scratch, payloads, keys, key):
+            key = np.uint64(table.key_starts[np.int64(slot & _U32) - 1])
+            if _matches(row, columns, table.keys, key):
                 return True, place
         probe += 1
         if probe == PROBES:
-            second = secret
-            for i in range(len(payloads)):
-                start = load_u64(scratch, np.uint64(payloads[i, 0]) + row * _EIGHT)
-                length = load_u32(scratch, np.uint64(payloads[i, 1]) + row * _FOUR)
-                second = xxh32(window, start, length, second)
-            for i in range(len(fixed)):
-                width = np.uint64(fixed[i, 1])
-                second = xxh32(arena, np.uint64(fixed[i, 0]) + row * width, width, second)
+            second = table.secret
+            for i in range(len(columns.payloads)):
+                start, length = _payload(row, columns.payloads[i])
+                second = xxh32(row.data, start, length, second)
+            for i in range(len(columns.fixed)):
+                second = xxh32(row.arena, _value(row, columns.fixed[i]), np.uint64(columns.fixed[i].width), second)
             place = _place(second, mask)
         else:
             place = (place + _ONE) & mask
 
 
 @inlined
-def _move(
-    row: Any, to: Any, starts: Any, which: Any, arena: Any, all_fixed: Any, scratch: Any, all_payloads: Any, state: Any
-) -> None:
+def _move(row: Any, to: Any, columns: Any, out: Any, state: Any) -> None:
     """Move all that was gathered of a row to another one, and count its payload bytes."""
-    starts[to] = starts[row]
-    which[to] = which[row]
-    for i in range(len(all_fixed)):
-        place = np.uint64(all_fixed[i, 0])
-        if all_fixed[i, 1] == 8:
-            store_u64(arena, place + np.uint64(to) * _EIGHT, load_u64(arena, place + np.uint64(row) * _EIGHT))
-        else:
-            store_u32(arena, place + np.uint64(to) * _FOUR, load_u32(arena, place + np.uint64(row) * _FOUR))
-    for i in range(len(all_payloads)):
-        place = np.uint64(all_payloads[i, 0])
-        store_u64(scratch, place + np.uint64(to) * _EIGHT, load_u64(scratch, place + np.uint64(row) * _EIGHT))
-        place = np.uint64(all_payloads[i, 1])
-        length = load_u32(scratch, place + np.uint64(row) * _FOUR)
-        store_u32(scratch, place + np.uint64(to) * _FOUR, length)
-        state[records.BYTES] += np.int64(length)
+    out.starts[to] = out.starts[row.number]
+    out.which[to] = row.layout
+    other = np.uint64(to)
+    for i in range(len(columns.fixed)):
+        column = columns.fixed[i]
+        copy_bytes(
+            row.arena,
+            np.uint64(column.place) + other * np.uint64(column.width),
+            row.arena,
+            _value(row, column),
+            np.uint64(column.width),
+        )
+    for i in range(len(columns.payloads)):
+        column = columns.payloads[i]
+        start, length = _payload(row, column)
+        store_u64(row.scratch, np.uint64(column.positions) + other * _EIGHT, start)
+        store_u32(row.scratch, np.uint64(column.lengths) + other * _FOUR, length)
+        state.payload_bytes += np.int64(length)
+
+
+@inlined
+def _keep_new(window: Any, state: Any, out: Any, table: Any, progress: Any) -> Any:
+    """Look up the rows that were read, and keep those of new series; whether there was room for all of them."""
+    mask = np.uint64(len(table.slots) // SLOT_SIZE - 1)
+    arena, scratch = out.memory.arena, out.memory.scratch
+    count = state.rows
+    for ahead in range(progress.row, min(progress.row + _AHEAD, count)):
+        prefetch(table.slots, _place(load_u32(arena, table.hashes + np.uint64(ahead) * _FOUR), mask) * _EIGHT)
+    for at in range(progress.row, count):
+        r = np.uint64(at)
+        if at + _AHEAD < count:
+            hash32 = load_u32(arena, table.hashes + (r + np.uint64(_AHEAD)) * _FOUR)
+            prefetch(table.slots, _place(hash32, mask) * _EIGHT)
+        hash32 = load_u32(arena, table.hashes + r * _FOUR)
+        row = Row(window.data, r, out.which[r], arena, scratch)
+        known, place = _look_up(row, hash32, table)
+        if known:
+            continue
+        series = progress.series
+        end = np.int64(-1)
+        if series < len(table.key_starts) and 2 * SLOT_SIZE * series < len(table.slots):
+            end = _store(row, table.partition, table.keys, np.uint64(progress.used))
+        if end < 0:
+            progress.row = at
+            return False
+        table.key_starts[series] = progress.used
+        progress.used = end
+        progress.series = series + 1
+        store_u64(table.slots, place * _EIGHT, hash32 << _HALF | np.uint64(series + 1))
+        _move(row, progress.kept, table.every, out, state)
+        progress.kept += 1
+    progress.row = progress.kept
+    state.rows = progress.kept
+    return True
 
 
 @kernel
-def read_series(
-    window: Any,
-    base: Any,
-    frames: Any,
-    plain: Any,
-    meanings: Any,
-    schemas: Any,
-    ops: Any,
-    max_bytes: Any,
-    max_buckets: Any,
-    state: Any,
-    starts: Any,
-    which: Any,
-    arena: Any,
-    scratch: Any,
-    events: Any,
-    failed: Any,
-    picked: Any,
-    hashes: Any,
-    fixed: Any,
-    payloads: Any,
-    all_fixed: Any,
-    all_payloads: Any,
-    secret: Any,
-    slots: Any,
-    key_starts: Any,
-    keys: Any,
-    table: Any,
-) -> Any:
+def read_series(window: Any, state: Any, out: Any, rules: Any, table: Any, progress: Any) -> Any:
     """Read records, and keep those rows whose series is met for the first time.
 
-    Arguments up to `picked`, and what is returned, are as for `read_records`; NEEDS_ROOM asks to be called again, with
-    larger `slots`, `key_starts` and `keys`. The others:
+    Args:
+        window: See `sawlog.chain.kernels.walk_chain`.
+        state: As there.
+        out: As there.
+        rules: As there.
+        table: `Table`.
+        progress: `TABLE`, updated.
 
-    - hashes: uint64, place of the stored partition hashes in the arena.
-    - fixed: int64[:, 2], the fixed-width partition columns: place in the arena, and width.
-    - payloads: int64[:, 2], the payload partition columns: places of positions and of lengths.
-    - all_fixed, all_payloads: the same for all columns that are gathered.
-    - secret: uint64, seed of the second hash.
-    - slots: uint8, as many places of SLOT_SIZE as a power of two.
-    - key_starts: int64 per series.
-    - keys: uint8, keys of the series back to back.
-    - table: int64[STATE_SIZE], updated.
+    Returns:
+        What `walk_chain` returns, or NEEDS_ROOM: then the kernel is to be called again, with a larger table.
     """
-    mask = np.uint64(len(slots) // SLOT_SIZE - 1)
+    room = len(out.starts)
     while True:
-        if table[ROW] == state[records.ROWS]:
-            first = state[records.ROWS]
-            before = state[records.BYTES]
-            table[STATUS] = read_records(
-                window,
-                base,
-                frames,
-                plain,
-                meanings,
-                schemas,
-                ops,
-                max_bytes,
-                max_buckets,
-                state,
-                starts[: min(first + CHUNK, len(starts))],
-                which,
-                arena,
-                scratch,
-                events,
-                failed,
-                picked,
-            )
-            table[ROW] = table[KEPT] = first
-            state[records.BYTES] = before
-        count = state[records.ROWS]
-        nothing = table[ROW] == count
-        for row in range(table[ROW], min(table[ROW] + _AHEAD, count)):
-            prefetch(slots, _place(load_u32(arena, hashes + np.uint64(row) * _FOUR), mask) * _EIGHT)
-        for row in range(table[ROW], count):
-            r = np.uint64(row)
-            if row + _AHEAD < count:
-                prefetch(slots, _place(load_u32(arena, hashes + (r + np.uint64(_AHEAD)) * _FOUR), mask) * _EIGHT)
-            hash32 = load_u32(arena, hashes + r * _FOUR)
-            known, place = _look_up(
-                window, r, which[row], hash32, arena, fixed, scratch, payloads, secret, slots, key_starts, keys
-            )
-            if known:
-                continue
-            series = table[SERIES]
-            end = np.int64(-1)
-            if series < len(key_starts) and 2 * SLOT_SIZE * series < len(slots):
-                end = _store(window, r, which[row], arena, fixed, scratch, payloads, keys, np.uint64(table[USED]))
-            if end < 0:
-                table[ROW] = row
-                return NEEDS_ROOM
-            key_starts[series] = table[USED]
-            table[USED] = end
-            table[SERIES] = series + 1
-            store_u64(slots, place * _EIGHT, hash32 << _HALF | np.uint64(series + 1))
-            _move(row, table[KEPT], starts, which, arena, all_fixed, scratch, all_payloads, state)
-            table[KEPT] += 1
-        table[ROW] = state[records.ROWS] = table[KEPT]
-        if nothing or table[STATUS] != records.FULL or state[records.EVENTS] > 0 or state[records.ROWS] == len(starts):
-            return table[STATUS]
+        nothing = False
+        if progress.row == state.rows:
+            first = state.rows
+            before = state.payload_bytes
+            state.max_rows = min(first + CHUNK, room)
+            progress.status = walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
+            progress.row = first
+            progress.kept = first
+            state.payload_bytes = before
+            nothing = state.rows == first
+        if not _keep_new(window, state, out, table, progress):
+            return NEEDS_ROOM
+        if nothing or progress.status != FULL or state.events > 0 or state.rows == room:
+            return progress.status
 
 
 @kernel
-def rebuild(fixed: Any, payloads: Any, secret: Any, old_slots: Any, slots: Any, key_starts: Any, keys: Any) -> None:
-    """Put all series of one table into a larger one. Arguments as those of `read_series`."""
+def rebuild(table: Any, old_slots: Any) -> None:
+    """Put all series of one table into a larger one, of which the slots are empty yet."""
+    slots, keys, columns = table.slots, table.keys, table.partition
     mask = np.uint64(len(slots) // SLOT_SIZE - 1)
     for old in range(len(old_slots) // SLOT_SIZE):
         slot = load_u64(old_slots, np.uint64(old) * _EIGHT)
@@ -285,18 +302,18 @@ def rebuild(fixed: Any, payloads: Any, secret: Any, old_slots: Any, slots: Any, 
         while load_u64(slots, place * _EIGHT) != _ZERO:
             probe += 1
             if probe == PROBES:
-                second = secret
-                start = np.uint64(key_starts[np.int64(slot & _U32) - 1]) + _ONE
+                second = table.secret
+                start = np.uint64(table.key_starts[np.int64(slot & _U32) - 1]) + _ONE
                 at = start
-                for i in range(len(fixed)):
-                    at += np.uint64(fixed[i, 1])
-                for _ in range(len(payloads)):
+                for i in range(len(columns.fixed)):
+                    at += np.uint64(columns.fixed[i].width)
+                for _ in range(len(columns.payloads)):
                     length = load_u32(keys, at)
                     second = xxh32(keys, at + _FOUR, length, second)
                     at += _FOUR + length
                 at = start
-                for i in range(len(fixed)):
-                    width = np.uint64(fixed[i, 1])
+                for i in range(len(columns.fixed)):
+                    width = np.uint64(columns.fixed[i].width)
                     second = xxh32(keys, at, width, second)
                     at += width
                 place = _place(second, mask)

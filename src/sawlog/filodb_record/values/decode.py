@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from sawlog.damage import Damage, Findings, OnDamage
 from sawlog.errors import DamageError, SchemaError
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
 from sawlog.filodb_record.fragments import ContainerRange
-from sawlog.filodb_record.layout import DETAIL, Kind
+from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sawlog.chain.walk import Event
+
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of rows that one value may make, where they cannot be spread over several results."""
 MAX_KINDS = 16
 """Kinds of damage that a result tells of one value; there are hardly more."""
 LAST_MILLISECOND = (1 << 63) // 1000 - 1
 """The latest time that can be told in microseconds, as Spark does."""
+
+_BAD_CONTAINER_LENGTH = "the container's length is {0}; the value ends at byte {1}"
 
 DAMAGE = pa.struct(
     [
@@ -170,27 +174,30 @@ class ValueDecoder:
         """Rows some at a time, the number of the value that each is of, and the damage met with them."""
         import numpy as np
 
-        from sawlog.filodb_record.kernels import frames as f
         from sawlog.filodb_record.walk import RowsWalk
 
-        values = values.cast(pa.binary())
-        starts, data = _bounds(values)
-        frames = np.zeros(len(values), f.FRAME).view(np.recarray)
-        f.frame_values(data, starts, np.array(values.is_valid()), f.handed(frames))
+        starts, data = _bounds(values.cast(pa.binary()).fill_null(b""))
         findings = Findings("skip", drained=True)
         ends = starts[1:]
 
         class ValueWalk(RowsWalk):
-            def place(self, offset: int) -> int:
-                return offset - int(starts[np.searchsorted(ends, offset, "left")])
+            details: ClassVar = {**RowsWalk.details, Kind.BAD_CONTAINER_LENGTH: _BAD_CONTAINER_LENGTH}
 
-        walk = ValueWalk(self._fragment(len(data)), _Memory(data), pa.schema([*self.schema, PROVENANCE[1]]), findings)
-        headers = list(_headers(frames))
-        for batch in walk.contents(frames[frames.first < frames.end]):
+            def describe(self, event: Event) -> str:
+                return super().describe(event._replace(two=self._told(event)))
+
+            def _told(self, event: Event) -> int:
+                """Where a container, or its value, ends, counted from the value's start."""
+                if event.kind not in (Kind.BAD_RECORD_LENGTH, Kind.BAD_CONTAINER_LENGTH):
+                    return event.two
+                return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
+
+        schema = pa.schema([*self.schema, PROVENANCE[1]])
+        walk = ValueWalk(self._fragment(len(data)), _Memory(data), schema, findings, bounds=starts)
+        for batch in walk.batches():
             owners = np.searchsorted(ends, np.asarray(batch.column(OFFSET_COLUMN)), "right")
             rows = batch.select(self.schema.names)
-            told = _by_value([*headers, *findings.drain()], starts)
-            headers = []
+            told = _by_value(findings.drain(), starts)
             bad = _beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
@@ -201,7 +208,7 @@ class ValueDecoder:
             if bad.any():
                 rows, owners = rows.filter(pa.array(~bad)), owners[~bad]
             yield rows, owners, told
-        yield self._no_rows(), np.zeros(0, np.int64), _by_value([*headers, *findings.drain()], starts)
+        yield self._no_rows(), np.zeros(0, np.int64), _by_value(findings.drain(), starts)
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""
@@ -280,17 +287,6 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     first = int(ends[0])
     data = data[first : int(ends[-1])]
     return ends.astype(np.int64) - first, data
-
-
-def _headers(frames: Any) -> Iterator[Damage]:
-    """The damage of containers' headers."""
-    for one in frames[frames.kind != 0]:
-        kind = Kind(one.kind)
-        detail = DETAIL[kind].format(one.one, one.two)
-        if kind == Kind.BAD_CONTAINER_LENGTH:
-            detail = f"the container's length is {one.one}; the value ends at byte {one.next - one.start}"
-        stop = one.first if one.end > one.first else one.next
-        yield Damage("", int(one.start), int(stop - one.start), kind.name.lower(), detail)
 
 
 def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Told]:
