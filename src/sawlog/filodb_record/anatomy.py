@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.judge import header_length
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.selection import Layout, Selection
     from sawlog.storage import Source
 
-_PLAIN_WORD = (layout.VERSION << layout.VERSION_SHIFT).to_bytes(4, "little")
 _FORMS = {"int": "<i", "long": "<q", "ts": "<q", "double": "<d"}
 _MOST = 128 << 10
 """Bytes of a record that are looked at."""
@@ -25,7 +25,7 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
     at = offset
     while at + layout.LENGTH_SIZE <= source.size:
         data = source.window(at, _MOST).tobytes()
-        if data[layout.VERSION_OFFSET : layout.TIMESTAMP_OFFSET] == _PLAIN_WORD and not selection.plain:
+        if header_length(data) is not None and not selection.plain:
             yield from _header(data, at)
             at += layout.CONTAINER_HEADER_SIZE
             continue
@@ -46,9 +46,9 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
 def _header(data: bytes, at: int) -> Iterator[Part]:
     length = int.from_bytes(data[: layout.LENGTH_SIZE], "little")
     yield Part("container length", at, layout.LENGTH_SIZE, f"{length:,}", use="header")
-    yield Part("version", at + layout.VERSION_OFFSET, 4, str(layout.VERSION), use="header")
-    stored = data[layout.TIMESTAMP_OFFSET : layout.CONTAINER_HEADER_SIZE]
-    yield Part("timestamp", at + layout.TIMESTAMP_OFFSET, 8, _time(int.from_bytes(stored, "little")), use="header")
+    yield Part("version", at + layout.VERSION_WORD.offset, 4, str(layout.VERSION), use="header")
+    stored = data[layout.TIMESTAMP.offset : layout.CONTAINER_HEADER_SIZE]
+    yield Part("timestamp", at + layout.TIMESTAMP.offset, 8, _time(int.from_bytes(stored, "little")), use="header")
 
 
 def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
