@@ -14,7 +14,7 @@ from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.values import partition_hashes, shards
 
 from . import golden
-from .test_damage import DATA, outcome
+from .test_damage import DATA, checked, in_every_view
 from .test_writer import LABELS, gauges, nested_rows, write
 
 BUILT_IN = Schemas.built_in()
@@ -34,11 +34,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_damage_at_many_places() -> None:
     rng = random.Random(1)
     for at in range(rng.randrange(50), len(DATA), 257):
-        outcome(DATA[:at] + bytes([DATA[at] ^ rng.randrange(1, 256)]) + DATA[at + 1 :])
-        outcome(DATA[:at])
-        outcome(DATA[:at] + rng.randbytes(7) + DATA[at:])
-        outcome(DATA[:at] + bytes(30) + DATA[at:])
-    assert len(outcome(DATA)[0]) == 15
+        in_every_view(DATA[:at] + bytes([DATA[at] ^ rng.randrange(1, 256)]) + DATA[at + 1 :])
+        in_every_view(DATA[:at])
+        in_every_view(DATA[:at] + rng.randbytes(7) + DATA[at:])
+        in_every_view(DATA[:at] + bytes(30) + DATA[at:])
+    assert len(checked(DATA)[0]) == 15
 
 
 @pytest.mark.parametrize(
