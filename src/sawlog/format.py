@@ -25,7 +25,7 @@ from sawlog.scan import (
 )
 from sawlog.skipped import Skipped
 from sawlog.spelling import meant
-from sawlog.storage import File, Staged, Storage
+from sawlog.storage import File, Staged, StagedFile, Storage
 
 __all__ = [
     "FILE_COLUMN",
@@ -34,6 +34,7 @@ __all__ = [
     "PROVENANCE",
     "TASK_BYTES",
     "Dataset",
+    "FileWriter",
     "Format",
     "Fragment",
     "Match",
@@ -105,6 +106,26 @@ class Writer(ABC):
         except BaseException:
             self.abort()
             raise
+
+
+class FileWriter(Writer):
+    """A writer of one file."""
+
+    _file: StagedFile
+    """The file, or something else that is finished or discarded; the writer's to open."""
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`."""
+        self._flush()
+        return [self._file.finish()]
+
+    def abort(self) -> None:
+        """See `Writer.abort`."""
+        self._file.discard(self.storage)
+
+    def _flush(self) -> None:
+        """Write what is still in hand, at the end."""
+        return
 
 
 class Format(FollowedFormat, ABC):

@@ -6,22 +6,12 @@ import numpy as np
 
 from sawlog.chain import kernels as chain
 from sawlog.chain.layout import loader, storer
+from sawlog.chain.record_walk import take_record
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
-
-STATE = chain.state_type("used")
-
-
-class Out(NamedTuple):
-    """Where records go: their bytes, their ends there, their beginnings in the file, and what is damaged."""
-
-    data: Any
-    ends: Any
-    starts: Any
-    events: Any
 
 
 class Rules(NamedTuple):
@@ -90,13 +80,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    if rules.gather:
-        if np.uint64(len(out.data) - state.used) < size - _FRAME:
-            return chain.NO_ROOM
-        copy_bytes(out.data, np.uint64(state.used), window.data, pos + _HEADER, size - _FRAME)
-        state.used += np.int64(size - _FRAME)
-        out.ends[state.rows + 1] = state.used
-    return chain.take_row(window, pos, size, state, out, rules)
+    return take_record(window, pos, size, _HEADER, size - _FRAME, state, out)
 
 
 @kernel

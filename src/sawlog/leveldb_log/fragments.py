@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,19 +11,20 @@ from typing import Literal
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
+from sawlog.damage import Damage, DamageWarning, Findings, Tail
 from sawlog.errors import SawlogError
-from sawlog.format import PROBE_BYTES, Fragment, Projection, Scan
+from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import ROWS_SCHEMA
 from sawlog.leveldb_log.head import LogHead, read_head
 from sawlog.leveldb_log.layout import Dialect, Kind
 from sawlog.leveldb_log.options import ReadOptions
+from sawlog.ranges import FileRange, intact_end
 from sawlog.storage import File, Storage
 
 
 @dataclass(frozen=True)
-class LogRange(Fragment):
+class LogRange(FileRange):
     """Those records of one log whose first header lies in `[start, end)`.
 
     Attributes:
@@ -35,16 +35,8 @@ class LogRange(Fragment):
         dialect: As in the options, or as the directory tells.
     """
 
-    file: File
-    start: int
-    end: int
     synced: bool
     dialect: Dialect | Literal["auto"]
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """See `Fragment.extent`."""
-        return self.start, self.end - self.start
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
@@ -95,18 +87,7 @@ class LogRange(Fragment):
     def find_end(self) -> int:
         """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
         findings = Findings("skip", drained=True, columns=[])
-        start = stop = -1
-        for _ in itertools.chain(LogRange.decode(self, pa.schema([]), findings), (None,)):
-            if (batch := findings.drain_batch()) is not None:
-                starts = batch.column("offset").to_numpy()
-                stops = starts + batch.column("length").to_numpy()
-                gaps = (starts[1:] > stops[:-1]).nonzero()[0]
-                if len(gaps) or starts[0] > stop:
-                    start = int(starts[gaps[-1] + 1 if len(gaps) else 0])
-                stop = int(stops[-1])
-        tail = findings.tail
-        end = self.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
-        return start if stop >= end else end
+        return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
 
 
 def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:

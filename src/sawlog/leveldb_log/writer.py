@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.errors import OptionError, SchemaError
-from sawlog.format import PROBE_BYTES, Writer
+from sawlog.chain.records import RecordWriter, invalid_array
+from sawlog.errors import OptionError
+from sawlog.format import PROBE_BYTES
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.columns import RECORD_COLUMN
 from sawlog.leveldb_log.fragments import whole_log
 from sawlog.leveldb_log.head import read_head, settle_dialect
-from sawlog.leveldb_log.options import MAX_RECORD_BYTES, ReadOptions, WriteOptions
+from sawlog.leveldb_log.options import ReadOptions, WriteOptions
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ OUT_BYTES = 2 << 20
 """Bytes laid out before they are written; at least two blocks."""
 
 
-class LogWriter(Writer):
+class LogWriter(RecordWriter):
     """Writes one log. See section 2 of the format.
 
     Raises:
@@ -33,45 +32,27 @@ class LogWriter(Writer):
         OptionError: When a log cannot be continued with these options.
     """
 
+    format_name = "leveldb_log"
+    file_kind = "log"
+    _file: StagedFile | _Appended  # type: ignore[assignment]
+
     def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
         import numpy as np
 
         from sawlog.leveldb_log import encode
 
-        _check_schema(schema)
-        self.storage = storage
+        super().__init__(schema, storage)
         self._kernels = encode
-        self._rows = 0
         recyclable = options.dialect == "rocksdb"
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
         self._state = np.zeros(1, encode.STATE)[0]
-        self._file: StagedFile | _Appended
         if options.append and storage.exists(path):
             self._file = _Appended.open(path, options, storage)
             self._state.in_block = self._file.start % layout.BLOCK_SIZE
         else:
             self._file = storage.stage(path)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
-        column = batch.column(RECORD_COLUMN)
-        if column.null_count:
-            row = self._rows + column.is_null().index(True).as_py()
-            raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: a log cannot hold null")
-        self._rows += batch.num_rows
-        for offsets, data in _pieces(column):
-            self._write_piece(offsets, data)
-
-    def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
-        self._flush()
-        return [self._file.finish()]
-
-    def abort(self) -> None:
-        """See `Writer.abort`."""
-        self._file.discard(self.storage)
 
     def write_metadata(self, code: int, payload: bytes) -> None:
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
@@ -94,7 +75,7 @@ class LogWriter(Writer):
         self._state.done = -1
         while (status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)) != k.END:
             if status == k.INVALID:
-                raise SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
+                raise invalid_array()
             self._flush()
         if self._state.used > OUT_BYTES // 2:
             self._flush()
@@ -161,44 +142,3 @@ class _Appended:
         self._file.close()
         if self._cut:
             os.truncate(self.path, self.start)
-
-
-def _check_schema(schema: pa.Schema) -> None:
-    if schema.names != [RECORD_COLUMN]:
-        found = ", ".join(schema.names) or "none"
-        raise SchemaError(f"a leveldb_log holds one column, {RECORD_COLUMN!r}; found: {found}")
-    kind = schema.field(RECORD_COLUMN).type
-    known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
-    views = (pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_fixed_size_binary)
-    if not any(test(kind) for test in (*known, *views)):
-        raise SchemaError(f"column {RECORD_COLUMN!r} is {kind}; a log holds binary")
-
-
-def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
-    """The column as offsets and the data they point into; more than one where the data is larger than they reach."""
-    import numpy as np
-
-    if not len(column):
-        return
-    kind = column.type
-    if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
-        column = column.cast(pa.large_binary())
-        kind = column.type
-    _, offset_buffer, data_buffer = column.buffers()
-    data = np.frombuffer(data_buffer or b"", np.uint8)
-    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    offsets: NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = offsets[column.offset : column.offset + len(column) + 1]
-    if not wide:
-        yield offsets, data
-        return
-    if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
-        raise SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
-    first = 0
-    while first < len(column):
-        start = int(offsets[first])
-        last = int(offsets.searchsorted(start + MAX_RECORD_BYTES, "right")) - 1
-        if last <= first:
-            raise SchemaError(f"column {RECORD_COLUMN!r}: a record of 2 GiB or more")
-        yield (offsets[first : last + 1] - start).astype(np.int32), data[start : int(offsets[last])]
-        first = last

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, SawlogError
-from sawlog.format import Fragment
 from sawlog.leveldb_table.layout import Kind
+from sawlog.ranges import FileRange
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TableRange(Fragment):
+class TableRange(FileRange):
     """Those blocks of one table that begin in `[start, end)`.
 
     Attributes:
@@ -30,9 +30,6 @@ class TableRange(Fragment):
         pruned: Whether blocks that filters on the key exclude may be passed over.
     """
 
-    file: File
-    start: int
-    end: int
     pruned: bool
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
-from sawlog.format import Writer
+from sawlog.format import FileWriter
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.layout import Compression
 from sawlog.leveldb_table.options import WriteOptions
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.storage import Staged, Storage
+    from sawlog.storage import Storage
 
 KEY, VALUE, SEQUENCE, OPERATION = "key", "value", "sequence", "operation"
 FORMAT_VERSION = 5
@@ -39,7 +39,7 @@ _CODECS = {"snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
 _TYPES = {name: code for code, name in layout.OPERATIONS.items()}
 
 
-class TableWriter(Writer):
+class TableWriter(FileWriter):
     """Writes one table.
 
     Rows come in the order of keys and, for equal keys, the last sequence number first. `sequence` is 0 and `operation`
@@ -98,8 +98,7 @@ class TableWriter(Writer):
         self._counts["values"] += int(value_ends[-1] - value_ends[0])
         self._rows += count
 
-    def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
+    def _flush(self) -> None:
         if self._state["entries"][0]:
             self._close_block()
         meta = []
@@ -113,11 +112,6 @@ class TableWriter(Writer):
         metaindex_handle = self._put(metaindex.take(), compressed=False)
         index_handle = self._put(self._index.take(), compressed=False)
         self._file.write(self._footer(metaindex_handle, index_handle))
-        return [self._file.finish()]
-
-    def abort(self) -> None:
-        """See `Writer.abort`."""
-        self._file.discard(self.storage)
 
     def _lay_out(self, given: Any) -> None:
         import numpy as np

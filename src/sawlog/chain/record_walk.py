@@ -1,0 +1,108 @@
+"""Walking over records that are bytes: where they go, in kernels and in Arrow. See `sawlog.chain.records`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, batch_of, binary_array, constant_string, fixed_array
+from sawlog.chain import kernels as k
+from sawlog.chain.records import RECORD_COLUMN
+from sawlog.chain.walk import ChainWalk, Span
+from sawlog.kernels.jit import always_inlined
+from sawlog.kernels.memory import copy_bytes
+from sawlog.scan import OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from sawlog.chain.records import RecordRange
+    from sawlog.damage import Findings
+    from sawlog.sources import Source
+
+BATCH_ROWS = 64 << 10
+BATCH_BYTES = 4 << 20
+
+STATE = k.state_type("used")
+"""The state of a walk: how many bytes of `Out.data` are."""
+
+
+class Out(NamedTuple):
+    """Where records go.
+
+    Attributes:
+        data: uint8[*], their bytes; nothing where these are not wanted.
+        ends: int32[rows + 1], record `i` is `data[ends[i] : ends[i + 1]]`.
+        starts: int64[rows], file offset of each.
+        events: See `sawlog.chain.kernels.EVENT`.
+    """
+
+    data: Any
+    ends: Any
+    starts: Any
+    events: Any
+
+
+@always_inlined
+def take_record(window: Any, pos: Any, size: Any, header: Any, length: Any, state: Any, out: Any) -> Any:
+    """Take a good thing of `size` bytes at `pos`, whose record is the `length` bytes behind the first `header`."""
+    if len(out.data):
+        if np.uint64(len(out.data) - state.used) < length:
+            return k.NO_ROOM
+        copy_bytes(out.data, np.uint64(state.used), window.data, pos + header, length)
+        state.used += np.int64(length)
+        out.ends[state.rows + 1] = state.used
+    return k.take_row(window, pos, size, state, out, None)
+
+
+class RecordWalk(ChainWalk):
+    """One pass over a range. A format's walk brings a kernel over an `Out`, and the rules for it.
+
+    Attributes:
+        kernel: `kernel(window, state, out, rules)`, one line around `sawlog.chain.kernels.walk_chain`.
+    """
+
+    kernel: ClassVar[Any]
+
+    def __init__(self, part: RecordRange, source: Source, schema: pa.Schema, findings: Findings) -> None:
+        span = Span(part.file, part.start, part.end)
+        super().__init__(span, source, findings, STATE, max_rows=BATCH_ROWS)
+        self._schema = schema
+        gather = RECORD_COLUMN in schema.names
+        self._rules = self.rules(part.scan.options, gather=gather)
+        self._room = min(BATCH_BYTES, max(1, span.end - span.start)) if gather else 0
+        self.starts = np.zeros(BATCH_ROWS, np.int64)
+        self.renew()
+
+    @abstractmethod
+    def rules(self, options: Any, *, gather: bool) -> Any:
+        """What the options say, as the kernel takes it; `gather` is whether the bytes of records are wanted."""
+
+    def read(self, window: k.Window) -> int:
+        """See `ChainWalk.read`."""
+        out = Out(self._data.values, self._ends, self.starts, self.events)
+        return int(type(self).kernel(window, self.state, out, self._rules))
+
+    def grow(self) -> None:
+        """See `ChainWalk.grow`."""
+        self._room *= 2
+        self.renew()
+
+    def renew(self) -> None:
+        """See `ChainWalk.renew`."""
+        self._data, self._ends = Column(np.uint8, self._room), np.zeros(BATCH_ROWS + 1, np.int32)
+        self.state.used = 0
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `ChainWalk.deliver`."""
+        arrays = []
+        for name in self._schema.names:
+            if name == RECORD_COLUMN:
+                arrays.append(binary_array(self._ends[: rows + 1], self._data))
+            elif name == OFFSET_COLUMN:
+                arrays.append(fixed_array(pa.int64(), self.starts[:rows].copy()))
+            else:
+                arrays.append(constant_string(self.path, rows))
+        yield rows, batch_of(arrays, self._schema, rows)

@@ -1,0 +1,232 @@
+"""Formats whose files are chains of records that are bytes: one column, `record`.
+
+What such a format has to bring is a `judge` and a kernel (see `sawlog.chain`), its options, and what a record looks
+like when it is written; fragments, cuts, streams, writing and repairing are here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.damage import FileReport, Findings
+from sawlog.errors import SchemaError
+from sawlog.follow import Range
+from sawlog.format import Dataset, FileWriter, Format, Match, Writer
+from sawlog.ranges import FileRange, intact_end
+from sawlog.scan import OFFSET_COLUMN, Projection, Scan
+from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.chain.walk import ChainWalk
+    from sawlog.dataset import Fragment
+    from sawlog.sources import Source
+
+RECORD_COLUMN = "record"
+RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
+MAX_RECORD_BYTES = (1 << 31) - 1
+"""The longest record that an array of Arrow's type binary holds."""
+
+
+class RecordFormat(Format):
+    """A format of such files."""
+
+    views: ClassVar = {"rows": "one row per record", "damage": "one row per damaged range"}
+
+    @abstractmethod
+    def begins(self, head: bytes, size: int) -> bool:
+        """Whether a file of so many bytes that begins with `head` is of this format."""
+
+    @abstractmethod
+    def walk(self, part: RecordRange, source: Source, schema: pa.Schema, findings: Findings) -> ChainWalk:
+        """A walk over a range, such as a `sawlog.chain.record_walk.RecordWalk`."""
+
+    @abstractmethod
+    def encoded(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Records as they stand in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
+
+    def match(self, file: File, head: bytes) -> Match:
+        """See `Format.match`."""
+        if self.begins(head, file.size):
+            return Match.CONTENT
+        return Match.NAME if file.name.endswith(self.suffix) else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """See `Format.select`."""
+        del view
+        return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
+
+    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+        """See `Format.open`."""
+        return RecordDataset(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """See `Format.writer`."""
+        del options
+        return _EncodingWriter(self, path, schema, storage)
+
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+        """See `Format.repair`."""
+        findings = Findings("skip")
+        scan = Scan(options=options, on_damage="skip", storage=storage)
+        projection = Projection.of(RECORD_SCHEMA, scan)
+        whole = RecordRange(scan, projection, file.path, file.size, file, 0, file.size, self)
+        with self.writer(target, RECORD_SCHEMA, None, storage) as writer:
+            for batch in whole.to_batches(findings):
+                writer.write(batch)
+        return FileReport.of(file.path, file.size, [findings])
+
+
+@dataclass(frozen=True)
+class RecordRange(FileRange):
+    """The records that begin in `[start, end)`; both are ends of records, or of the file."""
+
+    format: RecordFormat
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        with closing(self.scan.storage.open(self.path, self.end)) as source:
+            yield from self.format.walk(self, source, schema, findings).batches()
+
+
+class RecordDataset(Dataset):
+    """Files of records, one after the other."""
+
+    format: RecordFormat
+
+    def view_schema(self) -> pa.Schema:
+        """See `Dataset.view_schema`."""
+        return RECORD_SCHEMA
+
+    def plan(self, task_bytes: int | None) -> Iterator[RecordRange]:
+        """See `Dataset.plan`. Files are cut where the same walk finds records, without looking at their data."""
+        for file in self.files:
+            start = 0
+            if task_bytes and file.size > task_bytes:
+                for begin in self._starts(file):
+                    if begin - start >= task_bytes:
+                        yield self._range(file, start, begin)
+                        start = begin
+            yield self._range(file, start, file.size)
+
+    def frontier(self, file: File, position: int) -> int:
+        """See `Dataset.frontier`."""
+        findings = Findings("skip", drained=True, columns=[])
+        rest = self._range(file, position, file.size)
+        return intact_end(rest.decode(pa.schema([]), findings), findings, file.size)
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Dataset.between`."""
+        return [self._range(replace(file, size=end), start, end) for file, start, end in ranges]
+
+    def _range(self, file: File, start: int, end: int) -> RecordRange:
+        return RecordRange(self.scan, self.projection, file.path, end - start, file, start, end, self.format)
+
+    def _starts(self, file: File) -> Iterator[int]:
+        """Where records begin."""
+        options = self.scan.options
+        if "verify_checksums" in {one.name for one in fields(options)}:
+            options = replace(options, verify_checksums=False)
+        whole = replace(self._range(file, 0, file.size), scan=replace(self.scan, options=options))
+        offsets = pa.schema([pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
+        for batch in whole.decode(offsets, Findings("skip")):
+            yield from batch.column(0).to_pylist()
+
+
+class RecordWriter(FileWriter):
+    """Writes one file of records.
+
+    Attributes:
+        format_name: The format's name, and
+        file_kind: what people call such a file, for messages.
+
+    Raises:
+        SchemaError: When the data is anything but one binary (or string) column named `record`.
+    """
+
+    format_name: str
+    file_kind: str
+
+    def __init__(self, schema: pa.Schema, storage: Storage) -> None:
+        self.storage = storage
+        self._rows = 0
+        if schema.names != [RECORD_COLUMN]:
+            found = ", ".join(schema.names) or "none"
+            raise SchemaError(f"a {self.format_name} holds one column, {RECORD_COLUMN!r}; found: {found}")
+        kind = schema.field(RECORD_COLUMN).type
+        known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+        views = (pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_fixed_size_binary)
+        if not any(test(kind) for test in (*known, *views)):
+            raise SchemaError(f"column {RECORD_COLUMN!r} is {kind}; a {self.file_kind} holds binary")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        column = batch.column(RECORD_COLUMN)
+        if column.null_count:
+            row = self._rows + column.is_null().index(True).as_py()
+            raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: a {self.file_kind} cannot hold null")
+        self._rows += batch.num_rows
+        for offsets, data in _pieces(column):
+            self._write_piece(offsets, data)
+
+    @abstractmethod
+    def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
+        """Append records: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
+
+
+class _EncodingWriter(RecordWriter):
+    """Writes what a `RecordFormat` encodes."""
+
+    def __init__(self, format: RecordFormat, path: str, schema: pa.Schema, storage: Storage) -> None:
+        self.format_name, self.file_kind = format.name, format.title
+        super().__init__(schema, storage)
+        self._format = format
+        self._file = storage.stage(path)
+
+    def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
+        if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
+            raise invalid_array()
+        self._file.write(self._format.encoded(data, offsets))
+
+
+def invalid_array() -> SchemaError:
+    """For records that do not lie in their data."""
+    return SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
+
+
+def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
+    """The column as offsets and the data they point into; more than one where the data is larger than they reach."""
+    import numpy as np
+
+    if not len(column):
+        return
+    kind = column.type
+    if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.large_binary())
+        kind = column.type
+    _, offset_buffer, data_buffer = column.buffers()
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    offsets: NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = offsets[column.offset : column.offset + len(column) + 1]
+    if not wide:
+        yield offsets, data
+        return
+    if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
+        raise invalid_array()
+    first = 0
+    while first < len(column):
+        start = int(offsets[first])
+        last = int(offsets.searchsorted(start + MAX_RECORD_BYTES, "right")) - 1
+        if last <= first:
+            raise SchemaError(f"column {RECORD_COLUMN!r}: a record of 2 GiB or more")
+        yield (offsets[first : last + 1] - start).astype(np.int32), data[start : int(offsets[last])]
+        first = last
