@@ -7,13 +7,13 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
 from sawlog.damage import FileReport, OnDamage, Report, check_on_damage
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Dataset, Format, Scan, get_format, recognize
+from sawlog.format import Dataset, Format, Scan, Writer, get_format, recognize
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.inputs import Input
@@ -23,6 +23,18 @@ from sawlog.spelling import meant
 from sawlog.storage import File, PathLike, Storage, normalize
 
 WriteMode = Literal["overwrite", "error"]
+
+
+class Target(Protocol):
+    """What can be written to: a format, or a kind of table file."""
+
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """See `Format.writer`."""
+        ...
+
+    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """See `Format.partitioned_writer`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +164,7 @@ def write(
     *,
     format: str,
     mode: WriteMode = "overwrite",
+    partition_by: str | None = None,
     storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> list[Written]:
@@ -164,6 +177,7 @@ def write(
         format: Name of the format.
         mode: What becomes of a file that is there: `overwrite` replaces it and keeps its mode and owner, `error` leaves
             it alone.
+        partition_by: A column whose values tell the partition of each row, where the format has partitions.
         storage_options: What fsspec needs to reach the path.
         **options: The format's own options.
 
@@ -180,7 +194,7 @@ def write(
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}", general=_names_of(write))
     storage = _storage(storage_options)
     check_free(path, mode, storage)
-    writer = chosen.writer(os.fspath(path), schema, parsed, storage)
+    writer = begin_writing(chosen, os.fspath(path), partition_by, schema, parsed, storage)
     try:
         for batch in batches:
             writer.write(batch)
@@ -188,6 +202,15 @@ def write(
     except BaseException:
         writer.abort()
         raise
+
+
+def begin_writing(
+    format: Target, path: str, partition_by: str | None, schema: pa.Schema, options: Any, storage: Storage
+) -> Writer:
+    """Begin writing to a path, or to the partitions below it."""
+    if partition_by is None:
+        return format.writer(path, schema, options, storage)
+    return format.partitioned_writer(path, partition_by, schema, options, storage)
 
 
 def verify(

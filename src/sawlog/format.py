@@ -180,6 +180,15 @@ class Format(FollowedFormat, ABC):
             SchemaError: When the schema cannot be represented.
         """
 
+    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """Begin writing to the partitions below `path` that the values of a column name.
+
+        Raises:
+            OptionError: When the format has no partitions.
+            SchemaError: When the column cannot tell them, or the schema cannot be represented.
+        """
+        raise OptionError(f"partition_by={column!r}: {self.name} has no partitions; write what belongs apart by itself")
+
     def task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
     ) -> Writer:

@@ -82,6 +82,15 @@ WriteOptions = Annotated[
     list[str] | None,
     typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing.", show_default=False),
 ]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(
+        "--partition-by",
+        metavar="COLUMN",
+        help="Column that tells the partition of each row, where the format of DST has partitions.",
+        show_default=False,
+    ),
+]
 SchemaFile = Annotated[
     str | None, typer.Option("--schema", metavar="FILE", help="Deephaven .schema file.", show_default=False)
 ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 
 import sawlog
-from sawlog.api import check_free
+from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, understood
 from sawlog.cli.errors import Exit
@@ -97,6 +97,7 @@ def convert(
         list[str] | None,
         typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.", show_default=False),
     ] = None,
+    partition_by: arguments.PartitionBy = None,
     no_clobber: arguments.NoClobber = False,
     threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
@@ -134,7 +135,7 @@ def convert(
             raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
         incoming = of_tables(*table, arguments.format_options(option), names, where, where_to)
     conversion = Conversion(src, incoming.format, target.name, losses=Losses(incoming.skipped))
-    writer = target.writer(dst, incoming.schema, options, where_to)
+    writer = begin_writing(target, dst, partition_by, incoming.schema, options, where_to)
     try:
         with progress(incoming.size, "converting") as advance:
             for batch in incoming.rows(conversion.losses, advance):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sawlog.arrow import GrowingDictionary
 from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
-from sawlog.errors import FormatError, SchemaError
+from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.storage import File, Source, Staged, Storage, is_remote, normalize
 
@@ -106,6 +106,16 @@ class TableFormat(ABC):
             if schema.names.count(name) > 1:
                 raise SchemaError(f"two columns are named {name!r}; {self.title} cannot tell them apart")
         return TableWriter(path, lambda sink: self.encoder(sink, schema, options), storage)
+
+    def partitioned_writer(
+        self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage
+    ) -> TableWriter:
+        """Refused: that is what other tools are for.
+
+        Raises:
+            OptionError: Always.
+        """
+        raise OptionError(f"--partition-by {column}: {self.title} is written as one file")
 
 
 class Encoder(ABC):

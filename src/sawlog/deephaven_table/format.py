@@ -10,9 +10,11 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import parse_header
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.tree import is_member
+from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.partitions import PartitionedWriter, check_column
 from sawlog.storage import normalize
 
 if TYPE_CHECKING:
@@ -72,6 +74,33 @@ class DeephavenTable(Format):
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LocationWriter:
         """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""
         return LocationWriter(path, schema, options, storage, replace=True)
+
+    def partitioned_writer(
+        self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
+    ) -> Writer:
+        """See `Format.partitioned_writer`; the path is an internal partition, `TABLE/INTERNAL`.
+
+        Rows go to the locations `TABLE/INTERNAL/VALUE/TABLE`, and the column is told by the names of directories.
+
+        Raises:
+            OptionError: Where the path does not name a table, or where the partitions of a table that was merged lie.
+        """
+        import pyarrow as pa
+
+        check_column(schema, column, pa.string())
+        names = normalize(path).rstrip("/").split("/")
+        table = names[-2] if len(names) > 1 else ""
+        if table in ("", ".", "..", *layout.PARTITIONS):
+            raise OptionError(
+                f"{path}: partition_by={column!r} takes the path of an internal partition, TABLE/INTERNAL"
+            )
+        place = schema.get_field_index(column)
+        told = schema.set(place, schema.field(column).with_metadata({PARTITION_KEY: b"column"}))
+
+        def begin(value: str) -> Writer:
+            return self.writer("/".join((*names, value, table)), told, options, storage)
+
+        return PartitionedWriter(column, storage, begin)
 
     def replaced(self, files: Sequence[File], root: str) -> list[str]:
         """See `Format.replaced`: whole locations, but for one that is the directory itself."""

@@ -13,6 +13,7 @@ from sawlog.milvus_binlog.layout import FOLLOWED
 from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
 from sawlog.milvus_binlog.paths import segment_of
 from sawlog.milvus_binlog.writer import binlog_writer, task_options
+from sawlog.partitions import check_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +92,21 @@ class MilvusBinlog(Format):
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`; the path is a root."""
         return binlog_writer(path, schema, options, storage)
+
+    def partitioned_writer(
+        self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
+    ) -> Writer:
+        """See `Format.partitioned_writer`. The writer spreads rows by the ids in the column `_partition`, by no other.
+
+        Raises:
+            OptionError: For another column, which would be lost.
+        """
+        import pyarrow as pa
+
+        if column != layout.PARTITION_COLUMN:
+            raise OptionError(f"partition_by={column!r}: Milvus numbers partitions, in {layout.PARTITION_COLUMN!r}")
+        check_column(schema, column, pa.int64())
+        return self.writer(path, schema, options, storage)
 
     def task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
