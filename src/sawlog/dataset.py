@@ -22,6 +22,7 @@ from sawlog.scan import (
     DAMAGE_EXTRA,
     DAMAGED_BYTES,
     PROVENANCE,
+    NamedTable,
     Projection,
     Scan,
     fixed_schema,
@@ -210,6 +211,10 @@ class Dataset(ABC):
     def info(self) -> dict[str, Any]:
         """Facts about the format's content that cost no more than headers, for people to read."""
         return {}
+
+    def tables(self) -> list[NamedTable]:
+        """The tables below the path that options can name; none where the path is one table."""
+        return []
 
     def dissector(self, file: File, source: Source) -> Dissector:
         """Names the parts of what stands at an offset, for people who look at bytes; formats that can override this.

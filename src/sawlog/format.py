@@ -146,6 +146,8 @@ class Format(FollowedFormat, ABC):
     """Frozen dataclass of the options for reading."""
     write_options: ClassVar[type]
     """Frozen dataclass of the options for writing."""
+    time_option: ClassVar[str | None] = None
+    """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:

@@ -29,6 +29,21 @@ DAMAGE_EXTRA = (*PROVENANCE, pa.field(BYTES_COLUMN, pa.binary()))
 """Columns that can be asked for by name in the view `damage`: those, and the first bytes of the damaged range."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """One of the tables below a path, as catalogs list them.
+
+    Attributes:
+        namespace: What its name stands in: a database.
+        name: Its name there.
+        options: The read options that name it.
+    """
+
+    namespace: str
+    name: str
+    options: dict[str, str]
+
+
 @dataclass(frozen=True)
 class Scan:
     """What is wanted of a dataset. Picklable, shared by all of its fragments.

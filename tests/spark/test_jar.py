@@ -22,7 +22,11 @@ def test_with_the_jar() -> None:
     environment.pop("PYTEST_XDIST_WORKER", None)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
-        [*command, str(HERE / "test_columnar.py")], capture_output=True, text=True, env=environment, check=False
+        [*command, str(HERE / "test_columnar.py"), str(HERE / "test_catalog.py")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert "skipped" not in done.stdout.splitlines()[-1]

@@ -42,6 +42,7 @@ class MilvusBinlog(Format):
     }
     read_options = ReadOptions
     write_options = WriteOptions
+    time_option = "as_of"
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""

@@ -17,6 +17,7 @@ from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, 
 from pyspark.sql import types as spark
 
 from sawlog.dataset import TASK_BYTES
+from sawlog.errors import OptionError
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, full_schema, projected
@@ -56,6 +57,20 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
     return {"schema": full_schema(request, dataset).json(), "bytes": sum(file.size for file in dataset.files)}
 
 
+def tables(options: Mapping[str, str]) -> dict[str, Any]:
+    """The tables below a path, for the catalog: each with its namespace and the options that name it.
+
+    Raises:
+        OptionError: When the format knows no tables.
+    """
+    request = read_request(options, None)
+    dataset = request.open()
+    found = [{"namespace": one.namespace, "name": one.name, "options": one.options} for one in dataset.tables()]
+    if not found:
+        raise OptionError(f"{dataset.format.name} has no tables that a catalog could list")
+    return {"tables": found, "time": dataset.format.time_option}
+
+
 def plan(
     options: Mapping[str, str],
     full: spark.StructType,
@@ -86,11 +101,14 @@ def plan(
     return PartitionFunction(wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]
 
 
+_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
+
+
 def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
     text = UTF8Deserializer()
     verb, asked = text.loads(infile), json.loads(text.loads(infile))
-    if verb == "describe":
-        write_with_length(json.dumps(describe(**asked)).encode(), outfile)
+    if verb in _ANSWERS:
+        write_with_length(json.dumps(_ANSWERS[verb](**asked)).encode(), outfile)
         return
     full, wanted = (spark.StructType.fromJson(json.loads(asked[name])) for name in ("full", "wanted"))
     filters = [Comparison(**{**one, "values": [_value(value) for value in one["values"]]}) for one in asked["filters"]]

@@ -37,6 +37,7 @@ from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, SYSTEM, Field
+from sawlog.scan import NamedTable
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
@@ -333,6 +334,16 @@ class MilvusDataset(Dataset):
         """See `Dataset.dissector`: descriptor and events."""
         del file
         return lambda offset: parts(source, offset)
+
+    def tables(self) -> list[NamedTable]:
+        """Collections by the names and aliases that they have now, or at the time that is asked for."""
+        found = []
+        for id, one in self._present.items():
+            meta = one.meta
+            names = [meta.name, *meta.aliases] if meta is not None else [str(id)]
+            database = meta.database if meta is not None else layout.DEFAULT_DATABASE
+            found += [NamedTable(database, name, {"collection": str(id)}) for name in names]
+        return found
 
     def info(self) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""

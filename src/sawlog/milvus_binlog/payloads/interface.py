@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 _VECTORS = (*VECTOR_ELEMENTS, DataType.BinaryVector)
 _MAX_PAGE = 1 << 30
 _MAX_VALUES = (1 << 31) - 1
+_VectorAdder: TypeAlias = "Callable[[PayloadWriter, Any, int], None]"
+
+
+def _adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None]:
+    """The method that appends values of a scalar type."""
+
+    def add(self: PayloadWriter, values: Iterable[Any]) -> None:
+        self._check(type)
+        self.add(values)
+
+    add.__doc__ = f"Append {type.name} values."
+    return add
+
+
+def _vector_adder(type: DataType, dtype: str, shape: str = "`dim` of them per vector") -> _VectorAdder:
+    """The method that appends vectors of a type."""
+
+    def add(self: PayloadWriter, values: Any, dim: int) -> None:
+        self._add_vectors(type, values, dim, dtype)
+
+    add.__doc__ = f"Append {type.name}s: {dtype} values, {shape}; 1-D or one row per vector."
+    return add
 
 
 class PayloadWriter:
@@ -40,59 +62,24 @@ class PayloadWriter:
         self._columns: list[pa.Array] = []
         self._bytes: bytes | None = None
 
-    def add_bool(self, values: Iterable[bool | None]) -> None:
-        """Append booleans."""
-        self._add(DataType.Bool, values)
-
-    def add_int8(self, values: Iterable[int | None]) -> None:
-        """Append int8 values."""
-        self._add(DataType.Int8, values)
-
-    def add_int16(self, values: Iterable[int | None]) -> None:
-        """Append int16 values."""
-        self._add(DataType.Int16, values)
-
-    def add_int32(self, values: Iterable[int | None]) -> None:
-        """Append int32 values."""
-        self._add(DataType.Int32, values)
-
-    def add_int64(self, values: Iterable[int | None]) -> None:
-        """Append int64 values."""
-        self._add(DataType.Int64, values)
-
-    def add_float(self, values: Iterable[float | None]) -> None:
-        """Append float32 values."""
-        self._add(DataType.Float, values)
-
-    def add_double(self, values: Iterable[float | None]) -> None:
-        """Append float64 values."""
-        self._add(DataType.Double, values)
+    add_bool = _adder(DataType.Bool)
+    add_int8 = _adder(DataType.Int8)
+    add_int16 = _adder(DataType.Int16)
+    add_int32 = _adder(DataType.Int32)
+    add_int64 = _adder(DataType.Int64)
+    add_float = _adder(DataType.Float)
+    add_double = _adder(DataType.Double)
+    add_binary_vector = _vector_adder(DataType.BinaryVector, "uint8", "`dim / 8` of them per vector")
+    add_float_vector = _vector_adder(DataType.FloatVector, "float32")
+    add_float16_vector = _vector_adder(DataType.Float16Vector, "float16")
+    add_bfloat16_vector = _vector_adder(DataType.BFloat16Vector, "float32", "each of them exactly a bfloat16")
+    add_int8_vector = _vector_adder(DataType.Int8Vector, "int8")
 
     def add_string(self, value: str | None) -> None:
         """Append one string, or one JSON text to a JSON column."""
         if self._field.type not in (DataType.String, DataType.VarChar, DataType.JSON, DataType.Text):
             raise self._wrong("a string")
         self.add([value])
-
-    def add_binary_vector(self, values: Any, dim: int) -> None:
-        """Append binary vectors: uint8, `dim / 8` of them per vector; 1-D or one row per vector."""
-        self._add_vectors(DataType.BinaryVector, values, dim, "uint8")
-
-    def add_float_vector(self, values: Any, dim: int) -> None:
-        """Append float vectors: float32, `dim` of them per vector; 1-D or one row per vector."""
-        self._add_vectors(DataType.FloatVector, values, dim, "float32")
-
-    def add_float16_vector(self, values: Any, dim: int) -> None:
-        """Append float16 vectors."""
-        self._add_vectors(DataType.Float16Vector, values, dim, "float16")
-
-    def add_bfloat16_vector(self, values: Any, dim: int) -> None:
-        """Append bfloat16 vectors: float32 values that are exactly bfloat16."""
-        self._add_vectors(DataType.BFloat16Vector, values, dim, "float32")
-
-    def add_int8_vector(self, values: Any, dim: int) -> None:
-        """Append int8 vectors."""
-        self._add_vectors(DataType.Int8Vector, values, dim, "int8")
 
     def add_sparse_float_vector(self, values: Iterable[Mapping[int, float] | None]) -> None:
         """Append sparse vectors: mappings from index to value."""
@@ -139,16 +126,14 @@ class PayloadWriter:
         """How many values were added."""
         return sum(len(column) for column in self._columns)
 
-    def _add(self, type: DataType, values: Any) -> None:
+    def _check(self, type: DataType) -> None:
         if self._field.type is not type:
             raise self._wrong(type.name)
-        self.add(values)
 
     def _add_vectors(self, type: DataType, values: Any, dim: int, dtype: str) -> None:
         import numpy as np
 
-        if self._field.type is not type:
-            raise self._wrong(type.name)
+        self._check(type)
         width = dim // 8 if type is DataType.BinaryVector else dim
         flat = np.ascontiguousarray(values, dtype).reshape(-1)
         if dim <= 0 or (type is DataType.BinaryVector and dim % 8) or len(flat) % width:

@@ -16,6 +16,12 @@ import org.json4s.jackson.JsonMethods.{compact, parse}
 /** What a path holds, by its headers. */
 case class Description(schema: StructType, bytes: Long)
 
+/** A table below a path, and the options that name it. */
+case class Listed(namespace: String, name: String, options: Map[String, String])
+
+/** The tables below a path, and the option that names a time, if they have earlier ones. */
+case class Listing(tables: Seq[Listed], time: Option[String])
+
 /** How columns are read: a pickled Python function, and one pickled partition per task. */
 class Plan(val function: Array[Byte], val partitions: Array[Array[Byte]])
 
@@ -29,6 +35,9 @@ object Planner {
       DataType.fromJson((reply \ "schema").extract[String]).asInstanceOf[StructType],
       (reply \ "bytes").extract[Long])
   }
+
+  def tables(options: CaseInsensitiveStringMap): Listing =
+    parse(new Question("tables", question(options))(readText).runInPython()).extract[Listing]
 
   def plan(
       options: CaseInsensitiveStringMap, full: StructType, wanted: StructType, pushed: Seq[Filter]): Plan = {
