@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
+from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.filodb_record.kernels.payloads import valid_ends
 
 if TYPE_CHECKING:
@@ -46,10 +47,8 @@ def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Ar
         raise SchemaError(f"column {name!r}, row {first_row + row}: does not fit {kind}: {error}") from error
 
 
-def map_parts(
-    given: pa.Array, name: str, first_row: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
-    """Entries of each row, and ends and data of keys and of values, of a map column.
+def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
+    """A map column as kernels take it.
 
     Raises:
         SchemaError: When it is no map of strings, or a value is null.
@@ -73,23 +72,23 @@ def map_parts(
         entry = items.is_null().index(True).as_py()
         row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
-    return ends, *binary_parts(keys), *binary_parts(items)
+    return Labels(ends, binary_parts(keys), binary_parts(items))
 
 
-def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Ends and data of a binary array.
+def binary_parts(array: pa.Array) -> Texts:
+    """A binary array as kernels take it.
 
     Raises:
         SchemaError: When the ends lie outside the data.
     """
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
-        return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
+        return Texts(np.zeros(0, np.uint8), np.zeros(len(array) + 1, np.int32))
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     found = np.frombuffer(data or b"", np.uint8)
     if not valid_ends(ends, np.int64(len(found))):
         raise SchemaError(_INVALID)
-    return ends, found
+    return Texts(found, ends)
 
 
 def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

@@ -38,10 +38,10 @@ class Marks:
 
     found: dict[int, tuple[int, str, int]] = field(default_factory=dict)
 
-    def add(self, name: str, bad: NDArray[np.uint8], where: NDArray[np.int64]) -> None:
+    def add(self, name: str, bad: gather.Bad) -> None:
         """Take in what a kernel marked in one column."""
-        for row in np.flatnonzero(bad).tolist():
-            self.found.setdefault(row, (int(bad[row]), name, int(where[row])))
+        for row in np.flatnonzero(bad.kinds).tolist():
+            self.found.setdefault(row, (int(bad.kinds[row]), name, int(bad.where[row])))
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,10 @@ class Gatherer:
             start = self._places[one.name][0]
             values = self._slice(start, _WIDTHS[one.kind] * rows.count)
             return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, values])
-        bad = np.zeros(rows.count, np.uint8)
-        where = np.zeros(rows.count, np.int64)
-        array = self._payload_array(one, rows, validity, bad, where, marks)
-        if bad.any():
-            marks.add(one.name, bad, where)
+        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.zeros(rows.count, np.int64))
+        array = self._payload_array(one, rows, validity, bad, marks)
+        if bad.kinds.any():
+            marks.add(one.name, bad)
         return array
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
@@ -223,120 +222,88 @@ class Gatherer:
         return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
 
     def _payload_array(
-        self,
-        one: ViewField,
-        rows: Rows,
-        validity: pa.Buffer | None,
-        bad: NDArray[np.uint8],
-        where: NDArray[np.int64],
-        marks: Marks,
+        self, one: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: Marks
     ) -> pa.Array:
-        positions, lengths = self.payloads(one.name, rows.count)
+        payloads = gather.Payloads(rows.window, *self.payloads(one.name, rows.count))
         if one.kind == "map":
-            return self._map_array(one, rows, positions, lengths, validity, bad, where)
+            return self._map_array(one, payloads, validity, bad)
         if one.kind == "hist" and self._options.histograms == "struct":
-            return self._histogram_array(one, rows, positions, lengths, validity, bad, where)
+            return self._histogram_array(one, payloads, validity, bad)
         if one.nested_schema is not None:
-            return self._nested_array(one, rows, positions, lengths, validity, bad, where, marks)
-        data = Column(np.uint8, int(lengths.sum(dtype=np.int64)) + gather.SLACK)
-        ends = np.zeros(rows.count + 1, np.int32)
-        gather.gather_strings(rows.window, positions, lengths, ends, data.values)
+            return self._nested_array(one, rows, payloads, validity, bad, marks)
+        data = Column(np.uint8, int(payloads.lengths.sum(dtype=np.int64)) + gather.SLACK)
+        texts = gather.Texts(data.values, np.zeros(rows.count + 1, np.int32))
+        gather.gather_strings(payloads, texts)
         if pa.types.is_string(one.arrow.type):
-            _check_text(data, ends, np.arange(rows.count + 1, dtype=np.int32), bad, where)
-        buffers = [validity, pa.py_buffer(ends), data.take(int(ends[-1]))]
+            _check_text(texts, np.arange(rows.count + 1, dtype=np.int32), bad)
+        buffers = [validity, pa.py_buffer(texts.ends), data.take(int(texts.ends[-1]))]
         return pa.Array.from_buffers(one.arrow.type, rows.count, buffers)
 
     def _map_array(
-        self,
-        one: ViewField,
-        rows: Rows,
-        positions: NDArray[np.uint64],
-        lengths: NDArray[np.uint32],
-        validity: pa.Buffer | None,
-        bad: NDArray[np.uint8],
-        where: NDArray[np.int64],
+        self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
     ) -> pa.Array:
         names = self._predefined()
-        total = int(lengths.sum(dtype=np.int64))
-        state = np.zeros(maps.STATE_SIZE, np.int64)
-        map_ends = np.zeros(rows.count + 1, np.int32)
+        count = len(payloads.positions)
+        total = int(payloads.lengths.sum(dtype=np.int64))
+        ends = np.zeros(count + 1, np.int32)
         # Per payload byte: entries, bytes of keys, bytes of values.
         ratios = self._ratios.get(one.name, (0.1, 0.5, 1.0))
-        while True:
+        status = maps.FULL
+        while status == maps.FULL:
             room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
             key_ends, value_ends = Column(np.int32, room[0] + 1), Column(np.int32, room[0] + 1)
             keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
             key_ends.values[0] = value_ends.values[0] = 0
-            bad[:] = 0
-            status = maps.gather_maps(
-                rows.window,
-                positions,
-                lengths,
-                *names,
-                map_ends,
-                key_ends.values,
-                keys.values,
-                value_ends.values,
-                values.values,
-                state,
-                bad,
-                where,
-            )
-            if status == maps.END:
-                break
+            bad.kinds[:] = 0
+            used = np.zeros(1, maps.ROOM)[0]
+            key_texts = gather.Texts(keys.values, key_ends.values)
+            value_texts = gather.Texts(values.values, value_ends.values)
+            into = maps.Maps(gather.Labels(ends, key_texts, value_texts), np.zeros(maps.SEEN, np.int32))
+            status = maps.gather_maps(payloads, names, into, used, bad)
             ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
-        entries, key_bytes, value_bytes = state.tolist()
+        entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
         if total:
             self._ratios[one.name] = (entries / total, key_bytes / total, value_bytes / total)
         text = one.arrow.type.key_type
         if pa.types.is_string(text):
-            _check_text(keys, key_ends.values[: entries + 1], map_ends, bad, where)
-            _check_text(values, value_ends.values[: entries + 1], map_ends, bad, where)
+            for texts in (key_texts, value_texts):
+                _check_text(texts._replace(ends=texts.ends[: entries + 1]), ends, bad)
         children = [
-            pa.Array.from_buffers(text, entries, [None, ends.take(entries + 1), data.take(size)])
-            for ends, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
+            pa.Array.from_buffers(text, entries, [None, places.take(entries + 1), data.take(size)])
+            for places, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
         ]
         kind = one.arrow.type
         pairs = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, rows.count, [validity, pa.py_buffer(map_ends)], children=[pairs])
+        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], children=[pairs])
 
     def _histogram_array(
-        self,
-        one: ViewField,
-        rows: Rows,
-        positions: NDArray[np.uint64],
-        lengths: NDArray[np.uint32],
-        validity: pa.Buffer | None,
-        bad: NDArray[np.uint8],
-        where: NDArray[np.int64],
+        self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
     ) -> pa.Array:
-        ends = np.zeros(rows.count + 1, np.int32)
-        definition_ends = np.zeros(rows.count + 1, np.int32)
-        histograms.histogram_sizes(rows.window, positions, lengths, ends, definition_ends, bad, where)
+        count = len(payloads.positions)
+        sizes = histograms.Sizes(np.zeros(count + 1, np.int32), np.zeros(count + 1, np.int32))
+        histograms.histogram_sizes(payloads, sizes, bad)
+        ends, definition_ends = sizes
         tops, values = np.zeros(int(ends[-1])), np.zeros(int(ends[-1]))
         definitions = np.zeros(int(definition_ends[-1]), np.uint8)
-        bits = tops.view(np.uint64), values.view(np.uint64)
+        buckets = histograms.Buckets(tops, tops.view(np.uint64), values, values.view(np.uint64), definitions)
         with np.errstate(all="ignore"):  # hostile definitions, where kernels are plain Python
-            histograms.gather_histograms(
-                rows.window, positions, lengths, ends, definition_ends, tops, bits[0], values, bits[1],
-                definitions, bad, where,
-            )  # fmt: skip
+            histograms.gather_histograms(payloads, sizes, buckets, bad)
         lists = pa.py_buffer(ends)
         found: dict[str, pa.Array] = {
             name: pa.Array.from_buffers(
                 pa.list_(pa.float64()),
-                rows.count,
+                count,
                 [None, lists],
                 children=[pa.Array.from_buffers(pa.float64(), len(data), [None, pa.py_buffer(data)])],
             )
             for name, data in (("tops", tops), ("values", values))
         }
         found["buckets"] = pa.Array.from_buffers(
-            pa.binary(), rows.count, [None, pa.py_buffer(definition_ends), pa.py_buffer(definitions)]
+            pa.binary(), count, [None, pa.py_buffer(definition_ends), pa.py_buffer(definitions)]
         )
         found.update(self._statistics(ends, definition_ends, definitions, tops, values))
         kind = one.arrow.type
-        return pa.Array.from_buffers(kind, rows.count, [validity], children=[found[child.name] for child in kind])
+        return pa.Array.from_buffers(kind, count, [validity], children=[found[child.name] for child in kind])
 
     def _statistics(
         self,
@@ -372,19 +339,16 @@ class Gatherer:
         self,
         one: ViewField,
         rows: Rows,
-        positions: NDArray[np.uint64],
-        lengths: NDArray[np.uint32],
+        payloads: gather.Payloads,
         validity: pa.Buffer | None,
-        bad: NDArray[np.uint8],
-        where: NDArray[np.int64],
+        bad: gather.Bad,
         marks: Marks,
     ) -> pa.Array:
         schema = one.nested_schema
         assert schema is not None
         inner = Gatherer(one.nested, [schema, None], max(rows.count, 1), self._options)
         least = np.uint64(schema.variable_area_start)
-        nested = k.Nested(rows.window, positions, lengths, least, bad, where)
-        k.read_nested(nested, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0])
+        k.read_nested(payloads, least, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = Marks()
         which = np.zeros(rows.count, np.uint8)
         arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, which, rows.path), inside)
@@ -392,17 +356,15 @@ class Gatherer:
             marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), one.name, place))
         return pa.Array.from_buffers(one.arrow.type, rows.count, [validity], children=arrays)
 
-    def _predefined(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The predefined keys back to back, and where each ends. All layouts of a set share them."""
+    def _predefined(self) -> gather.Texts:
+        """The predefined keys. All layouts of a set share them."""
         keys = next((schema.predefined for schema in self._layouts if schema is not None), ())
         ends = np.zeros(len(keys) + 1, np.int64)
         ends[1:] = np.cumsum([len(key) for key in keys])
-        return np.frombuffer(b"".join(keys) + bytes(gather.SLACK), np.uint8), ends
+        return gather.Texts(np.frombuffer(b"".join(keys) + bytes(gather.SLACK), np.uint8), ends)
 
 
-def _check_text(
-    data: Column, ends: NDArray[np.int32], groups: NDArray[np.int32], bad: NDArray[np.uint8], where: NDArray[np.int64]
-) -> None:
+def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.Bad) -> None:
     """Mark rows whose text is not UTF-8."""
-    if not gather.all_ascii(data.values, np.uint64(ends[-1])):
-        gather.check_text(data.values, ends, groups, int(Kind.INVALID_UTF8), bad, where)
+    if not gather.all_ascii(texts.data, np.uint64(texts.ends[-1])):
+        gather.check_text(texts, groups, int(Kind.INVALID_UTF8), bad)

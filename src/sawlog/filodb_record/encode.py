@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_part
 from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
+from sawlog.filodb_record.kernels import histogram_payloads as h
 from sawlog.filodb_record.kernels import payloads as p
-from sawlog.filodb_record.kernels.gather import SLACK
-from sawlog.filodb_record.kernels.histogram_payloads import encode_histograms
+from sawlog.filodb_record.kernels.gather import SLACK, Texts
 from sawlog.filodb_record.schemas.column import Column
 from sawlog.filodb_record.schemas.record import RecordSchema
 from sawlog.filodb_record.selection import Layout
@@ -46,17 +47,13 @@ class Encoded:
     """Rows, ready to be laid out.
 
     Attributes:
-        ops: int64[layouts, columns, PUT_FIELDS], what stands where in a record, and where it is here.
-        arena: uint8, values of fixed-width columns.
-        scratch: uint8, per payload column: positions (u64), lengths and hashes (u32).
-        payloads: uint8, payloads, each behind its length.
+        ops: `PUT` records per layout and column, what stands where in a record, and where it is here.
+        values: The values; the scratch has, per payload column, positions (u64), lengths and hashes (u32).
         hashes: uint64, partition hashes.
     """
 
-    ops: NDArray[np.int64]
-    arena: NDArray[np.uint8]
-    scratch: NDArray[np.uint8]
-    payloads: NDArray[np.uint8]
+    ops: Any
+    values: c.Values
     hashes: NDArray[np.uint64]
 
 
@@ -90,7 +87,7 @@ class Encoder:
                 for one in records
             ]
             or [(0, -1, 0)],
-            np.int64,
+            c.LAYOUT,
         )
 
     def encode(
@@ -123,7 +120,7 @@ class Encoder:
         hashes = self._hashes(batch, which, scratch)
         if self._heads:
             self._finish_heads(batch, hashes, arena)
-        return Encoded(self._operations(), arena, scratch, self._payloads, hashes)
+        return Encoded(self._operations(), c.Values(arena, self._payloads, scratch), hashes)
 
     @property
     def names(self) -> list[str]:
@@ -143,10 +140,10 @@ class Encoder:
                 fixed += column.slot_size * rows
         return np.zeros(max(fixed, 1), np.uint8), np.zeros(max(payloads, 4), np.uint8)
 
-    def _operations(self) -> NDArray[np.int64]:
+    def _operations(self) -> Any:
         """How to put the values into records."""
         orders: list[Sequence[Column]] = [one.record.columns for one in self._records] or [self._columns]
-        ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads), c.PUT_FIELDS), np.int64)
+        ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):
             offsets = self._records[number].record.field_offsets if self._records else (0,)
             for at, (column, offset) in enumerate(zip(columns, offsets, strict=True)):
@@ -200,25 +197,23 @@ class Encoder:
             arena[first : first + width * rows] = values_of(array, f"u{width}").view(np.uint8)
             return
         wanted = np.ones(rows, np.uint8) if has is None else has.astype(np.uint8)
-        target = (
+        target = p.Encoded(
+            wanted,
             column.name in self._hashed and HASH_COLUMN not in batch.schema.names,
             scratch[first : first + 8 * rows].view(np.uint64),
             scratch[second : second + 4 * rows].view(np.uint32),
             scratch[third : third + 4 * rows].view(np.uint32),
         )
         if column.type == "map":
-            self._encode_maps(given, column.name, wanted, target)
+            self._encode_maps(given, column.name, target)
         elif column.type == "hist" and pa.types.is_struct(given.type):
-            self._encode_histograms(given, column.name, wanted, target)
+            self._encode_histograms(given, column.name, target)
         elif column.type == "br" and pa.types.is_struct(given.type):
-            self._encode_records(given, column.name, wanted, target)
+            self._encode_records(given, column.name, target)
         else:
-            ends, data = binary_parts(self._cast(given, pa.binary(), column.name))
+            texts = binary_parts(self._cast(given, pa.binary(), column.name))
             longest = np.uint64(layout.MAX_PAYLOAD if self._records else layout.MAX_CONTAINER_SIZE)
-            self._run(
-                column.name,
-                lambda out, state: p.encode_strings(data, ends, wanted, longest, *target, out, state),
-            )
+            self._run(column.name, partial(p.encode_strings, texts, longest, target))
 
     def _refuse_missing(self, column: Column, which: NDArray[np.uint8], has: NDArray[np.bool_]) -> None:
         if has.any():
@@ -229,22 +224,14 @@ class Encoder:
                 " it is missing"
             )
 
-    def _encode_maps(self, given: pa.Array, name: str, wanted: NDArray[np.uint8], target: tuple[Any, ...]) -> None:
-        ends, key_ends, key_data, value_ends, value_data = map_parts(given, self._prefix + name, self._first_row)
-        most = int((ends[1:] - ends[:-1]).max(initial=0)) + 1
-        order, numbers = np.zeros(most, np.int32), np.zeros(most, np.int16)
-        seen = np.zeros(1 << (2 * len(wanted) + 1).bit_length(), np.int32)
-        self._run(
-            name,
-            lambda out, state: p.encode_maps(
-                ends, key_data, key_ends, value_data, value_ends, wanted, *self._predefined, order, numbers, seen,
-                *target, out, state,
-            ),
-        )  # fmt: skip
+    def _encode_maps(self, given: pa.Array, name: str, target: p.Encoded) -> None:
+        maps = map_parts(given, self._prefix + name, self._first_row)
+        most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
+        seen = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.int32)
+        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen)
+        self._run(name, partial(p.encode_maps, maps, self._predefined, work, target))
 
-    def _encode_histograms(
-        self, given: pa.StructArray, name: str, wanted: NDArray[np.uint8], target: tuple[Any, ...]
-    ) -> None:
+    def _encode_histograms(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
         names = [field.name for field in given.type]
         shown = self._prefix + name
         if "values" not in names or "tops" not in names:
@@ -252,26 +239,20 @@ class Encoder:
         tops = self._cast(given.field("tops"), pa.list_(pa.float64()), name)
         values = self._cast(given.field("values"), pa.list_(pa.float64()), name)
         for one in (tops, values):
-            if (one.is_null().to_numpy(zero_copy_only=False) & (wanted != 0)).any() or one.values.null_count:
+            if (one.is_null().to_numpy(zero_copy_only=False) & (target.wanted != 0)).any() or one.values.null_count:
                 raise SchemaError(f"column {shown!r}: tops and values of histograms cannot be null")
         buckets = given.field("buckets") if "buckets" in names else pa.nulls(len(given), pa.binary())
         buckets = self._cast(buckets, pa.binary(), name)
         if buckets.null_count:
-            buckets = self._custom_buckets(tops, buckets, name, wanted)
-        definition_ends, definitions = binary_parts(buckets)
+            buckets = self._custom_buckets(tops, buckets, name, target.wanted)
         top_ends, top_data = list_parts(tops)
-        value_ends, value_data = list_parts(values)
-        computed = np.zeros(layout.MAX_BUCKETS)
-        steps, group = np.zeros(layout.MAX_BUCKETS, np.uint64), np.zeros(layout.NIBBLE_GROUP, np.uint64)
-        bits = value_data.view(np.uint64), computed.view(np.uint64)
+        value_ends, values = list_parts(values)
+        bits = values.view(np.uint64)
+        histograms = h.Given(binary_parts(buckets), value_ends, values, bits, top_ends, top_data)
+        computed, steps = np.zeros(layout.MAX_BUCKETS), np.zeros(layout.MAX_BUCKETS, np.uint64)
+        work = h.Work(computed, computed.view(np.uint64), steps, np.zeros(layout.NIBBLE_GROUP, np.uint64))
         with np.errstate(all="ignore"):
-            self._run(
-                name,
-                lambda out, state: encode_histograms(
-                    definitions, definition_ends, value_ends, value_data, bits[0], top_data, top_ends, wanted, computed,
-                    bits[1], steps, group, *target, out, state,
-                ),
-            )  # fmt: skip
+            self._run(name, partial(h.encode_histograms, histograms, work, target))
 
     def _custom_buckets(self, tops: pa.Array, buckets: pa.Array, name: str, wanted: NDArray[np.uint8]) -> pa.Array:
         """Definitions where none are given: custom buckets of those tops."""
@@ -296,9 +277,7 @@ class Encoder:
             made.append(known[key])
         return pa.array(made, pa.binary())
 
-    def _encode_records(
-        self, given: pa.StructArray, name: str, wanted: NDArray[np.uint8], target: tuple[Any, ...]
-    ) -> None:
+    def _encode_records(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
         """Lay the records out that are nested in this column."""
         inner = self._nested.get(name)
         if inner is None:
@@ -307,15 +286,10 @@ class Encoder:
         for child in children.schema.names:
             if child not in inner.names:
                 raise SchemaError(f"column {self._prefix + name!r}: there is no {child!r} in the nested records")
+        wanted = target.wanted
         first = np.zeros(len(wanted), np.uint8)
         rows = inner.encode(children, first, self._first_row, None if wanted.all() else wanted != 0)
-        self._run(
-            name,
-            lambda out, state: c.encode_records(
-                wanted, inner.layouts[0, c.VARIABLE_START], rows.ops[0], rows.arena, rows.payloads, rows.scratch,
-                np.int64(layout.MAX_PAYLOAD), *target, out, state,
-            ),
-        )  # fmt: skip
+        self._run(name, partial(c.encode_records, rows.values, inner.layouts[0].payloads, rows.ops[0], target))
 
     def _nested_layout(self, name: str) -> Layout:
         for one in self._records:
@@ -328,16 +302,16 @@ class Encoder:
             " schemas that say it"
         )
 
-    def _run(self, name: str, encode: Callable[[NDArray[np.uint8], NDArray[np.int64]], int]) -> None:
+    def _run(self, name: str, encode: Callable[[NDArray[np.uint8], Any], int]) -> None:
         """Run an encoder, with as much room as it needs."""
-        state = np.zeros(p.ENCODER_STATE_SIZE, np.int64)
-        state[p.USED] = self._used
-        while (wrong := encode(self._payloads, state)) == p.NO_ROOM:
+        progress = np.zeros(1, p.PROGRESS)[0]
+        progress.used = self._used
+        while (wrong := encode(self._payloads, progress)) == p.NO_ROOM:
             self._payloads = np.concatenate((self._payloads, np.zeros_like(self._payloads)))
         if wrong:
-            row = self._first_row + int(state[p.ROW])
-            raise SchemaError(f"column {self._prefix + name!r}, row {row}: {_WRONG[wrong].format(int(state[p.WRONG]))}")
-        self._used = int(state[p.USED])
+            row = self._first_row + int(progress.row)
+            raise SchemaError(f"column {self._prefix + name!r}, row {row}: {_WRONG[wrong].format(int(progress.wrong))}")
+        self._used = int(progress.used)
 
     def _hashes(
         self, batch: pa.RecordBatch, which: NDArray[np.uint8], scratch: NDArray[np.uint8]
@@ -345,7 +319,7 @@ class Encoder:
         """Partition hashes: those given, or FiloDB's own."""
         if HASH_COLUMN in batch.schema.names and not self._prefix:
             given = self._cast(batch.column(HASH_COLUMN), pa.int32(), HASH_COLUMN)
-            has = (self.layouts[:, c.SCHEMA_ID] >= 0)[which]
+            has = (self.layouts["schema_id"] >= 0)[which]
             refuse_nulls(given, HASH_COLUMN, self._first_row, has)
             return values_of(given, np.uint32).astype(np.uint64)
         hashes = np.full(batch.num_rows, layout.HASH_INIT, np.uint64)
@@ -382,14 +356,14 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
             raise SchemaError(f"column {name!r}, row {first_row + row}: {more}")
 
 
-def _index(keys: Sequence[bytes]) -> tuple[Any, ...]:
-    """The predefined keys back to back, where each ends, and an index of them."""
+def _index(keys: Sequence[bytes]) -> p.Names:
+    """The predefined keys, and an index of them."""
     ends = np.zeros(len(keys) + 1, np.int64)
     ends[1:] = np.cumsum([len(key) for key in keys])
-    names = np.frombuffer(b"".join(keys) + bytes(SLACK), np.uint8)
-    heads, following = np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16)
-    p.index_names(names, ends, heads, following)
-    return names, ends, heads, following
+    texts = Texts(np.frombuffer(b"".join(keys) + bytes(SLACK), np.uint8), ends)
+    names = p.Names(texts, np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
+    p.index_names(names)
+    return names
 
 
 def _columns(records: Sequence[Layout]) -> list[Column]:

@@ -85,7 +85,7 @@ class Layer:
         which = self._which(batch)
         made = self._encoder.encode(batch, which, self._rows)
         times = self._times(batch, now)
-        rows = c.Rows(which, made.ops, made.arena, made.payloads, made.scratch, made.hashes, times, groups)
+        rows = c.Rows(which, made.ops, made.values, made.hashes, times, groups)
         options = self._options
         plan = c.Plan(self._encoder.layouts, self._target.raw, np.int64(options.container_size), options.whole)
         self._state.row = 0

@@ -215,54 +215,36 @@ def gather_columns(block: Any, ops: Any, memory: Any, tally: Any) -> Any:
     return failed
 
 
-class Nested(NamedTuple):
-    """The records that are the payloads of a column.
-
-    Attributes:
-        data: uint8.
-        positions: uint64 per row; a length of 0 at position 0 is no value.
-        lengths: uint32 per row.
-        smallest: uint64, the smallest record of the schema.
-        bad: uint8 per row, set to a `Kind` where the payload is no record.
-        where: int64 per row: the pointer or length that is wrong.
-    """
-
-    data: Any
-    positions: Any
-    lengths: Any
-    smallest: Any
-    bad: Any
-    where: Any
-
-
 @kernel
-def read_nested(nested: Any, memory: Any, picked: Any, tally: Any) -> None:
+def read_nested(payloads: Any, smallest: Any, memory: Any, picked: Any, tally: Any, bad: Any) -> None:
     """Gather the records that are the payloads of a column.
 
     Args:
-        nested: `Nested`.
+        payloads: `sawlog.filodb_record.kernels.gather.Payloads`.
+        smallest: uint64, the smallest record of the schema.
         memory: `Memory`: its operations are those of the nested schema, and of a row that holds no record.
         picked: uint64[1], 0.
         tally: `TALLY`.
+        bad: `sawlog.filodb_record.kernels.gather.Bad`: what explains it is the pointer or length that is wrong.
     """
-    for n in range(len(nested.positions)):
+    for n in range(len(payloads.positions)):
         row = np.uint64(n)
-        given = np.uint64(nested.lengths[row])
-        at = nested.positions[row]
+        given = np.uint64(payloads.lengths[row])
+        at = payloads.positions[row]
         good = given == _ZERO and at == _ZERO
         wrong = np.int64(given)
-        block = Block(nested.data, _ZERO, nested.positions, row, picked, 1, nested.smallest, _ZERO)
-        if given >= nested.smallest:
-            total = _load_length(nested.data, at) + _LENGTH
+        block = Block(payloads.data, _ZERO, payloads.positions, row, picked, 1, smallest, _ZERO)
+        if given >= smallest:
+            total = _load_length(payloads.data, at) + _LENGTH
             wrong = np.int64(total)
-            if nested.smallest <= total <= given:
+            if smallest <= total <= given:
                 good = True
                 if gather_columns(block, memory.ops[0], memory, tally):
                     good = False
                     wrong = memory.failures[0].wrong
                     memory.failures[0].operation = 0
         if not good:
-            nested.bad[row] = _BAD_NESTED
-            nested.where[row] = wrong
+            bad.kinds[row] = _BAD_NESTED
+            bad.where[row] = wrong
         if not good or given == _ZERO:
             gather_columns(block, memory.ops[1], memory, tally)

@@ -6,36 +6,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import storer
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, copy_short
-from sawlog.filodb_record.kernels.payloads import NO_ROOM, ROW, TOO_LONG, USED, WRONG
+from sawlog.filodb_record.kernels.payloads import NO_ROOM, TOO_LONG
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32
 
-LAYER = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "row",  # the next one
-            "start",  # of the current container in `out`; -1 when there is none
-            "end",  # where the next record goes
-            "time",  # timestamp of the current container
-            "group",  # that its records are of
-        )
-    ],
-    align=True,
+LAYER = record_type(
+    "row",  # the next one
+    "start",  # of the current container in `out`; -1 when there is none
+    "end",  # where the next record goes
+    "time",  # timestamp of the current container
+    "group",  # that its records are of
 )
 """The state of the container writer."""
 
-# What to put where: rows of (code, offset in the record, place in the arena or the scratch, second place).
+# What to put down.
 PUT_8 = 1
 PUT_4 = 2
 PUT_PAYLOAD = 3
 PUT_2 = 4
 """The lower half of 4 bytes."""
-PUT_FIELDS = 4
+PUT = record_type("code", "offset", "place", "second")
+"""What to put down, where in the record, and where it is: in the arena, or position and length in the scratch."""
 
 # What a call ended with.
 DONE = 0
@@ -44,12 +40,8 @@ FLUSH = 1
 RECORD_TOO_LONG = 2
 BAD_RECORD = 3
 
-# Fields of a layout, a row of int64.
-VARIABLE_START = 0
-SCHEMA_ID = 1
-"""-1 for records without."""
-HASH_OFFSET = 2
-LAYOUT_FIELDS = 3
+LAYOUT = record_type("payloads", "schema_id", "hash_offset")
+"""Where payloads begin in a record, its schema ID, or -1, and where its hash stands."""
 
 _HEADER = layout.CONTAINER_HEADER_SIZE
 _VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
@@ -64,35 +56,40 @@ _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _SEED = np.uint64(layout.HASH_SEED)
 
 
+class Values(NamedTuple):
+    """Rows, column by column.
+
+    Attributes:
+        arena: uint8, values of fixed-width columns.
+        payloads: uint8, payloads, each behind its length.
+        scratch: uint8, positions (u64) and lengths (u32) of payloads.
+    """
+
+    arena: Any
+    payloads: Any
+    scratch: Any
+
+
 @inlined
 def _size_of(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
     """Bytes of a record."""
     total = start_of_payloads
     for i in range(len(ops)):
-        if ops[i, 0] == PUT_PAYLOAD:
-            total += np.int64(load_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR)) + layout.PAYLOAD_LENGTH_SIZE
+        if ops[i].code == PUT_PAYLOAD:
+            total += np.int64(load_u32(scratch, np.uint64(ops[i].second) + row * _FOUR)) + layout.PAYLOAD_LENGTH_SIZE
     return total
 
 
 @inlined
-def _put(
-    row: Any,
-    begin: Any,
-    total: Any,
-    start_of_payloads: Any,
-    ops: Any,
-    arena: Any,
-    payloads: Any,
-    scratch: Any,
-    out: Any,
-) -> None:
+def _put(row: Any, begin: Any, total: Any, start_of_payloads: Any, ops: Any, values: Any, out: Any) -> None:
     """Write a record of `total` bytes at `begin`, but for its schema ID and hash, unless they are among the columns."""
+    arena, scratch, payloads = values.arena, values.scratch, values.payloads
     store_u32(out, begin, np.uint64(total - layout.LENGTH_SIZE))
     pointer = np.uint64(start_of_payloads)
     for i in range(len(ops)):
-        code = ops[i, 0]
-        slot = begin + np.uint64(ops[i, 1])
-        place = np.uint64(ops[i, 2])
+        code = ops[i].code
+        slot = begin + np.uint64(ops[i].offset)
+        place = np.uint64(ops[i].place)
         if code == PUT_8:
             store_u64(out, slot, load_u64(arena, place + row * _EIGHT))
         elif code == PUT_4:
@@ -101,7 +98,7 @@ def _put(
             store_u16(out, slot, load_u32(arena, place + row * _FOUR))
         elif code == PUT_PAYLOAD:
             source = load_u64(scratch, place + row * _EIGHT) - _PREFIX
-            length = np.uint64(load_u32(scratch, np.uint64(ops[i, 3]) + row * _FOUR)) + _PREFIX
+            length = np.uint64(load_u32(scratch, np.uint64(ops[i].second) + row * _FOUR)) + _PREFIX
             store_u32(out, slot, pointer)
             if np.uint64(len(out)) - (begin + pointer + length) >= _SLACK:
                 copy_short(out, begin + pointer, payloads, source, length, np.uint64(len(payloads)))
@@ -111,66 +108,46 @@ def _put(
 
 
 @kernel
-def encode_records(
-    wanted: Any,
-    start_of_payloads: Any,
-    ops: Any,
-    arena: Any,
-    payloads: Any,
-    scratch: Any,
-    longest: Any,
-    hashed: Any,
-    positions: Any,
-    lengths: Any,
-    hashes: Any,
-    out: Any,
-    state: Any,
-) -> Any:
+def encode_records(values: Any, start_of_payloads: Any, ops: Any, into: Any, out: Any, progress: Any) -> Any:
     """Lay records out as payloads of others; schema ID and hash of those that have them are columns.
 
     Args:
-        wanted: uint8 per row.
+        values: `Values`.
         start_of_payloads: int64, bytes in front of a record's payloads.
-        ops: int64[columns, PUT_FIELDS].
-        arena: uint8, values of fixed-width columns.
-        payloads: uint8, their payloads, each behind its length.
-        scratch: uint8, positions (u64) and lengths (u32) of payloads.
-        longest: int64, bytes that a record can have.
-        hashed: Whether hashes are wanted.
-        positions: uint64 per row.
-        lengths: uint32 per row.
-        hashes: uint32 per row.
+        ops: `PUT` records.
+        into: `Encoded`.
         out: uint8.
-        state: int64[ENCODER_STATE_SIZE].
+        progress: `PROGRESS`, updated.
 
     Returns:
-        0, or what is wrong with the record at ROW.
+        0, or what is wrong with the record of a row.
     """
-    used = np.uint64(state[USED])
-    for row in range(state[ROW], len(positions)):
+    used = np.uint64(progress.used)
+    positions, lengths = into.positions, into.lengths
+    for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
-        if wanted[row] == 0:
+        if into.wanted[row] == 0:
             continue
-        state[ROW] = row
-        state[USED] = used
+        progress.row = row
+        progress.used = used
         r = np.uint64(row)
-        total = _size_of(r, start_of_payloads, ops, scratch)
-        if total > longest:
-            state[WRONG] = total
+        total = _size_of(r, start_of_payloads, ops, values.scratch)
+        if total > layout.MAX_PAYLOAD:
+            progress.wrong = total
             return TOO_LONG
         if np.uint64(len(out)) - used < np.uint64(total) + _PREFIX + _SLACK:
             return NO_ROOM
         store_u16(out, used, np.uint64(total))
         used += _PREFIX
-        _put(r, used, total, start_of_payloads, ops, arena, payloads, scratch, out)
+        _put(r, used, total, start_of_payloads, ops, values, out)
         positions[row] = used
         lengths[row] = total
-        if hashed:
-            hashes[row] = xxh32(out, used, np.uint64(total), _SEED)
+        if into.hashed:
+            into.hashes[row] = xxh32(out, used, np.uint64(total), _SEED)
         used += np.uint64(total)
-    state[ROW] = len(positions)
-    state[USED] = used
+    progress.row = len(positions)
+    progress.used = used
     return 0
 
 
@@ -179,10 +156,8 @@ class Rows(NamedTuple):
 
     Attributes:
         which: uint8 per row, number of its layout.
-        ops: int64[layouts, columns, PUT_FIELDS].
-        arena: uint8, values of fixed-width columns.
-        payloads: uint8, payloads, each behind its length.
-        scratch: uint8, positions (u64) and lengths (u32) of payloads.
+        ops: `PUT` records per layout and column.
+        values: `Values`.
         hashes: uint64 per row, partition hashes.
         times: int64 per row, timestamp of the container it goes to; another one begins another container.
         groups: int64 per row, ascending; another one begins another container.
@@ -190,9 +165,7 @@ class Rows(NamedTuple):
 
     which: Any
     ops: Any
-    arena: Any
-    payloads: Any
-    scratch: Any
+    values: Any
     hashes: Any
     times: Any
     groups: Any
@@ -202,7 +175,7 @@ class Plan(NamedTuple):
     """How rows are laid out.
 
     Attributes:
-        layouts: int64[:, LAYOUT_FIELDS].
+        layouts: `LAYOUT` records.
         raw: Whether the first payload of each row is its whole record.
         size: int64, bytes of a container.
         whole: Whether full containers are written in their full size.
@@ -216,7 +189,7 @@ class Plan(NamedTuple):
 
 def new_layer() -> Any:
     """The state before the first row."""
-    state = np.zeros(1, LAYER).view(np.recarray)[0]
+    state = np.zeros(1, LAYER)[0]
     state.start = -1
     return state
 
@@ -255,19 +228,20 @@ def lay_records(rows: Any, plan: Any, state: Any, out: Any, sizes: Any) -> Any:
     Returns:
         DONE, FLUSH, RECORD_TOO_LONG or BAD_RECORD.
     """
+    values = rows.values
     for row in range(state.row, len(rows.which)):
         state.row = row
         r = np.uint64(row)
         number = rows.which[row]
-        start_of_payloads = plan.layouts[number, VARIABLE_START]
+        start_of_payloads = plan.layouts[number].payloads
         source = _ZERO
         if plan.raw:
-            total = np.int64(load_u32(rows.scratch, np.uint64(rows.ops[0, 0, 3]) + r * _FOUR))
-            source = load_u64(rows.scratch, np.uint64(rows.ops[0, 0, 2]) + r * _EIGHT)
-            if total < layout.LENGTH_SIZE or load_u32(rows.payloads, source) + _FOUR != np.uint64(total):
+            total = np.int64(load_u32(values.scratch, np.uint64(rows.ops[0, 0].second) + r * _FOUR))
+            source = load_u64(values.scratch, np.uint64(rows.ops[0, 0].place) + r * _EIGHT)
+            if total < layout.LENGTH_SIZE or load_u32(values.payloads, source) + _FOUR != np.uint64(total):
                 return BAD_RECORD
         else:
-            total = _size_of(r, start_of_payloads, rows.ops[number], rows.scratch)
+            total = _size_of(r, start_of_payloads, rows.ops[number], values.scratch)
         if total > plan.size - _HEADER:
             return RECORD_TOO_LONG
         if state.start >= 0 and (
@@ -291,12 +265,12 @@ def lay_records(rows: Any, plan: Any, state: Any, out: Any, sizes: Any) -> Any:
             state.end = start + _HEADER
         begin = np.uint64(state.end)
         if plan.raw:
-            copy_bytes(out, begin, rows.payloads, source, np.uint64(total))
+            copy_bytes(out, begin, values.payloads, source, np.uint64(total))
         else:
-            _put(r, begin, total, start_of_payloads, rows.ops[number], rows.arena, rows.payloads, rows.scratch, out)
-            if plan.layouts[number, SCHEMA_ID] >= 0:
-                store_u16(out, begin + np.uint64(layout.SCHEMA_ID_OFFSET), np.uint64(plan.layouts[number, SCHEMA_ID]))
-                store_u32(out, begin + np.uint64(plan.layouts[number, HASH_OFFSET]), rows.hashes[row])
+            _put(r, begin, total, start_of_payloads, rows.ops[number], values, out)
+            if plan.layouts[number].schema_id >= 0:
+                store_u16(out, begin + np.uint64(layout.SCHEMA_ID_OFFSET), np.uint64(plan.layouts[number].schema_id))
+                store_u32(out, begin + np.uint64(plan.layouts[number].hash_offset), rows.hashes[row])
         end = state.end + total
         aligned = (end + _ALIGN - 1) // _ALIGN * _ALIGN
         for i in range(end, aligned):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,64 @@ from sawlog.kernels.memory import copy_bytes, load_u64, store_u64
 SLACK = 8
 """Bytes that a target must have behind what is copied to it."""
 
+
+class Texts(NamedTuple):
+    """Strings back to back.
+
+    Attributes:
+        data: uint8.
+        ends: int32 or int64, string i is `data[ends[i] : ends[i + 1]]`.
+    """
+
+    data: Any
+    ends: Any
+
+
+class Labels(NamedTuple):
+    """Maps of rows.
+
+    Attributes:
+        ends: int32, row i has the entries `ends[i]` to `ends[i + 1]`.
+        keys: `Texts`.
+        values: `Texts`.
+    """
+
+    ends: Any
+    keys: Any
+    values: Any
+
+
+class Payloads(NamedTuple):
+    """The payloads of a column.
+
+    Attributes:
+        data: uint8.
+        positions: uint64 per row; a length of 0 at position 0 is no value.
+        lengths: uint32 per row.
+    """
+
+    data: Any
+    positions: Any
+    lengths: Any
+
+
+class Bad(NamedTuple):
+    """What is wrong with payloads.
+
+    Attributes:
+        kinds: uint8 per row, a `Kind`, or 0; rows that are marked already are left alone.
+        where: int64 per row: what explains it.
+    """
+
+    kinds: Any
+    where: Any
+
+
 _SLACK = np.uint64(SLACK)
+_EIGHT = np.uint64(8)
+_HALF = np.uint64(32)
+_MIX = np.uint64(0x9E3779B1)
+_U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -33,16 +90,39 @@ def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any, limit
         done += _SLACK
 
 
+@inlined
+def mix(data: Any, start: Any, length: Any, total: Any) -> Any:
+    """A number of 32 bits by which to look for bytes that may have been met before."""
+    factor = _MIX
+    done = _ZERO
+    while length - done >= _EIGHT:
+        word = load_u64(data, start + done)
+        total ^= ((word ^ word >> _HALF) & _U32) * factor
+        factor = (factor + _MIX + _MIX) & _U32
+        done += _EIGHT
+    if done < length and length >= _EIGHT:
+        word = load_u64(data, start + length - _EIGHT)
+        total ^= ((word ^ word >> _HALF) & _U32) * factor
+        done = length
+    while done < length:
+        total ^= np.uint64(data[start + done]) * factor
+        factor = (factor + _MIX + _MIX) & _U32
+        done += _ONE
+    total ^= total >> _HALF
+    return ((total & _U32) * _MIX) >> _HALF
+
+
 @kernel
-def gather_strings(window: Any, positions: Any, lengths: Any, ends: Any, data: Any) -> None:
-    """Copy the payloads at `positions` to `data`, which has room for them and SLACK; `ends[0]` is 0."""
-    limit = np.uint64(len(window))
+def gather_strings(payloads: Any, into: Any) -> None:
+    """Copy `Payloads` to `Texts`, whose data has room for them and SLACK; its first end is 0."""
+    data = payloads.data
+    limit = np.uint64(len(data))
     used = _ZERO
-    for row in range(len(positions)):
-        length = np.uint64(lengths[row])
-        copy_short(data, used, window, positions[row], length, limit)
+    for row in range(len(payloads.positions)):
+        length = np.uint64(payloads.lengths[row])
+        copy_short(into.data, used, data, payloads.positions[row], length, limit)
         used += length
-        ends[row + 1] = used
+        into.ends[row + 1] = used
 
 
 @kernel
@@ -99,23 +179,21 @@ def _invalid_from(data: Any, at: Any, end: Any) -> Any:
 
 
 @kernel
-def check_text(data: Any, ends: Any, groups: Any, kind: Any, bad: Any, where: Any) -> None:
+def check_text(texts: Any, groups: Any, kind: Any, bad: Any) -> None:
     """Mark the rows that hold text which is not UTF-8.
 
     Args:
-        data: uint8, text back to back.
-        ends: int32, text i is `data[ends[i] : ends[i + 1]]`.
+        texts: `Texts`.
         groups: int32, row i holds the texts `groups[i]` to `groups[i + 1]`.
-        kind: What `bad` is set to.
-        bad: uint8 per row; rows that are marked already are left alone.
-        where: int64 per row: the position within the text.
+        kind: What rows are marked with.
+        bad: `Bad`: what explains it is the position within the text.
     """
-    for row in range(len(bad)):
-        if bad[row] != 0:
+    for row in range(len(bad.kinds)):
+        if bad.kinds[row] != 0:
             continue
         for text in range(groups[row], groups[row + 1]):
-            at = _invalid_from(data, np.int64(ends[text]), np.int64(ends[text + 1]))
+            at = _invalid_from(texts.data, np.int64(texts.ends[text]), np.int64(texts.ends[text + 1]))
             if at >= 0:
-                bad[row] = kind
-                where[row] = at - ends[text]
+                bad.kinds[row] = kind
+                bad.where[row] = at - texts.ends[text]
                 break

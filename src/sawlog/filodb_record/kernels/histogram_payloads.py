@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,7 @@ from sawlog.filodb_record.kernels.payloads import (
     NO_ROOM,
     NOT_WHOLE,
     OTHER_TOPS,
-    ROW,
     TOO_LONG,
-    USED,
-    WRONG,
     WRONG_COUNT,
 )
 from sawlog.filodb_record.layout import HistogramFormat
@@ -40,81 +37,86 @@ _TOLERANCE = 1e-15
 _SEED = np.uint64(layout.HASH_SEED)
 
 
+class Given(NamedTuple):
+    """Histograms to be encoded.
+
+    Attributes:
+        definitions: `Texts`, per row a format code and a bucket definition.
+        ends: int32, values behind each row.
+        values: float64, cumulative.
+        bits: The same memory as uint64.
+        top_ends: int32, tops behind each row.
+        tops: float64, checked against the definitions.
+    """
+
+    definitions: Any
+    ends: Any
+    values: Any
+    bits: Any
+    top_ends: Any
+    tops: Any
+
+
+class Work(NamedTuple):
+    """Working memory of `encode_histograms`.
+
+    Attributes:
+        tops: float64[MAX_BUCKETS], for the tops that definitions say.
+        bits: The same memory as uint64.
+        steps: uint64[MAX_BUCKETS].
+        group: uint64[NIBBLE_GROUP].
+    """
+
+    tops: Any
+    bits: Any
+    steps: Any
+    group: Any
+
+
 @inlined
-def _pack(
-    code: Any, values: Any, bits: Any, first: Any, count: Any, steps: Any, scratch: Any, out: Any, pos: Any
-) -> Any:
+def _pack(code: Any, given: Any, first: Any, count: Any, work: Any, out: Any, pos: Any) -> Any:
     """Pack the values of a histogram; the position behind them, or what is wrong, negative."""
     if code in _XOR:
-        end = pack_xor(bits, first, count, out, pos, scratch)
+        end = pack_xor(given.bits, first, count, out, pos, work.group)
         return -NO_ROOM if end == FAILED else np.int64(end)
     last = 0.0
     for i in range(count):
-        value = values[first + i]
+        value = given.values[first + i]
         if not (value >= 0.0 and value <= _MOST_VALUE) or value != np.floor(value):
             return -NOT_WHOLE
         if value < last:
             return -DECREASING
-        steps[i] = np.uint64(np.int64(value) - np.int64(last))
+        work.steps[i] = np.uint64(np.int64(value) - np.int64(last))
         last = value
-    end = pack_values(steps, 0, count, out, pos)
+    end = pack_values(work.steps, 0, count, out, pos)
     return -NO_ROOM if end == FAILED else np.int64(end)
 
 
 @kernel
-def encode_histograms(
-    definitions: Any,
-    definition_ends: Any,
-    value_ends: Any,
-    values: Any,
-    bits: Any,
-    tops: Any,
-    top_ends: Any,
-    wanted: Any,
-    computed: Any,
-    computed_bits: Any,
-    steps: Any,
-    scratch: Any,
-    hashed: Any,
-    positions: Any,
-    lengths: Any,
-    hashes: Any,
-    out: Any,
-    state: Any,
-) -> Any:
+def encode_histograms(given: Any, work: Any, into: Any, out: Any, progress: Any) -> Any:
     """Encode histograms.
 
     Args:
-        definitions: uint8, per row a format code and a bucket definition.
-        definition_ends: int32.
-        value_ends: int32.
-        values: float64, cumulative.
-        bits: The same memory as uint64.
-        tops: float64, checked against the definitions.
-        top_ends: int32.
-        wanted: uint8 per row.
-        computed: float64[MAX_BUCKETS], for the tops that definitions say.
-        computed_bits: The same memory as uint64.
-        steps: uint64[MAX_BUCKETS].
-        scratch: uint64[NIBBLE_GROUP].
-        hashed: Whether hashes are wanted.
-        positions: uint64 per row.
-        lengths: uint32 per row.
-        hashes: uint32 per row.
+        given: `Given`.
+        work: `Work`.
+        into: `Encoded`.
         out: uint8.
-        state: int64[ENCODER_STATE_SIZE].
+        progress: `PROGRESS`, updated.
 
     Returns:
-        0, or what is wrong with the histogram at ROW.
+        0, or what is wrong with the histogram of a row.
     """
-    used = np.uint64(state[USED])
-    for row in range(state[ROW], len(positions)):
+    definitions, definition_ends = given.definitions.data, given.definitions.ends
+    value_ends, top_ends, tops = given.ends, given.top_ends, given.tops
+    positions, lengths, hashes = into.positions, into.lengths, into.hashes
+    used = np.uint64(progress.used)
+    for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
-        if wanted[row] == 0:
+        if into.wanted[row] == 0:
             continue
-        state[ROW] = row
-        state[USED] = used
+        progress.row = row
+        progress.used = used
         size = np.uint64(definition_ends[row + 1] - definition_ends[row])
         first = np.int64(value_ends[row])
         count = np.int64(value_ends[row + 1]) - first
@@ -136,29 +138,29 @@ def encode_histograms(
             if buckets <= 0 or code == _EMPTY_HISTOGRAM:
                 return BAD_BUCKETS
             if buckets != count or top_ends[row + 1] - top_ends[row] != count:
-                state[WRONG] = buckets
+                progress.wrong = buckets
                 return WRONG_COUNT
-            if not _tops(out, begin, size - _ONE, code, computed, computed_bits, 0, count):
+            if not _tops(out, begin, size - _ONE, code, work.tops, work.bits, 0, count):
                 return BAD_BUCKETS
-            given = np.int64(top_ends[row])
+            first_top = np.int64(top_ends[row])
             for i in range(count):
-                a, b = computed[i], tops[given + i]
+                a, b = work.tops[i], tops[first_top + i]
                 if not abs(a - b) <= _TOLERANCE * abs(a) and a != b and not (np.isnan(a) and np.isnan(b)):
-                    state[WRONG] = i
+                    progress.wrong = i
                     return OTHER_TOPS
-            end = _pack(code, values, bits, first, count, steps, scratch, out, begin + _HISTOGRAM_HEAD + size - _ONE)
+            end = _pack(code, given, first, count, work, out, begin + _HISTOGRAM_HEAD + size - _ONE)
             if end < 0:
                 return -end
         length = np.uint64(end) - begin
         if length > _LONGEST:
-            state[WRONG] = length
+            progress.wrong = length
             return TOO_LONG
         store_u16(out, used, length)
         positions[row] = begin
         lengths[row] = length
-        if hashed:
+        if into.hashed:
             hashes[row] = xxh32(out, begin, length, _SEED)
         used = np.uint64(end)
-    state[ROW] = len(positions)
-    state[USED] = used
+    progress.row = len(positions)
+    progress.used = used
     return 0

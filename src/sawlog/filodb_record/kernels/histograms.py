@@ -76,30 +76,50 @@ def _buckets(window: Any, at: Any, length: Any) -> Any:
     return np.int64(count), size
 
 
-@kernel
-def histogram_sizes(
-    window: Any, positions: Any, lengths: Any, ends: Any, definition_ends: Any, bad: Any, where: Any
-) -> None:
-    """Sizes of what `gather_histograms` will make: buckets, and bytes of definitions with their format codes.
+class Sizes(NamedTuple):
+    """Sizes of what `gather_histograms` makes.
 
-    Args:
-        window: uint8.
-        positions: uint64 per row, where the blob is; a length of 0 at position 0 is no value.
-        lengths: uint32 per row.
-        ends: int32, buckets behind each row; `ends[0]` is 0.
-        definition_ends: int32, bytes behind each row; `definition_ends[0]` is 0.
-        bad: uint8 per row, set for blobs that are no histograms; marked rows are left alone.
-        where: int64 per row: the format code.
+    Attributes:
+        ends: int32, buckets behind each row; the first is 0.
+        definition_ends: int32, bytes of definitions, with their format codes, behind each row; the first is 0.
     """
+
+    ends: Any
+    definition_ends: Any
+
+
+class Buckets(NamedTuple):
+    """What `gather_histograms` makes.
+
+    Attributes:
+        tops: float64 per bucket.
+        top_bits: The same memory as uint64.
+        values: float64 per bucket, cumulative.
+        value_bits: The same memory as uint64.
+        definitions: uint8, each behind its format code.
+    """
+
+    tops: Any
+    top_bits: Any
+    values: Any
+    value_bits: Any
+    definitions: Any
+
+
+@kernel
+def histogram_sizes(payloads: Any, sizes: Any, bad: Any) -> None:
+    """Work out `Sizes` of `Payloads`; those that are no histograms become `Bad`, explained by their format codes."""
+    window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
+    ends, definition_ends = sizes.ends, sizes.definition_ends
     for row in range(len(positions)):
         count, size = 0, _ZERO
         length = np.uint64(lengths[row])
-        present = bad[row] == 0 and (length != _ZERO or positions[row] != _ZERO)
+        present = bad.kinds[row] == 0 and (length != _ZERO or positions[row] != _ZERO)
         if present:
             count, size = _buckets(window, positions[row], length)
             if count < 0:
-                bad[row] = _BAD
-                where[row] = np.int64(window[positions[row]]) if length > _ZERO else -1
+                bad.kinds[row] = _BAD
+                bad.where[row] = np.int64(window[positions[row]]) if length > _ZERO else -1
                 count = 0
                 present = False
         ends[row + 1] = ends[row] + count
@@ -160,36 +180,18 @@ def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, firs
 
 
 @kernel
-def gather_histograms(
-    window: Any,
-    positions: Any,
-    lengths: Any,
-    ends: Any,
-    definition_ends: Any,
-    tops: Any,
-    top_bits: Any,
-    values: Any,
-    value_bits: Any,
-    definitions: Any,
-    bad: Any,
-    where: Any,
-) -> None:
-    """Work out tops and values, and copy the definitions, each behind its format code.
+def gather_histograms(payloads: Any, sizes: Any, into: Any, bad: Any) -> None:
+    """Work tops and values out, and copy the definitions.
 
     Args:
-        window: uint8.
-        positions: uint64 per row.
-        lengths: uint32 per row.
-        ends: int32, from `histogram_sizes`.
-        definition_ends: int32, from `histogram_sizes`.
-        tops: float64 per bucket.
-        top_bits: The same memory as uint64.
-        values: float64 per bucket, cumulative.
-        value_bits: The same memory as uint64.
-        definitions: uint8.
-        bad: uint8 per row, set where tops or values are broken.
-        where: int64 per row: the format code.
+        payloads: `Payloads`.
+        sizes: `Sizes`, from `histogram_sizes`.
+        into: `Buckets`.
+        bad: `Bad`, where tops or values are broken: explained by the format code.
     """
+    window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
+    ends, definition_ends = sizes.ends, sizes.definition_ends
+    tops, values, top_bits, value_bits = into.tops, into.values, into.top_bits, into.value_bits
     for row in range(len(positions)):
         first = np.int64(ends[row])
         count = np.int64(ends[row + 1]) - first
@@ -198,10 +200,10 @@ def gather_histograms(
             continue
         at = positions[row]
         code = np.int64(window[at])
-        into = np.int64(definition_ends[row])
-        definitions[into] = code
+        start = np.int64(definition_ends[row])
+        into.definitions[start] = code
         for i in range(size):
-            definitions[into + 1 + i] = window[at + _HEAD + np.uint64(i)]
+            into.definitions[start + 1 + i] = window[at + _HEAD + np.uint64(i)]
         if code == _EMPTY:
             continue
         good = _tops(window, at, np.uint64(size), code, tops, top_bits, first, count)
@@ -214,8 +216,8 @@ def gather_histograms(
             for i in range(first, first + count):
                 values[i] = np.float64(np.int64(value_bits[i]))
         if not good:
-            bad[row] = _BAD
-            where[row] = code
+            bad.kinds[row] = _BAD
+            bad.where[row] = code
 
 
 class Histograms(NamedTuple):

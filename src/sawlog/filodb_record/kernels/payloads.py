@@ -6,12 +6,13 @@ behind the length. What repeats is encoded once: rows share positions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, copy_short
+from sawlog.filodb_record.kernels.gather import SLACK, copy_short, mix
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
 from sawlog.kernels.xxh32 import xxh32
@@ -27,11 +28,45 @@ OTHER_TOPS = 7
 NO_ROOM = 8
 """Nothing is: the buffer must grow."""
 
-# Fields of the state of an encoder, an int64 array.
-ROW = 0
-USED = 1
-WRONG = 2
-ENCODER_STATE_SIZE = 3
+PROGRESS = record_type(
+    "row",  # the next one, or the one that something is wrong with
+    "used",  # bytes of the buffer
+    "wrong",  # what explains it
+)
+"""How far an encoder has come."""
+
+
+class Names(NamedTuple):
+    """Predefined keys, and an index of them.
+
+    Attributes:
+        texts: `Texts`, and SLACK.
+        heads: int16[HEADS], per first byte and length the first key of such, or -1.
+        following: int16 per key, the next such key, or -1.
+    """
+
+    texts: Any
+    heads: Any
+    following: Any
+
+
+class Encoded(NamedTuple):
+    """Where the payloads of a column are put down.
+
+    Attributes:
+        wanted: uint8 per row: 0 for rows without a value, which get position and length 0.
+        hashed: Whether hashes are wanted.
+        positions: uint64 per row.
+        lengths: uint32 per row.
+        hashes: uint32 per row.
+    """
+
+    wanted: Any
+    hashed: Any
+    positions: Any
+    lengths: Any
+    hashes: Any
+
 
 HEADS = 256
 """Places of the index of predefined keys."""
@@ -50,8 +85,6 @@ _FLAG = np.uint64(layout.PREDEFINED_FLAG)
 _SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
-_MIX = np.uint64(0x9E3779B1)
-_HALF = np.uint64(32)
 
 
 @kernel
@@ -83,42 +116,28 @@ def combine_hashes(which: Any, places: Any, scratch: Any, hashes: Any) -> None:
 
 
 @kernel
-def encode_strings(
-    data: Any,
-    ends: Any,
-    wanted: Any,
-    longest: Any,
-    hashed: Any,
-    positions: Any,
-    lengths: Any,
-    hashes: Any,
-    out: Any,
-    state: Any,
-) -> Any:
+def encode_strings(texts: Any, longest: Any, into: Any, out: Any, progress: Any) -> Any:
     """Copy strings to the buffer.
 
     Args:
-        data: uint8.
-        ends: int32, string i is `data[ends[i] : ends[i + 1]]`.
-        wanted: uint8 per row: 0 for rows without a value, which get position and length 0.
+        texts: `Texts`.
         longest: uint64, bytes that a string can have.
-        hashed: Whether hashes are wanted.
-        positions: uint64 per row.
-        lengths: uint32 per row.
-        hashes: uint32 per row.
+        into: `Encoded`.
         out: uint8.
-        state: int64[ENCODER_STATE_SIZE]: goes on at ROW and USED.
+        progress: `PROGRESS`, updated.
 
     Returns:
-        0, or what is wrong with the value at ROW.
+        0, or what is wrong with the value of a row.
     """
+    data, ends = texts.data, texts.ends
+    positions, lengths, hashes = into.positions, into.lengths, into.hashes
     limit = np.uint64(len(data))
-    used = np.uint64(state[USED])
+    used = np.uint64(progress.used)
     last: Any = np.int64(-1)
-    for row in range(state[ROW], len(positions)):
+    for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
-        if wanted[row] == 0:
+        if into.wanted[row] == 0:
             continue
         start = np.uint64(ends[row])
         length = np.uint64(ends[row + 1]) - start
@@ -127,10 +146,10 @@ def encode_strings(
             lengths[row] = lengths[last]
             hashes[row] = hashes[last]
             continue
-        state[ROW] = row
-        state[USED] = used
+        progress.row = row
+        progress.used = used
         if length > longest:
-            state[WRONG] = length
+            progress.wrong = length
             return TOO_LONG
         if np.uint64(len(out)) - used < length + _PREFIX + _SLACK:
             return NO_ROOM
@@ -139,12 +158,12 @@ def encode_strings(
         copy_short(out, used, data, start, length, limit)
         positions[row] = used
         lengths[row] = length
-        if hashed:
+        if into.hashed:
             hashes[row] = xxh32(out, used, length, _SEED)
         used += length
         last = row
-    state[ROW] = len(positions)
-    state[USED] = used
+    progress.row = len(positions)
+    progress.used = used
     return 0
 
 
@@ -170,8 +189,10 @@ def _index_place(first: Any, length: Any) -> Any:
 
 
 @kernel
-def index_names(names: Any, name_ends: Any, heads: Any, following: Any) -> None:
+def index_names(predefined: Any) -> None:
     """Index predefined keys by first byte and length; of equal ones the first counts."""
+    names, name_ends = predefined.texts.data, predefined.texts.ends
+    heads, following = predefined.heads, predefined.following
     for i in range(HEADS):
         heads[i] = -1
     for back in range(len(following)):
@@ -184,19 +205,21 @@ def index_names(names: Any, name_ends: Any, heads: Any, following: Any) -> None:
 
 
 @always_inlined
-def _same_texts(keys: Any, key_ends: Any, a: Any, b: Any, count: Any) -> Any:
+def _same_texts(texts: Any, a: Any, b: Any, count: Any) -> Any:
     """Whether two maps of `count` entries have the same keys, or values, in the same order."""
-    start = np.uint64(key_ends[a])
-    other = np.uint64(key_ends[b])
+    data, ends = texts.data, texts.ends
+    start = np.uint64(ends[a])
+    other = np.uint64(ends[b])
     differs = 0
     for i in range(1, count + 1):
-        differs |= (key_ends[a + i] - key_ends[a]) ^ (key_ends[b + i] - key_ends[b])
-    return differs == 0 and same_bytes(keys, start, keys, other, np.uint64(key_ends[a + count]) - start)
+        differs |= (ends[a + i] - ends[a]) ^ (ends[b + i] - ends[b])
+    return differs == 0 and same_bytes(data, start, data, other, np.uint64(ends[a + count]) - start)
 
 
 @inlined
-def sort_keys(keys: Any, key_ends: Any, first: Any, count: Any, order: Any) -> None:
+def sort_keys(texts: Any, first: Any, count: Any, order: Any) -> None:
     """Put the entries of a map in the order of their keys: `order[i]` counts from its first entry."""
+    keys, key_ends = texts.data, texts.ends
     for i in range(count):
         start = np.uint64(key_ends[first + i])
         length = np.uint64(key_ends[first + i + 1]) - start
@@ -212,9 +235,10 @@ def sort_keys(keys: Any, key_ends: Any, first: Any, count: Any, order: Any) -> N
 
 
 @inlined
-def _find_name(keys: Any, start: Any, length: Any, names: Any, name_ends: Any, heads: Any, following: Any) -> Any:
+def _find_name(keys: Any, start: Any, length: Any, predefined: Any) -> Any:
     """The number of a predefined key, or -1."""
-    number = np.int64(heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
+    names, name_ends = predefined.texts.data, predefined.texts.ends
+    number = np.int64(predefined.heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
     while number >= 0:
         name = np.uint64(name_ends[number])
         same = np.uint64(name_ends[number + 1]) - name == length
@@ -224,95 +248,62 @@ def _find_name(keys: Any, start: Any, length: Any, names: Any, name_ends: Any, h
             k += _ONE
         if same:
             break
-        number = np.int64(following[number])
+        number = np.int64(predefined.following[number])
     return number
 
 
-@inlined
-def _mix_of(values: Any, start: Any, length: Any, count: Any) -> Any:
-    """A number by which to look for a map: of its values, as keys repeat."""
-    total = np.uint64(count)
-    factor = _MIX
-    done = _ZERO
-    while length - done >= _EIGHT:
-        word = load_u64(values, start + done)
-        total ^= ((word ^ word >> _HALF) & _U32) * factor
-        factor = (factor + _MIX + _MIX) & _U32
-        done += _EIGHT
-    while done < length:
-        total ^= np.uint64(values[start + done]) * factor
-        factor = (factor + _MIX + _MIX) & _U32
-        done += _ONE
-    total ^= total >> _HALF
-    return ((total & _U32) * _MIX) >> _HALF
+class Work(NamedTuple):
+    """Working memory of `encode_maps`.
 
-
-@kernel
-def encode_maps(
-    map_ends: Any,
-    keys: Any,
-    key_ends: Any,
-    values: Any,
-    value_ends: Any,
-    wanted: Any,
-    names: Any,
-    name_ends: Any,
-    heads: Any,
-    following: Any,
-    order: Any,
-    numbers: Any,
-    seen: Any,
-    hashed: Any,
-    positions: Any,
-    lengths: Any,
-    hashes: Any,
-    out: Any,
-    state: Any,
-) -> Any:
-    """Encode maps, their keys in the order of their bytes, equal ones in the order given.
-
-    Args:
-        map_ends: int32, row i has the entries `map_ends[i]` to `map_ends[i + 1]`.
-        keys: uint8.
-        key_ends: int32.
-        values: uint8.
-        value_ends: int32.
-        wanted: uint8 per row.
-        names: uint8, the predefined keys.
-        name_ends: int64.
-        heads: int16[HEADS], from `index_names`.
-        following: int16 per predefined key.
+    Attributes:
         order: int32, as many as the largest map has entries.
         numbers: int16, as many.
         seen: int32, a power of two, all 0 to begin with: rows whose maps have been encoded, plus one.
-        hashed: Whether hashes are wanted.
-        positions: uint64 per row.
-        lengths: uint32 per row.
-        hashes: uint32 per row.
+    """
+
+    order: Any
+    numbers: Any
+    seen: Any
+
+
+@kernel
+def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress: Any) -> Any:
+    """Encode maps, their keys in the order of their bytes, equal ones in the order given.
+
+    Args:
+        maps: `Labels`.
+        names: `Names`, the predefined keys.
+        work: `Work`.
+        into: `Encoded`.
         out: uint8.
-        state: int64[ENCODER_STATE_SIZE].
+        progress: `PROGRESS`, updated.
 
     Returns:
-        0, or what is wrong with the map at ROW.
+        0, or what is wrong with the map of a row.
     """
+    keys, key_ends = maps.keys.data, maps.keys.ends
+    values, value_ends = maps.values.data, maps.values.ends
+    map_ends = maps.ends
+    order, numbers, seen = work.order, work.numbers, work.seen
+    positions, lengths, hashes = into.positions, into.lengths, into.hashes
     key_limit = np.uint64(len(keys))
     value_limit = np.uint64(len(values))
     room = np.uint64(len(out))
-    used = np.uint64(state[USED])
+    used = np.uint64(progress.used)
     template = np.int64(-1)
     known = np.int64(0)
     mask = np.uint64(len(seen) - 1)
-    for row in range(state[ROW], len(positions)):
+    for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
-        if wanted[row] == 0:
+        if into.wanted[row] == 0:
             continue
-        state[ROW] = row
-        state[USED] = used
+        progress.row = row
+        progress.used = used
         first = np.int64(map_ends[row])
         count = np.int64(map_ends[row + 1]) - first
         value_start = np.uint64(value_ends[first])
-        place = _mix_of(values, value_start, np.uint64(value_ends[first + count]) - value_start, count) & mask
+        place = mix(values, value_start, np.uint64(value_ends[first + count]) - value_start, np.uint64(count)) & mask
         probe = 0
         same = np.int64(-1)
         while seen[place] != 0 and probe < PROBES:
@@ -320,8 +311,8 @@ def encode_maps(
             begin = np.int64(map_ends[other])
             if (
                 np.int64(map_ends[other + 1]) - begin == count
-                and _same_texts(values, value_ends, begin, first, count)
-                and _same_texts(keys, key_ends, begin, first, count)
+                and _same_texts(maps.values, begin, first, count)
+                and _same_texts(maps.keys, begin, first, count)
             ):
                 same = other
                 break
@@ -333,12 +324,12 @@ def encode_maps(
             hashes[row] = hashes[same]
             continue
         # Series have the same keys for long: what was found out of them holds until they change.
-        if template < 0 or count != known or not _same_texts(keys, key_ends, template, first, count):
-            sort_keys(keys, key_ends, first, count, order)
+        if template < 0 or count != known or not _same_texts(maps.keys, template, first, count):
+            sort_keys(maps.keys, first, count, order)
             for i in range(count):
                 start = np.uint64(key_ends[first + i])
                 length = np.uint64(key_ends[first + i + 1]) - start
-                numbers[i] = _find_name(keys, start, length, names, name_ends, heads, following)
+                numbers[i] = _find_name(keys, start, length, names)
             known = count
         template = first
         begun = used
@@ -350,12 +341,12 @@ def encode_maps(
             start = np.uint64(key_ends[entry])
             length = np.uint64(key_ends[entry + 1]) - start
             if length > _LONGEST_KEY:
-                state[WRONG] = length
+                progress.wrong = length
                 return KEY_TOO_LONG
             value_start = np.uint64(value_ends[entry])
             value_length = np.uint64(value_ends[entry + 1]) - value_start
             if value_length > _LONGEST:
-                state[WRONG] = value_length
+                progress.wrong = value_length
                 return TOO_LONG
             if room - used < length + value_length + np.uint64(3) + _SLACK:
                 return NO_ROOM
@@ -374,16 +365,16 @@ def encode_maps(
             used += value_length
         total = used - begun - _PREFIX
         if total > _LONGEST:
-            state[WRONG] = total
+            progress.wrong = total
             return TOO_LONG
         store_u16(out, begun, total)
         positions[row] = begun + _PREFIX
         lengths[row] = total
-        if hashed:
+        if into.hashed:
             # Of maps the length in front enters, too.
             hashes[row] = xxh32(out, begun, total + _PREFIX, _SEED)
         if probe < PROBES:
             seen[place] = row + 1
-    state[ROW] = len(positions)
-    state[USED] = used
+    progress.row = len(positions)
+    progress.used = used
     return 0

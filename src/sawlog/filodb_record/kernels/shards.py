@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,9 @@ def _combine(total: Any, value: Any) -> Any:
 
 
 @inlined
-def _is(data: Any, start: Any, length: Any, names: Any, ends: Any, i: Any) -> Any:
+def _is(data: Any, start: Any, length: Any, texts: Any, i: Any) -> Any:
     """Whether a string is that of number `i`."""
+    names, ends = texts.data, texts.ends
     begin = np.uint64(ends[i])
     if np.uint64(ends[i + 1]) - begin != length:
         return False
@@ -39,73 +40,72 @@ def _is(data: Any, start: Any, length: Any, names: Any, ends: Any, i: Any) -> An
 
 
 @inlined
-def _trimmed(data: Any, start: Any, length: Any, suffixes: Any, ends: Any) -> Any:
+def _trimmed(data: Any, start: Any, length: Any, suffixes: Any) -> Any:
     """Length of a metric without the first suffix that it ends with."""
-    for i in range(len(ends) - 1):
-        size = np.uint64(ends[i + 1] - ends[i])
-        if size <= length and _is(data, start + length - size, size, suffixes, ends, i):
+    for i in range(len(suffixes.ends) - 1):
+        size = np.uint64(suffixes.ends[i + 1] - suffixes.ends[i])
+        if size <= length and _is(data, start + length - size, size, suffixes, i):
             return length - size
     return length
 
 
+class Partition(NamedTuple):
+    """Which labels make up the hashes.
+
+    Attributes:
+        shard: `Texts`, shard key labels in order, without the metric.
+        ignored: `Texts`, labels that do not enter the partition hash.
+        suffixes: `Texts`, cut off metrics.
+    """
+
+    shard: Any
+    ignored: Any
+    suffixes: Any
+
+
+class Hashes(NamedTuple):
+    """What `label_hashes` sets.
+
+    Attributes:
+        shard: uint32 per row.
+        partition: uint32 per row.
+        doubtful: uint8 per row: whether keys may have another order in Java.
+    """
+
+    shard: Any
+    partition: Any
+    doubtful: Any
+
+
 @kernel
-def label_hashes(
-    metrics: Any,
-    metric_ends: Any,
-    map_ends: Any,
-    keys: Any,
-    key_ends: Any,
-    values: Any,
-    value_ends: Any,
-    shard_names: Any,
-    shard_name_ends: Any,
-    ignored: Any,
-    ignored_ends: Any,
-    suffixes: Any,
-    suffix_ends: Any,
-    order: Any,
-    shard_hashes: Any,
-    partition_hashes: Any,
-    doubtful: Any,
-) -> None:
+def label_hashes(metrics: Any, labels: Any, partition: Any, order: Any, hashes: Any) -> None:
     """Hash the labels of series.
 
     Args:
-        metrics: uint8.
-        metric_ends: int32.
-        map_ends: int32, entries of each row's labels.
-        keys: uint8.
-        key_ends: int32.
-        values: uint8.
-        value_ends: int32.
-        shard_names: uint8, shard key labels in order, without the metric.
-        shard_name_ends: int64.
-        ignored: uint8, labels that do not enter the partition hash.
-        ignored_ends: int64.
-        suffixes: uint8, cut off metrics.
-        suffix_ends: int64.
+        metrics: `Texts`.
+        labels: `Labels`.
+        partition: `Partition`.
         order: int32, as many as the largest map has entries.
-        shard_hashes: uint32 per row, set.
-        partition_hashes: uint32 per row, set.
-        doubtful: uint8 per row: set where keys may have another order in Java.
+        hashes: `Hashes`, set.
     """
-    for row in range(len(shard_hashes)):
-        first = np.int64(map_ends[row])
-        count = np.int64(map_ends[row + 1]) - first
+    keys, key_ends, values, value_ends = labels.keys.data, labels.keys.ends, labels.values.data, labels.values.ends
+    for row in range(len(hashes.shard)):
+        first = np.int64(labels.ends[row])
+        count = np.int64(labels.ends[row + 1]) - first
         shard = _INIT
-        for i in range(len(shard_name_ends) - 1):
+        for i in range(len(partition.shard.ends) - 1):
             for at in range(count):
                 # Of repeated keys the last one counts.
                 entry = first + count - 1 - at
                 start = np.uint64(key_ends[entry])
-                if _is(keys, start, np.uint64(key_ends[entry + 1]) - start, shard_names, shard_name_ends, i):
+                if _is(keys, start, np.uint64(key_ends[entry + 1]) - start, partition.shard, i):
                     begin = np.uint64(value_ends[entry])
                     shard = _combine(shard, xxh32(values, begin, np.uint64(value_ends[entry + 1]) - begin, _SEED))
                     break
-        start = np.uint64(metric_ends[row])
-        length = _trimmed(metrics, start, np.uint64(metric_ends[row + 1]) - start, suffixes, suffix_ends)
-        shard_hashes[row] = _combine(shard, xxh32(metrics, start, length, _SEED))
-        sort_keys(keys, key_ends, first, count, order)
+        start = np.uint64(metrics.ends[row])
+        length = _trimmed(metrics.data, start, np.uint64(metrics.ends[row + 1]) - start, partition.suffixes)
+        hashes.shard[row] = _combine(shard, xxh32(metrics.data, start, length, _SEED))
+        sort_keys(labels.keys, first, count, order)
         total = _INIT
         for i in range(count):
             entry = first + np.int64(order[i])
@@ -113,12 +113,12 @@ def label_hashes(
             length = np.uint64(key_ends[entry + 1]) - start
             for k in range(length):
                 if keys[start + np.uint64(k)] >= _ORDER_DIFFERS:
-                    doubtful[row] = 1
+                    hashes.doubtful[row] = 1
             skipped = False
-            for k in range(len(ignored_ends) - 1):
-                skipped = skipped or _is(keys, start, length, ignored, ignored_ends, k)
+            for k in range(len(partition.ignored.ends) - 1):
+                skipped = skipped or _is(keys, start, length, partition.ignored, k)
             if not skipped:
                 begin = np.uint64(value_ends[entry])
                 value = xxh32(values, begin, np.uint64(value_ends[entry + 1]) - begin, _SEED)
                 total = _combine(total, _combine(xxh32(keys, start, length, _SEED), value))
-        partition_hashes[row] = total
+        hashes.partition[row] = total

@@ -283,7 +283,7 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
     from sawlog.filodb_record.arrays import binary_parts
 
-    ends, data = binary_parts(values)
+    data, ends = binary_parts(values)
     first = int(ends[0])
     data = data[first : int(ends[-1])]
     return ends.astype(np.int64) - first, data

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sawlog.filodb_record.kernels.gather import Texts
+
 
 def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
     """The hashes that FiloDB stores in the records of series, as int32; null where a column is null.
@@ -67,22 +69,19 @@ def _label_hashes(
     import numpy as np
 
     from sawlog.filodb_record.arrays import binary_parts, map_parts
-    from sawlog.filodb_record.kernels.shards import label_hashes
+    from sawlog.filodb_record.kernels.shards import Hashes, Partition, label_hashes
 
     options = partition.options
-    metric_ends, metrics = binary_parts(metric.cast(pa.binary()))
-    map_ends, key_ends, keys, value_ends, values = map_parts(labels, "labels", 0)
+    maps = map_parts(labels, "labels", 0)
     suffixes = dict(options.ignore_shard_key_column_suffixes).get(options.metric_column, ())
     rows = len(metric)
     shard, part, doubtful = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
-    most = int((map_ends[1:] - map_ends[:-1]).max(initial=0)) + 1
-    texts = [
-        _texts(one) for one in (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
-    ]
-    label_hashes(
-        metrics, metric_ends, map_ends, keys, key_ends, values, value_ends,
-        *texts[0], *texts[1], *texts[2], np.zeros(most, np.int32), shard, part, doubtful,
-    )  # fmt: skip
+    most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
+    chosen = Partition(
+        _texts(options.non_metric_shard_columns), _texts(options.ignore_tags_on_partition_key_hash), _texts(suffixes)
+    )
+    metrics = binary_parts(metric.cast(pa.binary()))
+    label_hashes(metrics, maps, chosen, np.zeros(most, np.int32), Hashes(shard, part, doubtful))
     for row in np.flatnonzero(doubtful).tolist():
         hashed = hashing.sort_and_compute_hashes(labels[row].as_py())
         total = hashing.combine_hash_excluding(hashed, options.ignore_tags_on_partition_key_hash)
@@ -90,14 +89,16 @@ def _label_hashes(
     return shard, part
 
 
-def _texts(names: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Strings back to back, and their ends."""
+def _texts(names: Sequence[str]) -> Texts:
+    """Strings back to back."""
     import numpy as np
+
+    from sawlog.filodb_record.kernels.gather import Texts
 
     encoded = [name.encode() for name in names]
     ends = np.zeros(len(encoded) + 1, np.int64)
     ends[1:] = np.cumsum([len(one) for one in encoded])
-    return np.frombuffer(b"".join(encoded) + b"\0", np.uint8), ends
+    return Texts(np.frombuffer(b"".join(encoded) + b"\0", np.uint8), ends)
 
 
 def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
