@@ -200,7 +200,7 @@ def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> N
     good = row(COLS, {"N": 1})
     bad = good[:6] + bytes([good[6] ^ 1]) + good[7:]
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((rows, "decode_rows"), (scan, "scan_entries")):
+        for module, name in ((rows, "decode_rows"), (scan, "walk_entries")):
             patch.setattr(module, name, counting(getattr(module, name)))
         for count in (1000, 100_000):
             path = tmp_path / f"{count}.bin"

@@ -86,5 +86,7 @@ class DeephavenLog(Format):
                 file.write(b"damage")
             for view in ("rows", "entries", "commands", "damage"):
                 api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
-            api.open(log, format=self.name, on_damage="skip").fragments(64)
+            dataset = api.open(log, format=self.name, on_damage="skip")
+            dataset.fragments(64)
+            dataset.head(1)
             api.repair(log, copy, format=self.name)

@@ -336,7 +336,7 @@ class EntryWalk(LogWalk):
 
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
-        return int(scan.list_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
+        return int(scan.walk_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""
@@ -363,7 +363,7 @@ class CutWalk(LogWalk):
         self._stops = stops
         self.stopped = False
         self._held: Window | None = None
-        self._out = scan.Out(np.zeros(1, scan.ENTRY).view(np.recarray), self.events)
+        self._out = scan.Out(np.zeros(0, scan.ENTRY).view(np.recarray), self.events)
 
     def search(self) -> None:
         """Begin with a search for the first good entry, as behind damage."""
@@ -372,7 +372,7 @@ class CutWalk(LogWalk):
 
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
-        return int(scan.scan_entries(window, self.state, self._out, self.rules()))
+        return int(scan.walk_entries(window, self.state, self._out, self.rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`: there are none."""

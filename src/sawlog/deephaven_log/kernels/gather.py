@@ -103,8 +103,11 @@ def _storer(width: int) -> Any:
     return inlined({1: store_1, 2: store_2, 4: store_4, 8: store_8}[width])
 
 
-def _gatherer(width: int) -> Any:
-    """The function that gathers columns of one width: a loop of its own for each, without a choice per value."""
+def _present(width: int) -> Any:
+    """`gather(data, column, places, count, row, target, scratch)`: a column that all located rows have.
+
+    A function of its own for each width, so that its loop has no choice per value; so has `_mixed`.
+    """
     load = _loader(width)
     store = _storer(width)
     load_many = {1: gather_big_u8, 2: gather_big_u16, 4: gather_big_u32, 8: gather_big_u64}[width]
@@ -113,7 +116,7 @@ def _gatherer(width: int) -> Any:
 
     @inlined
     def present(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
-        """All located rows have the column. Behind it is at least a digest: narrow values are loaded as wide ones."""
+        # Behind a value is at least a digest: narrow ones are loaded as wide ones.
         place = np.uint64(column.segment * CHUNK)
         offset = np.uint64(column.offset)
         values = np.uint64(column.values)
@@ -149,9 +152,16 @@ def _gatherer(width: int) -> Any:
             scratch[valid + i] = here
         column.nulls += nulls
 
+    return present
+
+
+def _mixed(width: int) -> Any:
+    """The same for a column that located rows may have or not."""
+    load = _loader(width)
+    store = _storer(width)
+
     @inlined
     def mixed(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
-        """Located rows may have the column or not."""
         place = column.first
         values = np.uint64(column.values)
         first = np.uint64(row)
@@ -176,31 +186,52 @@ def _gatherer(width: int) -> Any:
             elif column.nulls != 0:
                 scratch[valid + i] = 1
 
-    @inlined
-    def gather(
-        data: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any
-    ) -> None:
-        """Copy one column of the located rows behind the `row` values that are there."""
-        if uneven:
-            mixed(data, column, places, count, row, target, scratch)
-        elif column.present != 0:
-            present(data, column, places, count, row, target, scratch)
+    return mixed
+
+
+_present_1, _present_2, _present_4, _present_8 = (_present(width) for width in (1, 2, 4, 8))
+_mixed_1, _mixed_2, _mixed_4, _mixed_8 = (_mixed(width) for width in (1, 2, 4, 8))
+
+
+@inlined
+def _gather_absent(column: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
+    """A column of values of fixed width that no located row has."""
+    _mark_nulls(column, scratch, row)
+    column.nulls += count
+    width = column.width
+    values = column.values + row * width
+    for i in range(count * width):
+        target[values + i] = 0
+    valid = column.valid + row
+    for i in range(count):
+        scratch[valid + i] = 0
+
+
+@inlined
+def _gather_fixed(data: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, out: Any) -> None:
+    """Copy one column of values of fixed width."""
+    arena, scratch = out.arena, out.scratch
+    target = scratch if column.boolean != 0 else arena
+    width = column.width
+    if uneven:
+        if width == 8:
+            _mixed_8(data, column, places, count, row, arena, scratch)
+        elif width == 4:
+            _mixed_4(data, column, places, count, row, arena, scratch)
+        elif width == 2:
+            _mixed_2(data, column, places, count, row, arena, scratch)
         else:
-            _mark_nulls(column, scratch, row)
-            column.nulls += count
-            values = np.uint64(column.values)
-            valid = column.valid + row
-            for i in range(count):
-                store(target, values, np.uint64(row) + np.uint64(i), _ZERO)
-                scratch[valid + i] = 0
-
-    return gather
-
-
-_gather_1 = _gatherer(1)
-_gather_2 = _gatherer(2)
-_gather_4 = _gatherer(4)
-_gather_8 = _gatherer(8)
+            _mixed_1(data, column, places, count, row, target, scratch)
+    elif column.present == 0:
+        _gather_absent(column, count, row, target, scratch)
+    elif width == 8:
+        _present_8(data, column, places, count, row, arena, scratch)
+    elif width == 4:
+        _present_4(data, column, places, count, row, arena, scratch)
+    elif width == 2:
+        _present_2(data, column, places, count, row, arena, scratch)
+    else:
+        _present_1(data, column, places, count, row, target, scratch)
 
 
 @inlined
@@ -304,22 +335,13 @@ def gather(data: Any, uneven: Any, count: Any, row: Any, out: Any, rules: Any) -
         column = rules.columns[number]
         if column.wanted == 0:
             continue
-        width = column.width
-        if width == 0:
-            if uneven or column.present == 0:
-                _gather_mixed_bytes(data, column, uneven, places, count, row, arena, scratch)
-            else:
-                _gather_bytes(data, column, places, count, row, arena)
-                _mark_valid(column, scratch, count, row)
-        elif width == 8:
-            _gather_8(data, column, uneven, places, count, row, arena, scratch)
-        elif width == 4:
-            _gather_4(data, column, uneven, places, count, row, arena, scratch)
-        elif width == 2:
-            _gather_2(data, column, uneven, places, count, row, arena, scratch)
+        if column.width != 0:
+            _gather_fixed(data, column, uneven, places, count, row, out)
+        elif uneven or column.present == 0:
+            _gather_mixed_bytes(data, column, uneven, places, count, row, arena, scratch)
         else:
-            target = scratch if column.boolean != 0 else arena
-            _gather_1(data, column, uneven, places, count, row, target, scratch)
+            _gather_bytes(data, column, places, count, row, arena)
+            _mark_valid(column, scratch, count, row)
 
 
 @inlined

@@ -116,11 +116,15 @@ _RECORD_BIT = int(layout.Flag.RECORD)
 _KNOWN_FLAGS = np.uint64(layout.KNOWN_FLAGS)
 _SIGN = np.uint64(1 << 31)
 
-_BAD_SIZE = int(Kind.BAD_SIZE)
-_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
-_BAD_FLAGS = int(Kind.BAD_FLAGS)
-_BAD_ROW = int(Kind.BAD_ROW)
-_UNUSED = int(Kind.UNUSED_SPACE)
+# Typed, so that what they are passed to is compiled once.
+_NONE = np.int64(-1)
+_NOUGHT = np.int64(0)
+_VERIFY = np.bool_(True)
+_BAD_SIZE = np.int64(Kind.BAD_SIZE)
+_MISMATCH = np.int64(Kind.CHECKSUM_MISMATCH)
+_BAD_FLAGS = np.int64(Kind.BAD_FLAGS)
+_BAD_ROW = np.int64(Kind.BAD_ROW)
+_UNUSED = np.int64(Kind.UNUSED_SPACE)
 
 _WHOLE = 0
 _MISMATCHED = 1
@@ -201,7 +205,7 @@ def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     one says, leave random bytes a chance of less than 2**-58 per place. One bad digest between the two is let pass;
     zeros up to the end, or an entry cut off by it, are as good as the end.
     """
-    verdict, total = _frame(window, pos, True, state, rules)
+    verdict, total = _frame(window, pos, _VERIFY, state, rules)
     if verdict != _WHOLE:
         return False
     following = pos + total
@@ -210,7 +214,7 @@ def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
             return True
         if following + _HEAD > np.uint64(len(window.data)):
             return False
-        verdict, total = _frame(window, following, True, state, rules)
+        verdict, total = _frame(window, following, _VERIFY, state, rules)
         if verdict == _WHOLE:
             return True
         if verdict >= _IMPOSSIBLE:
@@ -226,10 +230,10 @@ def _chain_to(window: Any, pos: Any, goal: Any, state: Any, rules: Any) -> Any:
     """Where good entries begin that lead from one to the next exactly to `goal`, from `pos` on; `goal` if none do."""
     while pos < goal:
         start = pos
-        verdict, total = _frame(window, pos, True, state, rules)
+        verdict, total = _frame(window, pos, _VERIFY, state, rules)
         while verdict == _WHOLE and pos + total < goal:
             pos += total
-            verdict, total = _frame(window, pos, True, state, rules)
+            verdict, total = _frame(window, pos, _VERIFY, state, rules)
         if verdict == _WHOLE and pos + total == goal:
             return start
         # What has led nowhere is passed over as a whole, so that nothing is looked at twice.
@@ -285,7 +289,7 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         if reach > limit and not whole:
             return SHORT, reach - pos
         good = window.base + following == window.end or window.base + following == window.size
-        if good or (in_sight and _frame(window, following, True, state, rules)[0] == _WHOLE):
+        if good or (in_sight and _frame(window, following, _VERIFY, state, rules)[0] == _WHOLE):
             state.following = -1
             found = _chain_to(window, pos, following, state, rules)
             return FOUND, min(found, window.end - window.base) - pos
@@ -331,19 +335,19 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if left < _SIZE:
         if last:
             return TORN, left
-        return _lose(state, rules, _BAD_SIZE, left, _SIZE, -1)
+        return _lose(state, rules, _BAD_SIZE, np.int64(left), np.int64(_SIZE), _NONE)
     if np.uint64(len(data)) - pos < min(_HEAD, left):
         return SHORT, _HEAD
     length = load_big_u32(data, pos)
     total = _SIZE + length
     if length == _ZERO:
-        lost = _lose(state, rules, _UNUSED, 0, 0, -1)
+        lost = _lose(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
         state.zeros_go_on = 1
         return lost
     if length < _MIN or length > rules.longest or (total > window.size - at and not last):
-        return _lose(state, rules, _BAD_SIZE, _signed(length), _MIN, -1)
+        return _lose(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
     if total > left and last:
-        lost = _lose(state, rules, _BAD_SIZE, length, _MIN, -1)
+        lost = _lose(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
         state.cut_off = 1
         return lost
     # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
@@ -353,22 +357,23 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return SHORT, total
     if verdict == _MISMATCHED:
         covered = total - _DIGEST
-        expected = digest_of(window, pos, covered, state, rules)
+        expected = np.int64(digest_of(window, pos, covered, state, rules))
+        found = np.int64(load_big_u32(data, pos + covered))
         state.suspected = total
         state.suspected_flags = data[pos + _FLAGS]
-        return _lose(state, rules, _MISMATCH, expected, load_big_u32(data, pos + covered), at + total)
+        return _lose(state, rules, _MISMATCH, expected, found, np.int64(at + total))
     if total > left:
-        return _lose(state, rules, _BAD_SIZE, _signed(length), _MIN, -1)
+        return _lose(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
     flags = np.uint64(data[pos + _FLAGS])
     if flags > _KNOWN_FLAGS and not rules.vouched:
-        return _lose(state, rules, _BAD_FLAGS, flags, 0, -1)
+        return _lose(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
     if flags > _RECORD and rules.strict:
-        blame(state, _BAD_FLAGS, flags, 0)
+        blame(state, _BAD_FLAGS, np.int64(flags), _NOUGHT)
         return DAMAGED, total
     if flags & _RECORD == _ZERO:
         finish_ = pos + total - _DIGEST
-        stop = row_end(data, pos + _HEAD, finish_, rules, 0)
+        stop = row_end(data, pos + _HEAD, finish_, rules, _NOUGHT)
         if stop > finish_ or (rules.strict and stop != finish_):
-            blame(state, _BAD_ROW, total, stop - pos)
+            blame(state, _BAD_ROW, np.int64(total), np.int64(stop - pos))
             return DAMAGED, total
     return GOOD, total

@@ -191,7 +191,7 @@ def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: A
     strict = rules.strict
     least = _BODY + np.uint64(rules.presence) + _DIGEST
     most = min(np.int64(CHUNK), state.max_rows - row)
-    count = 0
+    count = np.int64(0)
     while count < most and pos + least <= stop:
         prefetch(data, pos + _AHEAD)
         length = load_big_u32(data, pos)

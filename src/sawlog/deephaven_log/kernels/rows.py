@@ -15,9 +15,9 @@ from sawlog.deephaven_log.kernels.locate import run as even_run
 from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.jit import inlined, kernel
 
-SALVAGED = -1
+SALVAGED = np.int64(-1)
 """An event that is no damage: rows that were delivered although their set lacks a member."""
-GIVEN_UP = -2
+GIVEN_UP = np.int64(-2)
 """An event that is no damage: rows of a set that was aborted."""
 
 _SHORT_RUN = 64
@@ -27,9 +27,11 @@ _SINGLE = np.uint64(layout.SINGLE)
 _RECORD = np.uint64(layout.Flag.RECORD)
 _START = np.uint64(layout.Flag.START)
 
-_BROKEN_SET = int(Kind.BROKEN_SET)
-_LOST_START = int(Kind.LOST_START)
-_ORPHAN = int(Kind.ORPHAN_ROW)
+_NOUGHT = np.int64(0)
+_ONE = np.int64(1)
+_BROKEN_SET = np.int64(Kind.BROKEN_SET)
+_LOST_START = np.int64(Kind.LOST_START)
+_ORPHAN = np.int64(Kind.ORPHAN_ROW)
 
 
 class Out(NamedTuple):
@@ -54,19 +56,19 @@ class Out(NamedTuple):
 def _note_rows(events: Any, state: Any, kind: Any, at: Any, total: Any) -> None:
     """Write down a row that is lost or salvaged; neighbours become one event, with the number of rows."""
     last = state.events - 1
-    if last >= 0 and events[last].kind == kind and events[last].offset + events[last].length == np.int64(at):
-        events[last].length += np.int64(total)
+    if last >= 0 and events[last].kind == kind and events[last].offset + events[last].length == at:
+        events[last].length += total
         events[last].one += 1
     else:
-        note(events, state, kind, at, total, 1, 0)
+        note(events, state, kind, at, total, _ONE, _NOUGHT)
 
 
 @inlined
 def _give_up_set(state: Any, at: Any, events: Any, rules: Any) -> None:
     """The set that is being walked was aborted by what stands at `at`: another set, or a DELETE_PARTITION."""
-    length = np.int64(at) - state.set_start
+    length = at - state.set_start
     if rules.notes_aborted:
-        note(events, state, GIVEN_UP, state.set_start, length, state.set_rows, 0)
+        note(events, state, GIVEN_UP, state.set_start, length, state.set_rows, _NOUGHT)
     state.aborted_rows += state.set_rows
     state.record_bytes += length
     state.set_start = -1
@@ -78,7 +80,7 @@ def _break_set(state: Any, at: Any, events: Any, rules: Any) -> None:
     start = state.set_start
     if rules.emit:
         state.trusted = at
-        note(events, state, SALVAGED, start, at - start, state.set_rows, 0)
+        note(events, state, SALVAGED, start, at - start, state.set_rows, _NOUGHT)
     else:
         state.doomed = at
     state.set_start = -1
@@ -86,10 +88,9 @@ def _break_set(state: Any, at: Any, events: Any, rules: Any) -> None:
 
 
 @inlined
-def _take_row(at: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
+def _take_row(here: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
     """The state machine of sets, for an intact row that is not simply delivered. Section 5."""
-    here = np.int64(at)
-    following = here + np.int64(total)
+    following = here + total
     state.position = here
     if state.set_start >= 0:
         if flags & _START:
@@ -103,7 +104,7 @@ def _take_row(at: Any, total: Any, flags: Any, state: Any, events: Any, rules: A
             return BACK
         return TAKEN
     if here < state.doomed:
-        _note_rows(events, state, _BROKEN_SET, at, total)
+        _note_rows(events, state, _BROKEN_SET, here, total)
         return TAKEN
     if here < state.trusted:
         return NO_ROOM
@@ -117,11 +118,11 @@ def _take_row(at: Any, total: Any, flags: Any, state: Any, events: Any, rules: A
     elif state.orphaned != 0:
         state.orphaned = 0 if flags else 1
         if not rules.emit:
-            _note_rows(events, state, _LOST_START, at, total)
+            _note_rows(events, state, _LOST_START, here, total)
             return TAKEN
-        _note_rows(events, state, SALVAGED, at, total)
+        _note_rows(events, state, SALVAGED, here, total)
     elif rules.strict:
-        note(events, state, _ORPHAN, at, total, flags, 0)
+        note(events, state, _ORPHAN, here, total, np.int64(flags), _NOUGHT)
         return TAKEN
     else:
         state.orphan_rows += 1
@@ -166,19 +167,20 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 @inlined
 def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take an intact entry that `run` has not taken. See `sawlog.chain`."""
-    at = window.base + pos
+    at = np.int64(window.base + pos)
+    total = np.int64(size)
     flags = flags_of(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
-            state.last_delete = at + size
+            state.last_delete = at + total
             if rules.applies_deletes and state.set_start >= 0:
                 _give_up_set(state, at, out.events, rules)
         if state.set_start < 0:
-            state.record_bytes += np.int64(size)
+            state.record_bytes += total
             if not has_digest(window.data, pos, size):
                 state.undigested += 1
         return TAKEN
-    return _take_row(at, size, flags, state, out.events, rules)
+    return _take_row(at, total, flags, state, out.events, rules)
 
 
 @inlined
@@ -191,7 +193,7 @@ def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any)
         return BACK
     if state.orphaned == 0 and at != state.doomed:
         state.orphaned_from = at
-    note(out.events, state, state.kind, at, length, state.one, state.two)
+    note(out.events, state, state.kind, at, np.int64(length), state.one, state.two)
     state.orphaned = 1
     state.zeros = -1
     return TAKEN

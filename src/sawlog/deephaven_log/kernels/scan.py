@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DONE, TAKEN, no_run, note_damage, walk_chain
+from sawlog.chain.kernels import DONE, TAKEN, note_damage, walk_chain
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.digest import SUMMED
 from sawlog.deephaven_log.kernels.judge import flags_of, is_delete, judge
 from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.adler32 import LEAD, adler32_before
-from sawlog.kernels.jit import always_inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
 from sawlog.kernels.vector import PLACES, pairs
 
@@ -38,6 +38,8 @@ _RECORD = np.uint64(layout.Flag.RECORD)
 _START = np.uint64(layout.Flag.START)
 _LEAD = np.uint64(LEAD)
 _MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_GOOD = np.int64(0)
+_BAD = np.int64(1)
 _TYPE_1, _TYPE_2 = (np.uint64(byte) for byte in layout.COMMAND_RECORD.to_bytes(2, "big"))
 _ID_1, _ID_2 = (np.uint64(byte) for byte in layout.DELETE_PARTITION.to_bytes(2, "big"))
 _APART = np.uint64(layout.RECORD_DATA_OFFSET - layout.RECORD_TYPE_OFFSET)
@@ -53,7 +55,7 @@ class Out(NamedTuple):
     """What a walk finds.
 
     Attributes:
-        entries: Of `ENTRY`; a scan needs none.
+        entries: Of `ENTRY`; none for a scan.
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
@@ -64,7 +66,7 @@ class Out(NamedTuple):
 @always_inlined
 def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """Rows that need no second look, alone in a tight loop. See `sawlog.chain`."""
-    if state.lost >= 0:
+    if state.lost >= 0 or len(out.entries) != 0:
         return pos
     data = window.data
     base = window.base
@@ -89,28 +91,54 @@ def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     return pos
 
 
+@inlined
+def _list(entries: Any, state: Any, at: Any, size: Any, role: Any, mismatch: Any) -> None:
+    """Write an entry down."""
+    entry = entries[state.rows]
+    entry.offset = at
+    entry.length = size
+    entry.role = role
+    entry.mismatch = mismatch
+    state.rows += 1
+
+
 @always_inlined
-def find_cut(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Stop at an entry that begins a set, at or behind the target; note where deletions end. See `sawlog.chain`."""
+def meet_entry(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """List an entry; or note where deletions end, and stop where a cut may be. See `sawlog.chain`."""
     at = np.int64(window.base + pos)
+    total = np.int64(size)
+    if len(out.entries) != 0:
+        _list(out.entries, state, at, total, np.int64(window.data[pos + _FLAGS]), _GOOD)
+        state.record_bytes += total
+        return TAKEN
     flags = flags_of(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
-            state.last_delete = at + np.int64(size)
+            state.last_delete = at + total
     elif at >= state.target and flags & _START:
         state.cut = at
         return DONE
     return TAKEN
 
 
-@kernel
-def scan_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Walk the chain for cuts and for DELETE_PARTITION: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`.
+@always_inlined
+def meet_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Write damage down; and list the entry that it is, if only its digest is wrong. See `sawlog.chain`."""
+    outcome = note_damage(window, start, length, state, out, rules)
+    total = np.int64(length)
+    if len(out.entries) != 0 and state.kind == _MISMATCH and state.suspected == total:
+        _list(out.entries, state, np.int64(start), total, state.suspected_flags, _BAD)
+    return outcome
 
-    It ends at the first entry at or behind the target that begins a set. What a reader makes of such an entry and of
-    all that follow does not depend on what came before, so that a fragment may begin there.
+
+@kernel
+def walk_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """List entries, or look for cuts and DELETE_PARTITION: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`.
+
+    Without room for a list, it ends at the first entry at or behind the target that begins a set. What a reader makes
+    of such an entry and of all that follow does not depend on what came before, so that a fragment may begin there.
     """
-    return walk_chain(pass_rows, judge, find_cut, note_damage, window, state, out, rules)
+    return walk_chain(pass_rows, judge, meet_entry, meet_damage, window, state, out, rules)
 
 
 @kernel
@@ -133,36 +161,3 @@ def may_delete(data: Any) -> Any:
                 return True
         at += _ONE
     return False
-
-
-@always_inlined
-def list_entry(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Write an entry down. See `sawlog.chain`."""
-    entry = out.entries[state.rows]
-    entry.offset = window.base + pos
-    entry.length = size
-    entry.role = window.data[pos + _FLAGS]
-    entry.mismatch = 0
-    state.rows += 1
-    state.record_bytes += np.int64(size)
-    return TAKEN
-
-
-@always_inlined
-def list_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Write damage down, and the entry that it is, if only its digest is wrong. See `sawlog.chain`."""
-    outcome = note_damage(window, start, length, state, out, rules)
-    if state.kind == _MISMATCH and state.suspected == np.int64(length):
-        entry = out.entries[state.rows]
-        entry.offset = start
-        entry.length = length
-        entry.role = state.suspected_flags
-        entry.mismatch = 1
-        state.rows += 1
-    return outcome
-
-
-@kernel
-def list_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
-    """List entries, and damage: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
-    return walk_chain(no_run, judge, list_entry, list_damage, window, state, out, rules)
