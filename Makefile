@@ -53,13 +53,13 @@ test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two proc
 test-heavy: $(VENV)/.dev ## Run what is too slow for every run: the kernels compiled with bounds checks
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
-FORMAT ?= leveldb_log deephaven_log deephaven_table filodb_record milvus_binlog
+FORMAT ?= leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
 MINUTES ?= 1
 SEED ?= 1
 JOBS ?= 2
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Try the laws on changed files, MINUTES for each: make fuzz FORMAT=leveldb_log MINUTES=60 SEED=1 JOBS=2
+fuzz: $(VENV)/.dev ## Try the laws on changed files, MINUTES for each: an hour each of two: make fuzz FORMAT="leveldb_log leveldb_table" MINUTES=60 SEED=1 JOBS=2
 	$(BIN)/python -m sawlog.testing.fuzz $(FORMAT:%=tests.%.test_laws:TestLaws) --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
 .PHONY: lint

@@ -11,6 +11,8 @@ import plyvel
 
 from sawlog.testing import Laws, Sample, Span
 
+from .mutators import MUTATORS
+
 WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
 
@@ -28,6 +30,8 @@ def files() -> dict[str, bytes]:
 
 
 class TestLaws(Laws):
+    mutators = MUTATORS
+
     @classmethod
     def samples(cls) -> Sequence[Sample]:
         (log,) = (name for name in files() if name.endswith(".log"))

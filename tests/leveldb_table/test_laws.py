@@ -12,6 +12,7 @@ import rocksdict
 import sawlog
 from sawlog.testing import Exemption, Laws, Sample, Span
 
+from .mutators import MUTATORS
 from .support import leveldb_tables, rocksdb_tables
 
 DATA = {b"apple": b"1", b"apricot": b"22" * 9, b"banana": b"", b"cherry": b"red", b"date": b"x" * 40}
@@ -49,6 +50,7 @@ def headers(data: bytes) -> list[Span]:
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/leveldb-table.md"
+    mutators = MUTATORS
     exemptions = (
         Exemption(
             "cuts",

@@ -1,0 +1,48 @@
+"""Changes to sorted tables below the checksums of their blocks, which are made good again."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import sawlog
+from sawlog.testing import Mutation, Sample
+from sawlog.testing.mutations import bent, changed
+from tests.leveldb_log.fragments import masked
+
+TRAILER = 5
+
+
+@cache
+def places(data: bytes) -> list[tuple[int, int]]:
+    """Where the blocks of a table begin, and how long their contents are; none where nobody can tell."""
+    with TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(directory, "a.ldb")
+        path.write_bytes(data)
+        try:
+            rows = sawlog.read(path, format="leveldb_table", view="blocks", on_damage="skip").to_pylist()
+        except sawlog.SawlogError:
+            return []
+    return [(row["offset"], row["length"] - TRAILER) for row in rows if row["length"] > TRAILER]
+
+
+def block(sample: Sample, dice: Random) -> Mutation:
+    """One block changed, be it data, index or properties, or its compression; of the same length, with a checksum."""
+    (name,) = sample.content
+    data = sample.content[name]
+    found = places(data) or [(0, max(0, len(data) - TRAILER))]
+    at, length = dice.choice(found)
+    kind = data[at + length : at + length + 1]
+    if dice.random() < 0.9:
+        content = bent(data[at : at + length], dice)[:length].ljust(length, b"\0")
+    else:
+        content, kind = data[at : at + length], bytes([dice.choice((0, 1, 2, 4, 7, 9))])
+    whole = content + kind + masked(content + kind).to_bytes(4, "little")
+    return changed(sample, name, data[:at] + whole + data[at + len(whole) :], f"block at {at} below its checksum")
+
+
+MUTATORS = (block,)
