@@ -94,6 +94,14 @@ class Account:
         """All bytes accounted for."""
         return self.header + self.record + self.padding + self.tail + self.damage
 
+    @classmethod
+    def sum(cls, accounts: Iterable[Account]) -> Account:
+        """Bytes by use, over several files."""
+        total = cls()
+        for account in accounts:
+            total.add(account)
+        return total
+
     def add(self, other: Account) -> None:
         """Add another account to this one."""
         self.header += other.header
@@ -292,10 +300,7 @@ class Report:
     @property
     def account(self) -> Account:
         """Bytes by use, over all files."""
-        total = Account()
-        for file in self.files:
-            total.add(file.account)
-        return total
+        return Account.sum(file.account for file in self.files)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -191,12 +191,12 @@ def open_dataset(
     *,
     format: str | None,
     view: str,
-    columns: list[str] | None,
-    where: list[str] | None,
-    on_damage: str,
-    provenance: bool,
     storage: Mapping[str, Any] | Storage,
     options: Mapping[str, Any],
+    columns: list[str] | None = None,
+    where: list[str] | None = None,
+    on_damage: str = "skip",
+    provenance: bool = False,
     threads: int | None = None,
 ) -> Dataset:
     """`sawlog.open` with the texts of filters understood by the types of the columns."""

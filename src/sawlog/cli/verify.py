@@ -55,10 +55,7 @@ class Verified:
     @property
     def account(self) -> Account:
         """Bytes by use, over all files."""
-        total = Account()
-        for file in self.files:
-            total.add(file.account)
-        return total
+        return Account.sum(file.account for file in self.files)
 
     @property
     def code(self) -> Exit:

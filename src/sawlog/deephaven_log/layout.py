@@ -74,8 +74,6 @@ class Flag(IntFlag):
 
 
 SINGLE = int(Flag.START | Flag.END)
-MAX_FLAGS = int(Flag.RECORD)
-"""Higher values have reserved bits."""
 KNOWN_FLAGS = 7
 """Mask: lenient readers ignore reserved bits."""
 
@@ -89,9 +87,6 @@ JAVA_STRING = 0x74
 
 HEADER_DIGEST_STARTS = {"file": 0, "size": REMAINING_OFFSET, "records": PREAMBLE_SIZE}
 """Where the bytes that the digest of the header covers may begin; the first is what we write."""
-
-MILLIS = "ms"
-"""Unit of times in Long columns, unless a schema says otherwise; the file does not."""
 
 
 class Kind(IntEnum):

@@ -13,7 +13,7 @@ from sawlog.damage import Findings
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.selection import Selection
 from sawlog.format import Fragment
-from sawlog.storage import File
+from sawlog.ranges import FileRange
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.walk import ContainersWalk
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ContainerRange(Fragment):
+class ContainerRange(FileRange):
     """The containers of one file that start in `[start, end)`.
 
     Attributes:
@@ -34,18 +34,10 @@ class ContainerRange(Fragment):
         resumed: Whether an earlier pass has read up to `start`, when the file held no more.
     """
 
-    file: File
-    start: int
-    end: int
     step: int
     selection: Selection
     fields: tuple[ViewField, ...]
     resumed: bool = False
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """See `Fragment.extent`."""
-        return self.start, self.end - self.start
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""

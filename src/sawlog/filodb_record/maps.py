@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout
@@ -116,16 +116,6 @@ class MapEncoder:
             for key, value in iterate(encoded, self._predefined)
             if (key in wanted) is keep
         )
-
-
-def sorted_entries(pairs: Iterable[tuple[str, str]], predefined: Sequence[bytes]) -> bytes:
-    """Entries in the order of their keys' UTF-8 bytes, as FiloDB's `addMap` has them.
-
-    Raises:
-        SchemaError: When a key, a value or the whole is too long.
-    """
-    encoded = sorted(((key.encode(), value.encode()) for key, value in pairs), key=lambda pair: pair[0])
-    return _checked(b"".join(encode_entry(key, value, predefined) for key, value in encoded))
 
 
 def _checked(entries: bytes) -> bytes:

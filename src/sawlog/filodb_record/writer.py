@@ -12,8 +12,8 @@ from sawlog.filodb_record import layout
 from sawlog.filodb_record.builder.container import check_container_size
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import Target
-from sawlog.format import Writer
-from sawlog.storage import Staged, Storage
+from sawlog.format import FileWriter
+from sawlog.storage import Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ OUT_BYTES = 2 << 20
 """Bytes laid out before they are written, besides two containers."""
 
 
-class ContainerWriter(Writer):
+class ContainerWriter(FileWriter):
     """Writes one file of containers.
 
     Raises:
@@ -43,14 +43,8 @@ class ContainerWriter(Writer):
         """See `Writer.write`."""
         self._layer.add(batch, container_time(self._options))
 
-    def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
+    def _flush(self) -> None:
         self._layer.finish()
-        return [self._file.finish()]
-
-    def abort(self) -> None:
-        """See `Writer.abort`."""
-        self._file.discard(self.storage)
 
     def _write(self, data: NDArray[Any]) -> None:
         self._file.write(data)

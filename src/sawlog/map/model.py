@@ -155,10 +155,7 @@ class Map:
     @property
     def account(self) -> Account:
         """Bytes by use, over all files."""
-        total = Account()
-        for file in self.files:
-            total.add(file.account)
-        return total
+        return Account.sum(file.account for file in self.files)
 
     @property
     def damaged(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,13 +66,6 @@ def parse(file: File) -> LogFile | None:
     if len(ids) not in (5, 6):
         return None
     return LogFile(file, root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1])
-
-
-def common_directory(files: Sequence[File]) -> str:
-    """The deepest directory that holds all files, with a slash at its end; empty where there is none."""
-    first, last = (pick(file.path for file in files).split("/")[:-1] for pick in (min, max))
-    common = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(f"{part}/" for part, _ in common)
 
 
 def segment_of(log: LogFile) -> str:

@@ -51,6 +51,7 @@ class Sample:
         ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage to `verify` alone.
+        blocks: Whether the place of a row is that of the block it lies in, and so that of damage behind it there.
         folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
             read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
@@ -78,6 +79,7 @@ class Sample:
     checked: bool = False
     ordered: bool = True
     beside: Sequence[str] = ()
+    blocks: bool = False
     folded: bool = False
     advisory: Sequence[str] = ()
     rows: pa.Table | None = None

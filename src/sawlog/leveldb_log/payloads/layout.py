@@ -16,8 +16,6 @@ VARINT64_BYTES = 10
 
 # Write batches.
 
-SEQUENCE_OFFSET = 0
-"""u64: sequence number of the first operation."""
 COUNT_OFFSET = 8
 """u32: how many operations take a sequence number."""
 BATCH_HEADER = 12

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sawlog.testing import changes, mutations, reading, writing
-from sawlog.testing.laws import Laws
+from sawlog.testing.laws import Complaint, Laws
 from sawlog.testing.sample import Mutation, Sample, Span, Subject
 
 Check = Callable[[Subject], Iterable[str]]
@@ -72,9 +72,12 @@ class Inputs:
 
 
 def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
-    """The laws that a subject breaks, and how; without those from which its sample is exempt."""
+    """The laws that a subject breaks, and how; without what its sample is exempt from."""
     found = [("agreed", text) for text in changes.watched(changes.agreed, subject)]
-    exempt = any(one.about(law[0], subject.sample) for one in laws.exemptions)
-    if not exempt and changes.readable(subject):
-        found += [(law[0], text) for text in changes.watched(law[1], subject)]
+    if changes.readable(subject):
+        exempt = [one for one in laws.exemptions if one.about(law[0], subject.sample)]
+        for text in changes.watched(law[1], subject):
+            complaint = Complaint(text, subject.mutation)
+            if not any(one.excuses(complaint, subject.sample) for one in exempt):
+                found.append((law[0], text))
     return [(name, text.replace(subject.directory, "")) for name, text in found]
