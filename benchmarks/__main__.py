@@ -20,6 +20,7 @@ BENCHMARKS = (
     "leveldb_payloads",
     "deephaven_log",
     "deephaven_table",
+    "deephaven_import",
     "filodb_record",
     "milvus_binlog",
     "streams",

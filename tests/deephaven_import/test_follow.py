@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sawlog
+from sawlog.deephaven_import import tree
 from sawlog.deephaven_import.spark import follow_logs, import_logs
 from sawlog.deephaven_import.tree import IntradayTable
 from sawlog.errors import OptionError, SawlogError
@@ -136,6 +137,25 @@ def test_what_goes_wrong_is_told_and_tried_again(
     assert not list(db.rglob("table.size"))
     assert next(looks).done.rows == 10
     assert not [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
+
+
+def test_a_look_costs_no_more_the_more_there_were(
+    logs: Logs, db: Path, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of locations are read once, and nothing is swept where nothing went wrong."""
+    read: list[str] = []
+    plain = tree.read_small
+    monkeypatch.setattr(tree, "read_small", lambda path: read.append(path) or plain(path))
+    monkeypatch.setattr("sawlog.deephaven_import.history.read_small", lambda path: None)
+    looks = follow_logs(None, logs.directory, db)
+    with logs.begin() as logger:
+        for number in range(12):
+            logger.write(batch(10 * number, 10 * number + 10))
+            assert next(looks).done.rows == 10
+            if number == 1:
+                monkeypatch.setattr(tree, "sweep", lambda *args: pytest.fail("swept"))
+    assert len(read) == len(set(read)) == 11
+    assert numbers(db) == list(range(120))
 
 
 @pytest.mark.parametrize("given", [{"max_bytes": 0}, {"on_unstorable": "drop"}, {"max_byte": 1}])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sawlog
@@ -552,3 +553,27 @@ def test_types_of_a_schema_file(tmp_path: Path) -> None:
     assert "Gone.dat" not in found
     with pytest.raises(SchemaError, match="'N' is string, which cannot be written as int"):
         write(tmp_path / "u", pa.table({"N": ["x"]}), schema=str(tmp_path / "Ns.T.schema"))
+
+
+def test_many_symbols_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look-up goes through all known symbols, so that there must be few where there are many symbols."""
+    known: list[int] = []
+    index_in = pc.index_in
+
+    def counted(values: Any, *, value_set: Any) -> Any:
+        known.append(len(value_set))
+        return index_in(values, value_set=value_set)
+
+    monkeypatch.setattr(pc, "index_in", counted)
+    texts = [f"s{number % 30_000}" for number in range(40_000)]
+    pieces = pa.chunked_array([pa.array(texts[at : at + 100]) for at in range(0, len(texts), 100)])
+    sawlog.write(pa.table({"s": pieces}), tmp_path / "t", format="deephaven_table")
+    assert sum(known) < 4 * len(texts)
+    assert sawlog.read(tmp_path / "t").column("s").to_pylist() == texts
+
+
+def test_a_symbol_that_cannot_be_written_is_named_behind_many(tmp_path: Path) -> None:
+    texts = [*(f"s{number}" for number in range(5000)), "€"]
+    pieces = pa.chunked_array([pa.array(texts[at : at + 70]) for at in range(0, len(texts), 70)])
+    with pytest.raises(SchemaError, match=r"'s'.* row 5000"):
+        sawlog.write(pa.table({"s": pieces}), tmp_path / "t", format="deephaven_table", charset="ISO-8859-1")

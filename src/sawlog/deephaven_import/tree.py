@@ -65,6 +65,9 @@ class IntradayTable:
 
     A partition's first location has the name of the internal partition; what is imported later goes to
     `INTERNAL~000001` and so on, for a location is never changed.
+
+    Attributes:
+        clean: Whether nothing can have been left half done since it was tidied.
     """
 
     def __init__(self, root: str, namespace: str, table: str) -> None:
@@ -72,6 +75,8 @@ class IntradayTable:
         self.namespace = check_part(namespace, "namespace")
         self.table = check_part(table, "table")
         self.directory = os.path.join(root, layout.INTRADAY, namespace, table)
+        self.clean = False
+        self._known: dict[str, tuple[tuple[int, int], Location]] = {}
 
     def path(self, partition: Partition, sequence: int) -> str:
         """Where a location goes.
@@ -79,6 +84,11 @@ class IntradayTable:
         Raises:
             OptionError: For partitions whose names cannot be directories, or look like those of later locations.
         """
+        path = self._path(partition, sequence)
+        check_inside(path, self.root)
+        return path
+
+    def _path(self, partition: Partition, sequence: int) -> str:
         internal = check_part(partition.internal_partition, "internal partition")
         if _SEQUENCE.fullmatch(internal):
             raise OptionError(
@@ -86,9 +96,7 @@ class IntradayTable:
             )
         name = f"{internal}~{sequence:06d}" if sequence else internal
         column = check_part(partition.column_partition, "column partition")
-        path = os.path.join(self.directory, name, column, self.table)
-        check_inside(path, self.root)
-        return path
+        return os.path.join(self.directory, name, column, self.table)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -124,11 +132,28 @@ class IntradayTable:
         found = []
         for internal in directories(self.directory, self.root):
             for column in directories(os.path.join(self.directory, internal), self.root):
-                path = os.path.join(self.directory, internal, column, self.table)
-                if column_partition in (None, column) and os.path.isdir(path):
-                    partition = Partition(self.namespace, self.table, internal, column)
-                    found.append(Location(path, partition, self._record(path, partition)))
+                if column_partition in (None, column):
+                    location = self._location(internal, column)
+                    found += [] if location is None else [location]
         return sorted(found, key=_order)
+
+    def _location(self, internal: str, column: str) -> Location | None:
+        """The location of two partitions; its record is read once."""
+        path = os.path.join(self.directory, internal, column, self.table)
+        try:
+            state = os.stat(path)
+        except OSError:
+            return None
+        key = state.st_ino, state.st_mtime_ns
+        known = self._known.get(path)
+        if known is not None and known[0] == key:
+            return known[1]
+        if not os.path.isdir(path):
+            return None
+        partition = Partition(self.namespace, self.table, internal, column)
+        location = Location(path, partition, self._record(path, partition))
+        self._known[path] = key, location
+        return location
 
     def progress(self, partition: Partition, locations: list[Location]) -> Progress:
         """How far a partition was imported, of the locations of the table.
@@ -163,13 +188,17 @@ class IntradayTable:
         Returns:
             The locations that count.
         """
-        for location in self.void(self.locations()):
+        locations = self.locations()
+        void = self.void(locations)
+        for location in void:
             remove_location(location.path)
+        if self.clean:
+            return [one for one in locations if one not in void]
         sweep(self.directory)
         for internal in directories(self.directory, self.root):
             for column in directories(os.path.join(self.directory, internal), self.root):
                 remove_empty(os.path.join(self.directory, internal, column))
-        return self.locations()
+        return [one for one in locations if one not in void]
 
     def _record(self, path: str, partition: Partition) -> PositionRecord | None:
         where = os.path.join(path, RECORD_NAME)
@@ -177,7 +206,7 @@ class IntradayTable:
         if data is None:
             return None
         record = PositionRecord.from_json(data, where)
-        if record.partition.table != partition.table or self.path(record.partition, record.sequence) != path:
+        if record.partition.table != partition.table or self._path(record.partition, record.sequence) != path:
             raise FormatError(f"{where}: the record is that of {record.partition}, location {record.sequence}")
         return record
 
@@ -243,10 +272,11 @@ def directories(path: str, root: str) -> list[str]:
     if not os.path.isdir(path):
         return []
     with os.scandir(path) as entries:
-        found = sorted(entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir())
-    for name in found:
-        check_inside(os.path.join(path, name), root)
-    return found
+        found = [entry for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
+    for entry in found:
+        if entry.is_symlink():
+            check_inside(entry.path, root)
+    return sorted(entry.name for entry in found)
 
 
 def check_inside(path: str, root: str) -> None:

@@ -13,7 +13,6 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import (
     ElementPlace,
     Place,
-    boolean_values,
     cast,
     encode_fixed,
     encode_strings,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered anew, which readers allow for."""
+HELD_BYTES = 64 << 20
+"""Bytes of values that are held back until they are looked up in a large symbol table."""
 MAX_SYMBOLS = 1 << 31
 
 
@@ -55,6 +56,8 @@ class ColumnWriter:
         self._generation = generation
         self._binary_size = 0
         self._symbols: _Symbols | None = None
+        self._held: list[pa.Array] = []
+        self._held_row = 0
         if spec.type is ColumnType.STRING_SET or (spec.type is ColumnType.STRING and spec.symbols):
             self._symbols = _Symbols(spec.charset)
         self._begin(layout.DATA)
@@ -76,7 +79,7 @@ class ColumnWriter:
         """
         place = Place(self.name, row)
         if self._symbols is not None:
-            self._write_symbols(self._symbols, array, place)
+            self._hold(self._symbols, array, row)
         elif self.spec.type in FIXED:
             self._append_numbers(layout.DATA, encode_fixed(self.spec.type, array, place))
         elif self.spec.variable:
@@ -85,7 +88,13 @@ class ColumnWriter:
             self._append(layout.DATA, encode_slots(self.spec, array, place))
 
     def finish(self, metadata: bytes) -> None:
-        """Write the metadata into the header of the data file, and what does not fit beside it."""
+        """Write what is left, the metadata into the header of the data file, and what does not fit beside it.
+
+        Raises:
+            SchemaError: For a value that cannot be represented; names column and row.
+        """
+        if self._symbols is not None:
+            self._write_symbols(self._symbols)
         if metadata == layout.JAVA_NULL:  # it is there
             return
         begin, rest = self._generation.header(metadata)
@@ -94,7 +103,20 @@ class ColumnWriter:
         if rest:
             self._append(layout.OVERFLOW, rest)
 
-    def _write_symbols(self, symbols: _Symbols, array: pa.Array, place: Place) -> None:
+    def _hold(self, symbols: _Symbols, array: pa.Array, row: int) -> None:
+        """Hold values back until they are as many as the known symbols: looking them up takes as long as both."""
+        self._held_row = self._held_row if self._held else row
+        self._held.append(array)
+        full = sum(one.nbytes for one in self._held) >= HELD_BYTES
+        if full or sum(map(len, self._held)) >= symbols.known:
+            self._write_symbols(symbols)
+
+    def _write_symbols(self, symbols: _Symbols) -> None:
+        if not self._held:
+            return
+        held = pa.chunked_array(self._held).unify_dictionaries() if len(self._held) > 1 else None
+        array, place = self._held[0] if held is None else held.combine_chunks(), Place(self.name, self._held_row)
+        self._held = []
         if self.spec.type is ColumnType.STRING:
             numbers = symbols.numbers(array, place).view("<u4")
         else:
@@ -168,6 +190,11 @@ class _Symbols:
         self._end = 0
         self._new: list[tuple[NDArray[np.int64], Any]] = []
 
+    @property
+    def known(self) -> int:
+        """How many symbols are remembered."""
+        return len(self._known)
+
     def numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
         """The ids of strings, plain or in a dictionary."""
         import numpy as np
@@ -176,7 +203,7 @@ class _Symbols:
         if pa.types.is_null(array.type):
             return np.full(len(array), layout.NULL_SYMBOL, np.int32)
         if not pa.types.is_dictionary(array.type):
-            array = cast(array, pa.large_string(), place).dictionary_encode()
+            return self._plain_numbers(cast(array, pa.large_string(), place), place)
         texts, indices = cast(array.dictionary, pa.large_string(), place), array.indices.cast(pa.int64())
         valid = validity(indices)
         places = values_of(indices, "<i8")
@@ -189,11 +216,19 @@ class _Symbols:
         ids = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
         numbers = self._enter(texts.take(pa.array(used)), _FirstUse(place.column, place.row, places, used))
         ids[used] = values_of(pc.fill_null(numbers, layout.NULL_SYMBOL), "<i4")
+        self._forget()
+        chosen: NDArray[np.int32] = ids[places]
+        return chosen
+
+    def _plain_numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
+        ids = self._enter(array, place)
+        self._forget()
+        return values_of(ids.fill_null(layout.NULL_SYMBOL), "<i4")
+
+    def _forget(self) -> None:
         if len(self._known) > MAX_KNOWN_SYMBOLS:
             self._first += len(self._known)
             self._known = self._known.slice(0, 0)
-        chosen: NDArray[np.int32] = ids[places]
-        return chosen
 
     def masks(self, array: pa.Array, place: Place) -> NDArray[np.uint64]:
         """Sets of strings as masks: bit k stands for symbol k."""
@@ -237,24 +272,28 @@ class _Symbols:
 
     def _enter(self, texts: pa.Array, place: Place) -> pa.Array:
         """The ids of strings, of which those that are new get the next ones; null of null."""
+        encoded = texts.dictionary_encode()
+        return self._enter_distinct(
+            encoded.dictionary, _Distinct(place.column, place.row, place, encoded.indices)
+        ).take(encoded.indices)
+
+    def _enter_distinct(self, texts: pa.Array, place: Place) -> pa.Array:
+        """The ids of strings that are all different, none of them null."""
         import numpy as np
         import pyarrow.compute as pc
 
-        encoded = texts.dictionary_encode()
-        found = pc.index_in(encoded.dictionary, value_set=self._known)
-        missing = np.flatnonzero(boolean_values(found.is_null()))
+        numbers = np.full(len(texts), -1, np.int32)
+        if len(self._known):
+            numbers = values_of(pc.index_in(texts, value_set=self._known).fill_null(-1), "<i4").copy()
+        missing = np.flatnonzero(numbers < 0)
         if len(missing):
-            count = self._first + len(self._known)
-            if count + len(missing) > MAX_SYMBOLS:
+            if self._first + len(self._known) + len(missing) > MAX_SYMBOLS:
                 raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
-            new = encoded.dictionary.take(pa.array(missing))
-            firsts = values_of(pc.index_in(new, value_set=texts), "<i4") if len(new) < len(texts) else None
-            self._new.append(encode_strings(new, self._charset, _Nth(place.column, place.row, place, firsts)))
-            numbers = np.array(values_of(found, "<i4"))
-            numbers[missing] = len(self._known) + np.arange(len(missing))
-            found = pa.array(numbers)
+            new = texts if len(missing) == len(texts) else texts.take(pa.array(missing))
+            self._new.append(encode_strings(new, self._charset, _Nth(place.column, place.row, place, missing)))
+            numbers[missing] = len(self._known) + np.arange(len(missing), dtype=np.int32)
             self._known = pa.concat_arrays([self._known, new])
-        return pc.add(found.take(encoded.indices), pa.scalar(self._first, pa.int32()))
+        return pa.array(numbers + np.int32(self._first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +314,29 @@ class _FirstUse(Place):
 
 
 @dataclass(frozen=True, slots=True)
+class _Distinct(Place):
+    """Where different values first stand among those that another place speaks of.
+
+    Attributes:
+        whole: That other place.
+        indices: Which of the different values each of its values is.
+    """
+
+    whole: Place
+    indices: pa.Array
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return self.whole.error(self.indices.index(at).as_py(), message)
+
+
+@dataclass(frozen=True, slots=True)
 class _Nth(Place):
     """Where some of the values stand that another place speaks of.
 
     Attributes:
         whole: That other place.
-        numbers: Which of its values they are; None: all, in order.
+        numbers: Which of its values they are.
     """
 
     whole: Place
@@ -288,4 +344,4 @@ class _Nth(Place):
 
     def error(self, at: int, message: str) -> SchemaError:
         """See `Place.error`."""
-        return self.whole.error(at if self.numbers is None else int(self.numbers[at]), message)
+        return self.whole.error(int(self.numbers[at]), message)

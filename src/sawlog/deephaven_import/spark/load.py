@@ -190,13 +190,14 @@ class ImportJob:
             options=parse_options(ReadOptions, options, where="reading deephaven_log"),
             storage=Storage(storage_options),
         )
+        self._trees: dict[tuple[str, str], IntradayTable] = {}
         self.write_options = parse_options(WriteOptions, write_options, where="writing deephaven_table")
 
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""
         whole, errors = Import(), []
         tables = [
-            _TableImport(self, IntradayTable(self.root, *name), files)
+            _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files)
             for name, files in _tables(source, replace(self.scan, storage=self.scan.storage.anew())).items()
         ]
         for _, (done, of_table) in in_order(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
@@ -221,6 +222,7 @@ class _TableImport:
         try:
             with self._tree.locked():
                 self._run()
+                self._tree.clean = not self.errors
         except SawlogError as error:
             self.errors.append(error)
         return self.done, self.errors
@@ -228,6 +230,7 @@ class _TableImport:
     def _run(self) -> None:
         tree, choices = self._tree, self._job.choices
         locations = recover(tree)
+        tree.clean = False
         logs = self._logs(self._files, locations)
         if logs is None:
             return
@@ -239,8 +242,9 @@ class _TableImport:
         if items:
             arrived, here = publication.arrived, choices.here_bytes
             run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, here=here)
-            # Attempts that came second have staged what nobody publishes.
-            tree.tidy()
+            if self._job.spark is not None and sum(sizes) > here:
+                # Attempts that came second have staged what nobody publishes.
+                tree.tidy()
 
     def _logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
         """The logs of one table; None when all of them are new, and still inside their headers."""
