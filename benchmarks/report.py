@@ -1,4 +1,4 @@
-"""Write what was measured, `benchmarks/results/*.json`, into docs/performance.md and README.md."""
+"""Write what was measured, `benchmarks/results/*.json`, into docs/performance.md, and its headlines as a picture."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chart import chart
 from benchmarks.harness import RESULTS, Line, lines
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PICTURE = "![Per headline the speeds of sawlog and its peers; longer is faster](images/speed.svg)"
 UNMEASURED = "No results are in `benchmarks/results` yet: `make bench` measures, `make report` puts them here."
 
 
 def main() -> None:
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    for name, text in (("docs/performance.md", pages(results)), ("README.md", summary(results))):
-        path = ROOT / name
-        head, _, rest = path.read_text().partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        path.write_text(f"{head}{BEGIN}\n\n{text or UNMEASURED}\n\n{END}{tail}")
+    path = ROOT / "docs" / "performance.md"
+    head, _, rest = path.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    text = UNMEASURED
+    if results:
+        (path.parent / "images").mkdir(exist_ok=True)
+        (path.parent / "images" / "speed.svg").write_text(chart(results))
+        text = f"{PICTURE}\n\n{summary(results)}\n\n{pages(results)}"
+    path.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
 
 
 def pages(results: Iterable[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tracemalloc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 import sawlog
 from sawlog import sources
+from sawlog.inputs import Inputs
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, run
 from tests.samples import ALL, FORMATS, ROWS, samples
@@ -232,3 +234,14 @@ def test_memory_map_decides(log: Path) -> None:
     assert opened == {None: sources.LocalSource, True: sources.MappedSource, False: sources.LocalSource}
     assert type(Storage().open(log, mapped=True)) is sources.MappedSource
     assert read(log, memory_map=True) == read(log, memory_map=False) == RECORDS
+
+
+def test_names_of_inputs_are_made_as_they_are_needed() -> None:
+    inputs = Inputs()
+    tracemalloc.start()
+    try:
+        names = [inputs.name(b"x") for _ in range(3)]
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert len(set(names)) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
 import stat
@@ -103,7 +104,8 @@ class Inputs:
         return (_restored, (data,))
 
     def _keep(self, held: memoryview | int, name: str) -> str:
-        free = next(one for one in (name, *(f"{name} {n}" for n in range(2, 1 << 20))) if one not in self._held)
+        numbered = (f"{name} {n}" for n in itertools.count(2))
+        free = next(one for one in itertools.chain([name], numbered) if one not in self._held)
         self._held[free] = held
         return free
 

@@ -1,0 +1,206 @@
+"""What the pages of the documentation suppose to be there: files, names, and a bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.deephaven_log import Logger
+from tests.documents import ROOT, blocks
+
+GOLDEN = ROOT / "tests" / "golden"
+SCHEMA = """<Table name="Trades" namespace="Market" storageType="NestedPartitionedOnDisk">
+  <Partitions keyFormula="${autobalance_single}" />
+  <Column name="Date" dataType="String" columnType="Partitioning" />
+  <Column name="Timestamp" dataType="DateTime" />
+  <Column name="Sym" dataType="String" columnType="Grouping" />
+  <Column name="Price" dataType="double" />
+  <Column name="Size" dataType="int" />
+</Table>
+"""
+VENDOR_LOG = "Ns.Trades.System.host.2024-05-06.bin.2024-05-06.093000.000-0400"
+
+
+@dataclass
+class World:
+    """Names that blocks use without making them, and what stands for places that they name."""
+
+    names: dict[str, object] = field(default_factory=lambda: {"sawlog": sawlog, "pa": pa})
+    places: dict[str, str] = field(default_factory=dict)
+
+
+def trades() -> pa.Table:
+    return pa.table(
+        {
+            "Timestamp": pa.array(np.arange(1_714_987_800_000, 1_714_987_800_100)).cast(pa.timestamp("ms", "UTC")),
+            "Sym": ["AAPL", "MSFT"] * 50,
+            "Price": np.arange(100) * 0.5,
+            "Size": pa.array(np.arange(100), pa.int32()),
+        }
+    )
+
+
+def shop(to: str = "db") -> None:
+    """A database, as the pages about LevelDB have it: a log, MANIFEST and CURRENT."""
+    shutil.copytree(ROOT / "examples/data/shop", to)
+
+
+def damaged_log() -> None:
+    data = bytearray((ROOT / "examples/data/shop/000003.log").read_bytes())
+    data[50_000] ^= 0x20
+    Path("damaged.log").write_bytes(data)
+
+
+def damage(world: World) -> None:
+    damaged_log()
+    shop()
+    rows = pa.table({"key": [b"a"], "value": [b"x"]})
+    for number in (5, 8):
+        sawlog.write(rows, f"db/00000{number}.ldb", format="leveldb_table")
+    world.places["s3a://bucket/"] = ""
+
+
+def deephaven_log(world: World) -> None:
+    Path("binlogs").mkdir()
+    table = pa.table({"Px": np.arange(100) * 0.5})
+    sawlog.write(table, f"binlogs/{VENDOR_LOG}", format="deephaven_log")
+    table = table.append_column("Host", pa.array(["vm1"] * 100))
+    (batch,) = table.select(["Px"]).to_batches()
+    world.names |= {"table": table, "schema": table.schema, "batch": batch}
+    world.places["/var/log/deephaven/binlogs"] = "binlogs"
+
+
+def deephaven_table(world: World) -> None:
+    for place in (
+        "tree/Systems/Market/Partitions/0/2024-05-06/Trades",
+        "tree/Systems/Market/Partitions/0/2024-03-01/Trades",
+        "tree/Intraday/Market/Trades/host_1/2024-05-06/Trades",
+    ):
+        table = trades().sort_by("Sym")
+        sawlog.write(table, place, format="deephaven_table", group=["Sym"])
+    Path("Market.Trades.schema").write_text(SCHEMA)
+    (limits,) = (one for one in blocks("docs/formats/deephaven-table.md") if one.language == "toml")
+    Path("trades.toml").write_text(limits.text.replace("Px", "Price"))
+    world.names |= {"table": table, "schema": table.schema, "batches": table.to_batches(), "position": b"{}"}
+    world.names["directory"] = "written"
+    world.places["/db/"] = "tree/"
+
+
+def filodb_record(world: World) -> None:
+    shutil.copy(GOLDEN / "filodb/gauge_100.container", "gauges.container")
+    shutil.copy(GOLDEN / "filodb/otel_exp_delta_histogram_10.container", "latencies.container")
+    world.names["table"] = sawlog.read("gauges.container")
+
+
+def leveldb_database(world: World) -> None:
+    del world
+    shop()
+
+
+def leveldb_log(world: World) -> None:
+    shop()
+    shutil.copy("db/000003.log", "000003.log")
+    world.names |= {"table": pa.table({"record": [b"one"]}), "more": pa.table({"record": [b"two"]})}
+
+
+def leveldb_payloads(world: World) -> None:
+    shop()
+    world.places["db/000003.log"] = "new.log"
+    world.places["MANIFEST-000004"] = "MANIFEST-000002"
+
+
+def leveldb_table(world: World) -> None:
+    shop()
+    rows = pa.table({"key": [b"user/%03d" % n for n in range(500)], "value": [b"x" * 50] * 500})
+    for name in ("db/000005.ldb", "db/000006.sst"):
+        sawlog.write(rows, name, format="leveldb_table")
+    world.names["table"] = rows
+
+
+def milvus_binlog(world: World) -> None:
+    shutil.copytree(GOLDEN / "milvus/2.3.5", "files")
+    shutil.copy("files/etcd.json", "etcd.json")
+    vectors = np.zeros((10, 128), np.float32)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 128)
+    world.names |= {
+        "table": pa.table({"pk": range(10), "vector": column}),
+        "deletes": pa.table({"pk": [1, 2], "timestamp": [1 << 40, 2 << 40]}),
+        "vectors": vectors,
+    }
+    world.places["s3://bucket/files"] = world.places["s3a://bucket/files"] = "files"
+    world.places["s3a://bucket/compacted"] = "compacted"
+
+
+WORLDS: dict[str, Callable[[World], None]] = {
+    "docs/damage.md": damage,
+    "docs/formats/deephaven-log.md": deephaven_log,
+    "docs/formats/deephaven-table.md": deephaven_table,
+    "docs/formats/filodb-record.md": filodb_record,
+    "docs/formats/leveldb-database.md": leveldb_database,
+    "docs/formats/leveldb-log.md": leveldb_log,
+    "docs/formats/leveldb-payloads.md": leveldb_payloads,
+    "docs/formats/leveldb-table.md": leveldb_table,
+    "docs/formats/milvus-binlog.md": milvus_binlog,
+}
+
+
+def spark_world(world: World) -> None:
+    """Databases and logs where the page about Spark has them."""
+    Path("data").mkdir()
+    shop("data/db")
+    for name in ("a.log", "b/1.log"):
+        sawlog.write(pa.table({"record": [b"x"]}), f"data/{name}", format="leveldb_log")
+    shutil.copy("data/db/000003.log", "data/db/000042.log")
+    world.places |= {"/data/": "data/", "s3a://bucket/db/": "data/db", "s3a://bucket/out": "data/remote"}
+
+
+def streams(world: World) -> None:
+    Path("binlogs").mkdir()
+    with Logger("binlogs", trades().schema, namespace="Market", table="Trades") as log:
+        log.write(trades().to_batches()[0])
+    world.places |= {"/var/log/deephaven/binlogs": "binlogs", "/data/": "data/"}
+
+
+def import_and_merge(world: World) -> None:
+    with Logger("binlogs", trades().schema, namespace="Market", table="Trades", column_partition="2024-03-01") as log:
+        log.write(trades().to_batches()[0])
+    Path("Trades.schema").write_text(SCHEMA)
+    world.places |= {"/var/log/deephaven/binlogs": "binlogs", '"/db"': '"tree"', " /db ": " tree "}
+
+
+WORLDS |= {"docs/spark.md": spark_world, "docs/streams.md": streams, "docs/import-and-merge.md": import_and_merge}
+
+
+@contextlib.contextmanager
+def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The world of a page, made in the current directory."""
+    world = World()
+    if page == "docs/cookbooks/milvus.md":
+        with _bucket(monkeypatch):
+            yield world
+        return
+    WORLDS.get(page, lambda _: None)(world)
+    yield world
+
+
+@contextlib.contextmanager
+def _bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that speaks S3, at the address in `MINIO`."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("MINIO", f"http://{host}:{port}")
+    try:
+        yield
+    finally:
+        server.stop()
