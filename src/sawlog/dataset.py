@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import operator
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +18,7 @@ from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.guard import decoded, guarded
+from sawlog.names import is_remote
 from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from sawlog.anatomy import Dissector
     from sawlog.format import Format
     from sawlog.storage import Source
+
+Part = TypeVar("Part")
 
 SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
@@ -153,11 +158,13 @@ class Dataset(ABC):
         threads: How many threads decode.
         shared: Whether threads share one file. Not so where one thread is at the memory's speed, or where finding out
             how to cut a file costs what a second thread gains: there, each thread has files of its own.
+        walked: Whether all of a file has to be looked at to cut it.
     """
 
     beside: Sequence[File] = ()
     threads: int = 1
     shared: ClassVar[bool] = True
+    walked: ClassVar[bool] = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -237,6 +244,36 @@ class Dataset(ABC):
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
         return pack(self._fragments(task_bytes), task_bytes)
+
+    def portions(self, task_bytes: int) -> Sequence[Dataset]:
+        """Datasets that together are this one, in order, each to be planned by the task that reads it.
+
+        There are none where planning needs no more than headers, or the bytes are near: then who asks can plan it all.
+
+        Args:
+            task_bytes: As for `plan`.
+        """
+        far = any(is_remote(file.path) for file in self.files)
+        walked = self.walked and any(file.size > task_bytes for file in self.files)
+        return [self.part([file]) for file in self.files] if far and walked else ()
+
+    def part(self, files: Sequence[File]) -> Dataset:
+        """The same dataset of some of its files."""
+        found = copy.copy(self)
+        found.files = list(files)
+        return found
+
+    def rescan(self, scan: Scan) -> Dataset:
+        """The same dataset with other columns or filters; what was read of the files is not read again.
+
+        A format that keeps what depends on columns or filters forgets it here.
+        """
+        found = copy.copy(self)
+        for name, value in vars(self).items():
+            if value is self.scan:
+                vars(found)[name] = scan
+        Dataset.__init__(found, self.format, self.files, scan)
+        return found
 
     def scanner(
         self,
@@ -468,16 +505,18 @@ class Dataset(ABC):
         return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
 
 
-def pack(fragments: Iterable[Fragment], task_bytes: int) -> list[list[Fragment]]:
-    """Pack fragments, in order, into tasks of about `task_bytes` of input and at most `SMALLEST` fragments."""
-    tasks: list[list[Fragment]] = []
+def pack(
+    parts: Iterable[Part], task_bytes: int, size: Callable[[Part], int] = operator.attrgetter("size")
+) -> list[list[Part]]:
+    """Pack fragments, or what has a size, in order, into tasks of about `task_bytes` and at most `SMALLEST` parts."""
+    tasks: list[list[Part]] = []
     least = task_bytes // SMALLEST
     room = 0
-    for fragment in fragments:
-        cost = max(fragment.size, least)
+    for part in parts:
+        cost = max(size(part), least)
         if not tasks or cost > room:
             tasks.append([])
             room = task_bytes
-        tasks[-1].append(fragment)
+        tasks[-1].append(part)
         room -= cost
     return tasks

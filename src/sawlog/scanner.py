@@ -79,6 +79,4 @@ def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any
         columns=scan.columns if columns is None else tuple(columns),
         expression=scan.expression if filter is None else filter,
     )
-    found = dataset.format.open(dataset.files, chosen)
-    found.beside, found.threads = dataset.beside, dataset.threads
-    return found
+    return dataset.rescan(chosen)

@@ -114,7 +114,9 @@ def test_a_relative_path_means_the_drivers_directory(tmp_path: Path, monkeypatch
     write_logs(tmp_path / "logs", 2)
     monkeypatch.chdir(tmp_path)
     (partition,) = make_reader({"path": "logs"}, None, read_schema({"path": "logs"}, None)).partitions()
-    assert [fragment.path for fragment in partition.value] == [f"{tmp_path}/logs/00000{n}.log" for n in (0, 1)]
+    assert [fragment.path for fragment in partition.value.fragments()] == [
+        f"{tmp_path}/logs/00000{n}.log" for n in (0, 1)
+    ]
 
 
 def test_an_empty_log_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:

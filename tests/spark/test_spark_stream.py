@@ -121,7 +121,7 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
         reader = make_stream_reader({**options, **more}, None, schema)
         start = reader.initialOffset()
         parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
-        return [len(part.value) for part in parts]
+        return [len(part.value.parts) for part in parts]
 
     assert tasks(4 << 20) == [8]
     assert tasks(1) == [4, 4]

@@ -35,6 +35,7 @@ from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
+from sawlog.names import is_remote
 from sawlog.reading import Remarks
 from sawlog.scanner import narrowed
 
@@ -127,6 +128,23 @@ class DeephavenLogDataset(Dataset):
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
+
+    def portions(self, task_bytes: int) -> list[Dataset]:
+        """See `Dataset.portions`: partitions, where remote logs have to be walked before they are read."""
+        far = any(is_remote(log.file.path) for log in self.logs)
+        walked = self._options.split != "resync" and any(log.file.size > task_bytes for log in self.logs)
+        if not far or not (self._applies or walked):
+            return []
+        return [self.part([log.file for log in logs]) for logs in self._partitions()]
+
+    def part(self, files: Sequence[File]) -> DeephavenLogDataset:
+        """See `Dataset.part`."""
+        found = super().part(files)
+        assert isinstance(found, DeephavenLogDataset)
+        paths = {file.path for file in files}
+        found.logs = [log for log in self.logs if log.file.path in paths]
+        vars(found).pop("_known", None)
+        return found
 
     def to_table(self, columns: Sequence[str] | None = None, filter: Any = None) -> pa.Table:
         """See `Dataset.to_table`."""

@@ -36,6 +36,7 @@ class FiloDBRecordDataset(Dataset):
     """Files of containers, one after the other."""
 
     shared: ClassVar[bool] = False
+    walked: ClassVar[bool] = True
 
     def view_schema(self) -> pa.Schema:
         """The columns of the schemas that are read, or those of the view."""

@@ -204,13 +204,11 @@ class FileColumns:
         }
         return [file for file in files if os.path.dirname(file.path) in left]
 
-    def facts(
-        self, fragments: Iterable[Fragment], names: Iterable[str], files: Mapping[str, File]
-    ) -> dict[str, Facts] | None:
-        """What workers are told of the files of fragments, by path; `None` where none of the columns is wanted.
+    def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
+        """What workers are told of files, by path; nothing where none of the columns is wanted.
 
         Args:
-            fragments: What a task reads.
+            paths: What a task reads.
             names: The wanted columns, of whatever kind.
             files: Those that there are, by path.
 
@@ -219,9 +217,9 @@ class FileColumns:
         """
         wanted = [name for name in names if name in self.names]
         if not wanted:
-            return None
+            return {}
         found: dict[str, Facts] = {}
-        for path in dict.fromkeys(fragment.path for fragment in fragments):
+        for path in dict.fromkeys(paths):
             file = files.get(path)
             values = self._values(path if file is not None else f"{path}/")
             values[METADATA] = _metadata_of(path, file)
@@ -241,9 +239,9 @@ class FileColumns:
         return found
 
 
-def with_facts(batch: pa.RecordBatch, facts: Facts | None, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
+def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
     """A batch of a fragment with the columns of its file, in the types that Spark wants."""
-    for name, value in (facts or {}).items():
+    for name, value in facts.items():
         kind = target.field(name).type
         if name == METADATA:
             start, length = fragment.extent

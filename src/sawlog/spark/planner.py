@@ -95,13 +95,18 @@ def plan(
     reading = projected(request, request.open(), full, filters).narrowed(wanted.names)
     task_bytes = request.own.task_bytes
     if not any(name.lower() == "task_bytes" for name in options):
-        share = sum(file.size for file in reading.files) // max(1, parallelism)
-        task_bytes = min(TASK_BYTES, max(WORTH_A_TASK, share))
+        task_bytes = _even(sum(file.size for file in reading.files), parallelism)
     pickled = CPickleSerializer()
     return PartitionFunction(wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]
 
 
 _ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
+
+
+def _even(size: int, parallelism: int) -> int:
+    """Bytes per task by which all cores are at work until the end: as many tasks for each."""
+    rounds = max(1, -(-size // (max(1, parallelism) * 2 * TASK_BYTES)))
+    return max(WORTH_A_TASK, -(-size // (max(1, parallelism) * rounds)))
 
 
 def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:

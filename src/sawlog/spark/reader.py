@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Dataset, Fragment, Scan
+from sawlog.format import Dataset, Fragment, Scan, pack
 from sawlog.guard import decoded
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.files import Facts, FileColumns, with_facts
@@ -100,18 +101,27 @@ class NoStreams(DataSourceStreamReader):
         raise NotImplementedError
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """What one task reads.
 
     Attributes:
-        fragments: In order.
-        facts: Values of the columns that files have, by path; `None` where none of them is wanted.
+        parts: Fragments, and datasets that the task plans itself, in order.
+        facts: Values of the columns that files have, by path; empty where none of them is wanted.
         ignore_missing: Whether files that are gone are left out.
     """
 
-    fragments: list[Fragment]
-    facts: dict[str, Facts] | None
-    ignore_missing: bool
+    parts: Sequence[Fragment | Dataset]
+    facts: Mapping[str, Facts]
+    ignore_missing: bool = False
+
+    def fragments(self) -> Iterator[Fragment]:
+        """What is read, in order."""
+        for part in self.parts:
+            if isinstance(part, Dataset):
+                yield from part.fragments(None)
+            else:
+                yield part
 
 
 @dataclass(frozen=True)
@@ -145,14 +155,23 @@ class Reading:
         """What each task reads: small files share one, large ones make several."""
         if not self.files:
             return []
-        tasks = self.dataset.format.open(self.files, self.scan).tasks(task_bytes)
+        whole = len(self.files) == len(self.dataset.files)
+        format = self.dataset.format
+        dataset = self.dataset.rescan(self.scan) if whole else format.open(self.files, self.scan)
         files = {file.path: file for file in self.files}
-        return [self.share(fragments, files) for fragments in tasks]
+        portions = pack(dataset.portions(task_bytes), task_bytes, _bytes)
+        tasks: Sequence[Sequence[Fragment | Dataset]] = portions or dataset.tasks(task_bytes)
+        return [self.share(parts, files) for parts in tasks]
 
-    def share(self, fragments: list[Fragment], files: Mapping[str, File]) -> Share:
-        """What a task reads that has these fragments of some files."""
-        facts = self.columns.facts(fragments, self.names, files)
-        return Share(fragments, facts, self.request.files.ignoremissingfiles)
+    def share(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Share:
+        """What a task reads that has these parts of some files."""
+        inside = ([file.path for file in one.files] if isinstance(one, Dataset) else [one.path] for one in parts)
+        facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
+        return Share(parts, facts, self.request.files.ignoremissingfiles)
+
+
+def _bytes(dataset: Dataset) -> int:
+    return sum(file.size for file in dataset.files)
 
 
 def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
@@ -195,8 +214,8 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
     if share is None:
         return
     target = arrow_schema(schema)
-    for fragment in share.fragments:
-        facts = (share.facts or {}).get(fragment.path)
+    for fragment in share.fragments():
+        facts = share.facts.get(fragment.path, {})
         findings = Findings(fragment.scan.on_damage)
         try:
             for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):

@@ -63,6 +63,13 @@ class MilvusDataset(Dataset):
         self._until = self._options.until
         super().__init__(format, files, scan)
 
+    def rescan(self, scan: Scan) -> Dataset:
+        """See `Dataset.rescan`: what filters rule out is found anew."""
+        found = super().rescan(scan)
+        for name in ("_ruled_out", "skipped"):
+            vars(found).pop(name, None)
+        return found
+
     @cached_property
     def collections(self) -> dict[int, Collection]:
         """All collections below the root, by id."""

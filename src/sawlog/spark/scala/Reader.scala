@@ -2,7 +2,6 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import java.lang.reflect.{InvocationTargetException, Method, Proxy}
 
-import org.apache.arrow.vector.ValueVector
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.spark.{JobArtifactSet, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction, PythonUtils}
@@ -58,15 +57,11 @@ class ColumnReader(batches: Iterator[ColumnarBatch], width: Int) extends Partiti
   override def get(): ColumnarBatch = {
     val batch = batches.next()
     val struct = batch.column(0).asInstanceOf[ArrowColumnVector].getValueVector.asInstanceOf[StructVector]
-    val columns = Array.tabulate[ColumnVector](width)(index => new LentColumn(struct.getChildByOrdinal(index)))
-    new ColumnarBatch(columns, batch.numRows())
+    val rows = batch.numRows()
+    val columns = Array.tabulate[ColumnVector](width)(index => new LentColumn(struct.getChildByOrdinal(index), rows))
+    new ColumnarBatch(columns, rows)
   }
 
-  override def close(): Unit = ()
-}
-
-/** A column that is closed with the worker's stream: Spark would close it with each batch, and structs lose fields. */
-class LentColumn(vector: ValueVector) extends ArrowColumnVector(vector) {
   override def close(): Unit = ()
 }
 

@@ -1,0 +1,170 @@
+"""What planning a read costs the driver: requests, bytes, memory."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import tracemalloc
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import sawlog
+from sawlog.deephaven_log import Logger
+from sawlog.spark.reader import make_reader, read_schema
+
+FILES = 200
+MOST = 64 << 10
+"""Bytes of a file that its header may cost."""
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Requests by method, those by path, and bytes fetched."""
+    counts: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def counted(name: str) -> None:
+        whole = getattr(MemoryFileSystem, name)
+
+        def call(self: Any, path: str, *args: Any, **settings: Any) -> Any:
+            answer = whole(self, path, *args, **settings)
+            with lock:
+                counts[name] += 1
+                if name == "cat_file":
+                    counts[path] += 1
+                    counts["bytes"] += len(answer)
+            return answer
+
+        monkeypatch.setattr(MemoryFileSystem, name, call)
+
+    for name in ("cat_file", "info", "find"):
+        counted(name)
+    return counts
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    name = uuid.uuid4().hex
+    yield f"memory://{name}"
+    fsspec.filesystem("memory").rm(f"/{name}", recursive=True)
+
+
+def gauges(count: int) -> pa.Table:
+    tags = pa.array([[("_ws_", "demo")]] * count, pa.map_(pa.string(), pa.string()))
+    times = pa.array(range(count)).cast(pa.timestamp("ms", "UTC"))
+    return pa.table({"timestamp": times, "value": [1.0] * count, "_metric_": ["m"] * count, "tags": tags})
+
+
+def records(count: int) -> pa.Table:
+    return pa.table({"record": pa.array([b"%0100d" % n for n in range(count)])})
+
+
+SAMPLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "leveldb_log": ("{:06}.log", records, {}),
+    "deephaven_log": ("Trades.bin.{:06}", lambda count: pa.table({"i": range(count)}), {}),
+    "filodb_record": ("{:06}.container", gauges, {"schema": "gauge", "container_timestamp": 0}),
+}
+
+
+def planned(options: dict[str, str], format: str | None) -> tuple[Any, list[Any]]:
+    """A reader and its partitions, as executors get them."""
+    reader = make_reader(options, format, read_schema(options, format))
+    return reader, pickle.loads(pickle.dumps(reader.partitions()))
+
+
+def delivered(reader: Any, partitions: list[Any]) -> pa.Table:
+    return pa.Table.from_batches([batch for one in partitions for batch in reader.read(one)])
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_many_small_remote_files(name: str, requests: Counter[str], root: str) -> None:
+    pattern, make, written = SAMPLES[name]
+    for number in range(FILES):
+        sawlog.write(make(1), f"{root}/{pattern.format(number)}", format=name, **written)
+    options = {"path": root}
+    requests.clear()
+    schema = read_schema(options, name)
+    assert (requests["find"], requests["info"]) == (1, 0)
+    assert all(count == 1 for path, count in requests.items() if path.startswith("/"))
+    requests.clear()
+    reader = make_reader(options, name, schema)
+    partitions = reader.partitions()
+    assert (requests["find"], requests["info"]) == (1, 0), "sizes are those of the listing"
+    assert all(count == 1 for path, count in requests.items() if path.startswith("/")), "a range of each file at most"
+    assert 1 < len(partitions) <= -(-FILES // 64), "files have an open cost, so that they do not make one task"
+    assert delivered(reader, partitions).num_rows == FILES
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_bytes_of_large_remote_files_do_not_cross_the_driver(name: str, requests: Counter[str], root: str) -> None:
+    pattern, make, written = SAMPLES[name]
+    files = 3
+    for number in range(files):
+        sawlog.write(make(40_000), f"{root}/{pattern.format(number)}", format=name, **written)
+    size = sum(len(data.getvalue()) for path, data in MemoryFileSystem.store.items() if root[9:] in path)
+    assert size > 4 * files * MOST
+    requests.clear()
+    reader, partitions = planned({"path": root, "task_bytes": "300000"}, name)
+    assert requests["bytes"] <= 2 * files * MOST, "schema() and partitions() read headers"
+    assert len(partitions) > 1
+    expected = sawlog.read(root, format=name)
+    assert delivered(reader, partitions).num_rows == expected.num_rows == files * 40_000
+
+
+def logs(place: Any, internal: str, deleting: bool) -> None:
+    """Two logs of one partition; the second one may delete what stands in both before it."""
+    schema = pa.schema([("n", pa.int64())])
+    for begin in (0, 50_000):
+        options = {"namespace": "N", "table": "T", "internal_partition": internal, "column_partition": "2026-01-02"}
+        with Logger(place, schema, **options) as logger:
+            logger.write(pa.record_batch([pa.array(range(begin, begin + 30_000))], schema=schema))
+            if deleting and begin:
+                logger.delete_partition()
+            logger.write(pa.record_batch([pa.array(range(begin + 30_000, begin + 50_000))], schema=schema))
+
+
+@pytest.mark.parametrize("deletes", ["apply", "ignore"])
+def test_tasks_find_what_is_deleted(deletes: str, requests: Counter[str], root: str, tmp_path: Any) -> None:
+    for internal, deleting in (("a", True), ("b", False), ("c", True)):
+        logs(tmp_path / "logs", internal, deleting)
+    fs = fsspec.filesystem("memory")
+    fs.put(str(tmp_path / "logs"), f"/{root[9:]}", recursive=True)
+    requests.clear()
+    reader, partitions = planned({"path": root, "deletes": deletes, "task_bytes": "1000000"}, "deephaven_log")
+    assert requests["bytes"] <= 12 * MOST < sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*.bin.*"))
+    assert len(partitions) == (3 if deletes == "apply" else 6), "what one command may delete is read by one task"
+    found = delivered(reader, partitions)
+    assert found.num_rows == sawlog.read(tmp_path / "logs", deletes=deletes).num_rows
+    assert found.num_rows == (2 * 20_000 + 100_000 if deletes == "apply" else 300_000)
+    one = {"path": root, "filters": '[["n", "<", 5]]', "internal_partition": "b", "deletes": deletes}
+    assert sorted(delivered(*planned(one, "deephaven_log"))["n"].to_pylist()) == list(range(5))
+
+
+@pytest.mark.heavy
+def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> None:
+    files = 100_000
+    sawlog.write(records(1), f"{root}/000001.log", format="leveldb_log")
+    fs = fsspec.filesystem("memory")
+    (data,) = (one.getvalue() for path, one in fs.store.items() if root[9:] in path)
+    for number in range(2, files + 1):
+        fs.pipe_file(f"/{root[9:]}/{number:06}.log", data)
+    requests.clear()
+    tracemalloc.start()
+    reader = make_reader({"path": root}, "leveldb_log", read_schema({"path": root}, "leveldb_log"))
+    partitions = reader.partitions()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    pickled = sum(len(pickle.dumps(one)) for one in partitions)
+    print({key: count for key, count in requests.items() if not key.startswith("/")}, peak >> 20, "MB", pickled, "B")
+    assert requests["find"] == 2
+    assert requests["cat_file"] <= 16
+    assert len(partitions) == -(-files // 64)
+    assert peak < files * 4096, "memory per file is bounded"
+    assert pickled < files * 512
