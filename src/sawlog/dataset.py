@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.guard import decoded, guarded
 from sawlog.names import is_remote
+from sawlog.packing import TASK_BYTES, pack
 from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from sawlog.anatomy import Dissector
     from sawlog.format import Format
     from sawlog.storage import Source
-
-Part = TypeVar("Part")
-
-SMALLEST = 64
-"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
-
-TASK_BYTES = 64 << 20
-"""Input bytes per task that planning aims at."""
 
 
 @dataclass(frozen=True)
@@ -503,20 +495,3 @@ class Dataset(ABC):
     def _where(self) -> str:
         first = self.files[0].path if self.files else "(no files)"
         return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
-
-
-def pack(
-    parts: Iterable[Part], task_bytes: int, size: Callable[[Part], int] = operator.attrgetter("size")
-) -> list[list[Part]]:
-    """Pack fragments, or what has a size, in order, into tasks of about `task_bytes` and at most `SMALLEST` parts."""
-    tasks: list[list[Part]] = []
-    least = task_bytes // SMALLEST
-    room = 0
-    for part in parts:
-        cost = max(size(part), least)
-        if not tasks or cost > room:
-            tasks.append([])
-            room = task_bytes
-        tasks[-1].append(part)
-        room -= cost
-    return tasks

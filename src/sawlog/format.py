@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from sawlog.damage import FileReport
-from sawlog.dataset import TASK_BYTES, Dataset, Fragment, pack
+from sawlog.dataset import Dataset, Fragment
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedFormat
 from sawlog.guard import guarded
+from sawlog.packing import TASK_BYTES, pack
 from sawlog.scan import (
     FILE_COLUMN,
     OFFSET_COLUMN,

@@ -16,8 +16,8 @@ from typing import IO, Any
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
 from pyspark.sql import types as spark
 
-from sawlog.dataset import TASK_BYTES
 from sawlog.errors import OptionError
+from sawlog.packing import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, full_schema, projected
