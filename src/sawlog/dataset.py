@@ -151,12 +151,14 @@ class Dataset(ABC):
         shared: Whether threads share one file. Not so where one thread is at the memory's speed, or where finding out
             how to cut a file costs what a second thread gains: there, each thread has files of its own.
         walked: Whether all of a file has to be looked at to cut it.
+        narrowed: Cached properties that depend on columns or filters.
     """
 
     beside: Sequence[File] = ()
     threads: int = 1
     shared: ClassVar[bool] = True
     walked: ClassVar[bool] = False
+    narrowed: ClassVar[Sequence[str]] = ("skipped",)
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -256,11 +258,10 @@ class Dataset(ABC):
         return found
 
     def rescan(self, scan: Scan) -> Dataset:
-        """The same dataset with other columns or filters; what was read of the files is not read again.
-
-        A format that keeps what depends on columns or filters forgets it here.
-        """
+        """The same dataset with other columns or filters; what was read of the files is not read again."""
         found = copy.copy(self)
+        for name in self.narrowed:
+            vars(found).pop(name, None)
         for name, value in vars(self).items():
             if value is self.scan:
                 vars(found)[name] = scan

@@ -52,6 +52,8 @@ class SegmentsWarning(UserWarning):
 class MilvusDataset(Dataset):
     """One collection below a root."""
 
+    narrowed = ("skipped", "_ruled_out")
+
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._logs = [log for log in map(paths.parse, files) if log is not None]
@@ -62,13 +64,6 @@ class MilvusDataset(Dataset):
         self._scan = scan
         self._until = self._options.until
         super().__init__(format, files, scan)
-
-    def rescan(self, scan: Scan) -> Dataset:
-        """See `Dataset.rescan`: what filters rule out is found anew."""
-        found = super().rescan(scan)
-        for name in ("_ruled_out", "skipped"):
-            vars(found).pop(name, None)
-        return found
 
     @cached_property
     def collections(self) -> dict[int, Collection]:
