@@ -21,6 +21,8 @@ CHARSETS = {
     "UTF-16LE": "utf-16-le",
 }
 """Charset names as stored, and Python's for them. Names of the vendor's enum have underscores instead."""
+_MARK = b"\xfe\xff"
+"""Byte order mark of UTF-16, big endian."""
 WHOLE_CHARSETS = ("ISO-8859-1",)
 """Charsets in which every sequence of bytes is a text."""
 _ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
@@ -32,6 +34,32 @@ def charset_name(name: str) -> str | None:
     spelled = name.strip().upper().replace("_", "-")
     spelled = {"ASCII": "US-ASCII", "LATIN-1": "ISO-8859-1", "UTF8": "UTF-8"}.get(spelled, spelled)
     return spelled if spelled in CHARSETS else None
+
+
+def decode_string(data: bytes, charset: str, errors: str = "strict") -> str:
+    """One string as Java reads it: UTF-16 is big endian where no mark says otherwise.
+
+    Args:
+        data: The bytes.
+        charset: Stored name.
+        errors: As for `bytes.decode`.
+
+    Raises:
+        UnicodeDecodeError: For malformed bytes, if errors are `strict`.
+    """
+    unmarked = charset == "UTF-16" and data[: len(_MARK)] not in (_MARK, _MARK[::-1])
+    return data.decode(CHARSETS["UTF-16BE" if unmarked else charset], errors)
+
+
+def encode_string(text: str, charset: str) -> bytes:
+    """One string as Java writes it: UTF-16 is big endian behind a mark.
+
+    Raises:
+        UnicodeEncodeError: When the charset lacks a character.
+    """
+    if charset == "UTF-16":
+        return _MARK + text.encode(CHARSETS["UTF-16BE"])
+    return text.encode(CHARSETS[charset])
 
 
 def string_array(values: Iterable[str]) -> pa.Array:
@@ -105,7 +133,6 @@ def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[
 
 
 def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
-    encoding = CHARSETS[charset]
     decoded: list[bytes | None] = []
     replaced = []
     for row, scalar in enumerate(array):
@@ -114,9 +141,9 @@ def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
             decoded.append(None)
             continue
         try:
-            text = value.decode(encoding)
+            text = decode_string(value, charset)
         except UnicodeDecodeError:
             replaced.append(row)
-            text = value.decode(encoding, "replace")
+            text = decode_string(value, charset, "replace")
         decoded.append(text.encode())
     return encoded_array(decoded), replaced

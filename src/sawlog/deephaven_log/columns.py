@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from sawlog.arrow import constant
-from sawlog.deephaven.text import CHARSETS, character, string_array
+from sawlog.deephaven.text import character, decode_string, string_array
 from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
@@ -213,7 +213,7 @@ def _constant_value(column: LogColumn) -> Any:
         payload = data[layout.COUNT_SIZE :]
         if column.type is LogType.BLOB:
             return payload
-        return payload.decode(CHARSETS[column.charset], "replace")
+        return decode_string(payload, column.charset, "replace")
     return decode_value(column, data)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from sawlog.deephaven.text import CHARSETS, charset_name, encoded_array
+from sawlog.deephaven.text import CHARSETS, charset_name, encode_string, encoded_array
 from sawlog.deephaven.types import BOXED, BY_LOG, LogType
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
@@ -389,15 +389,10 @@ class Encoder:
             raise SchemaError(f"column {column.name!r}: an Arrow array has offsets outside its data")
         if plain or (not column.charset.startswith("UTF-16") and not (data[low:high] & 0x80).any()):
             return ends - ends[0], data[low:high]
-        encoding = CHARSETS[column.charset]
-        if encoding == "utf-16":
-            # As Java writes it: big endian, behind a byte order mark.
-            encoded = [None if v is None else b"\xfe\xff" + v.encode("utf-16-be") for v in array.to_pylist()]
-            return _joined(encoded)
         encoded = []
         for row, value in enumerate(array.to_pylist()):
             try:
-                encoded.append(None if value is None else value.encode(encoding))
+                encoded.append(None if value is None else encode_string(value, column.charset))
             except UnicodeError as error:
                 raise SchemaError(
                     f"column {column.name!r}, row {self._rows + row}: {value!r} cannot be written in {column.charset};"

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sawlog.deephaven.text import CHARSETS, DEFAULT_CHARSET, charset_name
+from sawlog.deephaven.text import DEFAULT_CHARSET, charset_name, decode_string, encode_string
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
-from sawlog.errors import FormatError
+from sawlog.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:
     from sawlog.storage import Storage
@@ -118,8 +118,8 @@ class _Cursor:
             raise self.fail(f"{what} that fits into {self.left} bytes", count)
         return count
 
-    def string(self, what: str, encoding: str = "utf-8") -> str:
-        return self.take(self.integer(what), what).decode(encoding, "replace")
+    def string(self, what: str, charset: str = "UTF-8") -> str:
+        return decode_string(self.take(self.integer(what), what), charset, "replace")
 
     def inner(self, length: int, what: str) -> _Cursor:
         start = self.position
@@ -279,8 +279,7 @@ def _enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: boo
         if known is None:
             notes.append(f"column {name!r}: unknown charset {stored!r}; read as {charset}")
         charset = known or charset
-    encoding = CHARSETS[charset]
-    return charset, tuple(meta.string(f"a value of enum {name!r}", encoding) for _ in range(count))
+    return charset, tuple(meta.string(f"a value of enum {name!r}", charset) for _ in range(count))
 
 
 def _constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, strict: bool) -> list[LogColumn]:
@@ -350,8 +349,13 @@ def _metadata(column: LogColumn) -> bytes:
     if column.type is LogType.ENHANCED_STRING:
         return _string(column.charset)
     if column.type is LogType.ENUM:
-        encoding = CHARSETS[column.charset]
-        values = b"".join(_string(value, encoding) for value in column.values)
+        try:
+            values = b"".join(_string(value, column.charset) for value in column.values)
+        except UnicodeEncodeError as error:
+            raise SchemaError(
+                f'column {column.name!r}: {error.object!r} cannot be written in {column.charset}; charset="UTF-8" takes'
+                " every text"
+            ) from error
         return struct.pack(">i", len(column.values)) + _string(column.charset) + values
     return b""
 
@@ -360,6 +364,6 @@ def _record(kind: int, payload: bytes) -> bytes:
     return struct.pack(">ii", len(payload), kind) + payload
 
 
-def _string(text: str, encoding: str = "utf-8") -> bytes:
-    data = text.encode(encoding)
+def _string(text: str, charset: str = "UTF-8") -> bytes:
+    data = encode_string(text, charset)
     return struct.pack(">i", len(data)) + data

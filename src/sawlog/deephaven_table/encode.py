@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.deephaven.text import CHARSETS
+from sawlog.deephaven.text import CHARSETS, encode_string
 from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType
 from sawlog.deephaven_table.fields import is_text
 from sawlog.deephaven_table.layout import EMPTY_STRING
@@ -184,9 +184,7 @@ def encode_text(text: str, charset: str) -> bytes:
     """
     if not text:
         return EMPTY_STRING
-    if CHARSETS[charset] == "utf-16":
-        return b"\xfe\xff" + text.encode("utf-16-be")
-    data = text.encode(CHARSETS[charset])
+    data = encode_string(text, charset)
     if data == EMPTY_STRING:
         raise ValueError("a string of one NUL would be read as an empty one")
     return data
