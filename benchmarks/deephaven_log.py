@@ -80,9 +80,9 @@ def read_cases(settings: Settings, count: int) -> Iterator[Case]:
         "deephaven_read",
         "market data (7 columns, about 47 bytes a row) into Arrow, one core",
         (
-            Side("sawlog", partial(read, log, count), size, count, "digests verified"),
+            Side("sawlog", partial(read, log, count), size, count, "digests verified, deletes=apply: a search first"),
             Side("sawlog, deletes=ignore", partial(read, log, count, deletes="ignore"), size, count, "one pass"),
-            Side("sawlog, verify_checksums=False", unverified, size, count),
+            Side("sawlog, verify_checksums=False", unverified, size, count, "deletes=apply"),
             Side(
                 "sawlog, neither",
                 partial(read, log, count, verify_checksums=False, deletes="ignore"),
@@ -90,6 +90,15 @@ def read_cases(settings: Settings, count: int) -> Iterator[Case]:
                 count,
                 "verify_checksums=False, deletes=ignore",
             ),
+            Side("sawlog, into a table", partial(read_table, log, count), size, count, "deletes=apply, in one pass"),
+            Side(
+                "sawlog, into a table, verify_checksums=False",
+                partial(read_table, log, count, verify_checksums=False),
+                size,
+                count,
+                "deletes=apply, in one pass",
+            ),
+            Side("sawlog, count_rows()", partial(count_rows, log, count), size, count, "digests verified, in one pass"),
             Side("memcpy", partial(np.copyto, target, source), size, note="from and to memory in use: the limit"),
             Side("copy of the mapped file, 4 MiB at a time", partial(copy_windows, log), size),
         ),
@@ -165,6 +174,17 @@ def read(log: Path, expected: int, **options: object) -> None:
     rows = sum(batch.num_rows for batch in sawlog.open(log, format="deephaven_log", **options).to_batches())
     if rows != expected:
         raise RuntimeError(f"expected {expected} rows, found {rows}")
+
+
+def read_table(log: Path, expected: int, **options: object) -> None:
+    """All rows at once."""
+    if (rows := sawlog.read(log, format="deephaven_log", **options).num_rows) != expected:
+        raise RuntimeError(f"expected {expected} rows, found {rows}")
+
+
+def count_rows(log: Path, expected: int) -> None:
+    if (rows := sawlog.open(log, format="deephaven_log").count_rows()) != expected:
+        raise RuntimeError(f"expected {expected} rows, counted {rows}")
 
 
 def copy_windows(log: Path) -> None:
