@@ -150,6 +150,8 @@ def same_filters(subject: Subject) -> Iterator[str]:
         rows = texts(found.to_table())
         if rows != expected:
             yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {_compared(expected, rows)}"
+        if not subject.intact and filters is not given[-1]:
+            continue  # these two ask the same fragments for the same rows
         if found.count_rows() != len(expected):
             yield f"filters={filters}: count_rows() is {found.count_rows()}, of {len(expected)} rows"
         if texts(found.head(1)) != expected[:1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sawlog.testing import changes, mutations, reading, writing
@@ -23,6 +23,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("two_threads", reading.two_threads),
 )
 """Of these, each input goes through one; that the verbs agree is seen with every input."""
+
+AGREEING = ("agreed", "bits", "lying_numbers", "splices", "any_bytes")
+"""Tests of laws that see whether the verbs agree, of files that are changed in some way."""
 
 
 def load(name: str) -> type[Laws]:
@@ -73,11 +76,14 @@ class Inputs:
 
 def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
     """The laws that a subject breaks, and how; without what its sample is exempt from."""
-    found = [("agreed", text) for text in changes.watched(changes.agreed, subject)]
+
+    def broken(names: Sequence[str], check: Check) -> Iterator[tuple[str, str]]:
+        exempt = [one for one in laws.exemptions if any(one.about(name, subject.sample) for name in names)]
+        for text in changes.watched(check, subject):
+            if not any(one.excuses(Complaint(text, subject.mutation), subject.sample) for one in exempt):
+                yield names[0], text.replace(subject.directory, "")
+
+    found = list(broken(AGREEING, changes.agreed))
     if changes.readable(subject):
-        exempt = [one for one in laws.exemptions if one.about(law[0], subject.sample)]
-        for text in changes.watched(law[1], subject):
-            complaint = Complaint(text, subject.mutation)
-            if not any(one.excuses(complaint, subject.sample) for one in exempt):
-                found.append((law[0], text))
-    return [(name, text.replace(subject.directory, "")) for name, text in found]
+        found += broken(law[:1], law[1])
+    return found
