@@ -7,6 +7,7 @@ import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -36,6 +37,12 @@ def shared_modules() -> dict[str, Path]:
     return {name: path for name, path in modules().items() if path.relative_to(ROOT).parts[0] not in packages}
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """What stands in a module."""
+    return ast.parse(path.read_text())
+
+
 def statements(node: ast.AST) -> Iterator[ast.AST]:
     """All that runs some time: what functions hold, too, and not what is for type checkers alone."""
     for inner in ast.iter_child_nodes(node):
@@ -47,8 +54,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 def imported(path: Path, *, types: bool = True) -> set[str]:
     """Whatever a module imports, also when it is called and, if wanted, for types."""
     found = set()
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree) if types else statements(tree):
+    for node in ast.walk(tree(path)) if types else statements(tree(path)):
         if isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -60,7 +66,7 @@ def imported(path: Path, *, types: bool = True) -> set[str]:
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """All functions, by the names of their modules."""
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{name}.{node.name}", node
 

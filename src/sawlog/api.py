@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
@@ -314,6 +315,7 @@ def _expression(given: Any) -> Any:
     return given
 
 
+@cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
     """The arguments that a function takes by name."""
     return [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
