@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -16,13 +17,17 @@ from fsspec.implementations.memory import MemoryFileSystem
 import sawlog
 
 FILES = 40
+MANY = 10_000
+ASKED = ("cat_file", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
+"""Methods of a file system that cost requests."""
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Counter[str]:
     """Requests by method, and the most of them at a time."""
     counts: Counter[str] = Counter()
     lock, under_way = threading.Lock(), [0]
+    delay = getattr(request, "param", 0.001)
 
     def counted(name: str) -> None:
         whole = getattr(MemoryFileSystem, name)
@@ -32,7 +37,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
                 counts[name] += 1
                 under_way[0] += 1
                 counts["at a time"] = max(counts["at a time"], under_way[0])
-            time.sleep(0.001)
+            time.sleep(delay)
             try:
                 return whole(self, *args, **settings)
             finally:
@@ -41,7 +46,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(MemoryFileSystem, name, call)
 
-    for name in ("cat_file", "info", "find"):
+    for name in ASKED:
         counted(name)
     return counts
 
@@ -56,25 +61,64 @@ SAMPLES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "leveldb_log": ("{:06}.log", pa.table({"record": pa.array([b"x"])}), {}),
     "deephaven_log": ("Trades.bin.{:06}", pa.table({"i": [1]}), {}),
     "filodb_record": ("{:06}.container", gauges(), {"schema": "gauge", "container_timestamp": 0}),
+    "deephaven_table": ("Intraday/N/T/w/2024-{:06}/T", pa.table({"i": [1]}), {}),
 }
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_many_remote_files_are_opened_with_one_request_each(name: str, requests: Counter[str]) -> None:
-    pattern, table, options = SAMPLES[name]
+@pytest.fixture
+def root() -> Iterator[str]:
     root = f"memory://{uuid.uuid4().hex}"
+    yield root
+    for path in [path for path in MemoryFileSystem.store if path.startswith(root.removeprefix("memory:/"))]:
+        del MemoryFileSystem.store[path]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SAMPLES)
+def test_many_remote_files_are_opened_with_one_request_each(name: str, requests: Counter[str], root: str) -> None:
+    pattern, table, options = SAMPLES[name]
     for number in range(FILES):
         sawlog.write(table, f"{root}/{pattern.format(number)}", format=name, **options)
     requests.clear()
     dataset = sawlog.open(root, format=name)
     _ = dataset.schema
     assert requests["find"] == 1, "one listing"
-    assert requests["cat_file"] <= FILES, "at most one read per file"
-    assert requests["info"] == 0
-    if requests["cat_file"] > 1:
+    assert requests["cat_file"] <= len(dataset.files), "at most one read per file"
+    assert sum(requests[one] for one in ASKED) <= requests["cat_file"] + 4, "nothing else per file"
+    if requests["cat_file"] > 10:
         assert requests["at a time"] > 4
+    fragments = dataset.fragments()
+    assert len(fragments) >= FILES
+    assert sum(requests[one] for one in ASKED if one != "cat_file") <= 4
+    assert requests["cat_file"] <= (2 if name == "deephaven_log" else 1) * len(dataset.files)
+    planned = requests.copy()
+    _ = dataset.schema, dataset.info()
+    if name != "deephaven_log":  # which looks for deletions again each time
+        assert len(dataset.fragments()) == len(fragments)
+        assert requests["cat_file"] - planned["cat_file"] <= 1, "what was read is kept"
+    before = requests.copy()
     assert dataset.count_rows() == FILES * table.num_rows
+    assert requests["info"] == before["info"], "sizes are those of the listing"
     requests.clear()
     found = sawlog.open(root)  # recognised by the heads of a few files
     assert found.format.name == name
-    fsspec.filesystem("memory").rm(root.removeprefix("memory:/"), recursive=True)
+
+
+@pytest.mark.parametrize("requests", [0.0], indirect=True)
+def test_ten_thousand_remote_files(requests: Counter[str], root: str) -> None:
+    name = "leveldb_log"
+    pattern, table, options = SAMPLES[name]
+    sawlog.write(table, f"{root}/{pattern.format(0)}", format=name, **options)
+    memory = fsspec.filesystem("memory")
+    path = root.removeprefix("memory:/")
+    data = memory.cat_file(f"{path}/{pattern.format(0)}")
+    for number in range(1, MANY):
+        memory.pipe_file(f"{path}/{pattern.format(number)}", data)
+    requests.clear()
+    dataset = sawlog.open(root, format=name)
+    assert dataset.schema == dataset.fragments()[0].projection.schema
+    assert len(dataset.tasks()) > 1
+    assert len(dataset.files) == MANY
+    assert requests["find"] == 1
+    assert requests["cat_file"] <= MANY
+    assert sum(requests[one] for one in ASKED) <= requests["cat_file"] + 4

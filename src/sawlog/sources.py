@@ -211,13 +211,21 @@ def _nothing() -> Bytes:
 
 
 class RemoteSource:
-    """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead."""
+    """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead.
 
-    def __init__(self, fs: Any, path: str, url: str, end: int | None = None) -> None:
+    Args:
+        fs: Where it is.
+        path: Its name there.
+        url: Its whole name, for messages.
+        end: Nothing behind this is read unless a window reaches there.
+        size: Its size, if a listing has told.
+    """
+
+    def __init__(self, fs: Any, path: str, url: str, end: int | None = None, size: int | None = None) -> None:
         self._fs = fs
         self._path = path
         self._url = url
-        self.size = int(fs.info(path)["size"])
+        self.size = int(fs.info(path)["size"]) if size is None else size
         self._end = self.size if end is None else min(end, self.size)
         self._pool = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[bytes]] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import glob
 import os
 import posixpath
@@ -14,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sawlog.errors import ChangedError, OptionError, SawlogError
+from sawlog.errors import ChangedError, OptionError
 from sawlog.inputs import Inputs
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import in_order, once
+from sawlog.remote import connected, modified_at, version_of
 from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
 from sawlog.staging import (
     STAGED_SUFFIX,
@@ -47,22 +47,10 @@ __all__ = [
     "normalize",
 ]
 
-_VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
-"""What object stores call that which changes when an object is written anew, the best first."""
-_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
-"""What they call the time of that."""
-
 _REQUESTS = 16
 """Requests for remote files at a time."""
 
 Result = TypeVar("Result")
-
-_EXTRAS = {
-    **dict.fromkeys(("s3", "http", "https"), "remote"),
-    **dict.fromkeys(("gs", "gcs"), "gcs"),
-    **dict.fromkeys(("abfs", "abfss", "az", "adl"), "azure"),
-}
-"""The extra of sawlog that brings what fsspec needs for a scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +93,8 @@ class Storage:
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
+    _sizes: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen))
@@ -129,9 +119,16 @@ class Storage:
                 found.setdefault(file.path, file)
         return list(found.values())
 
-    def files_in(self, directory: PathLike) -> list[File]:
-        """The files that lie directly in a directory, those with hidden names included, by name."""
+    def files_in(self, directory: PathLike, *, anew: bool = True) -> list[File]:
+        """The files that lie directly in a directory, those with hidden names included, by name.
+
+        Args:
+            directory: The directory.
+            anew: Whether a remote one that `find` has walked is listed again: not where it was found just now.
+        """
         name = normalize(directory)
+        if not anew and name in self._listed:
+            return sorted(self._listed[name], key=lambda file: file.path)
         if is_remote(name):
             fs, inner = self._fresh(name)
             entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
@@ -187,7 +184,7 @@ class Storage:
         """
         name = normalize(path)
         if is_remote(name):
-            return RemoteSource(*self._remote(name), name, end)
+            return RemoteSource(*self._remote(name), name, end, self._sizes.get(name))
         if name in self.inputs:
             return self.inputs.open(name)
         if self.memory_map is not None:
@@ -373,7 +370,8 @@ class Storage:
             self.remove(one.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
-        self._found.clear()  # what is replaced here is known to be another file
+        for known in (self._found, self._sizes, self._listed):
+            known.clear()  # what is replaced here is known to be another file
         if is_remote(source):
             fs, inner = self._fresh(source) if directory else self._remote(source)
             target = self._remote(target)[1]
@@ -384,23 +382,7 @@ class Storage:
         sync_directory(os.path.dirname(target) or ".")
 
     def _remote(self, url: str) -> tuple[Any, str]:
-        import fsspec
-
-        try:
-            fs, path = fsspec.core.url_to_fs(url, **self.options)
-        except ImportError as error:
-            scheme = url.partition(":")[0]
-            extra = _EXTRAS.get(scheme)
-            how = f"pip install 'sawlog[{extra}]'" if extra else f"install what fsspec needs for {scheme}: {error}"
-            raise SawlogError(f"{url}: {how}") from error
-        except OSError as error:
-            if "libjvm" in str(error) or "libhdfs" in str(error):
-                raise SawlogError(
-                    f"{url}: HDFS is reached through Java: set JAVA_HOME and HADOOP_HOME, and CLASSPATH to what"
-                    " `hadoop classpath --glob` prints"
-                ) from error
-            raise
-        return fs, path
+        return connected(url, self.options)
 
     def _fresh(self, url: str) -> tuple[Any, str]:
         """As `_remote`, without what an earlier listing left in fsspec's cache: others may have written since."""
@@ -455,8 +437,15 @@ class Storage:
         if now.st_size < found.st_size:
             raise ChangedError.shorter(path, found.st_size, now.st_size)
 
+    def _remember(self, url: str, size: int, *, explicit: bool) -> None:
+        """Keep what a listing says, so that no request asks for it again."""
+        self._sizes[url] = size
+        if not explicit:
+            self._listed.setdefault(posixpath.dirname(url), []).append(File(url, size, explicit=False))
+
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
+        self._listed.clear()
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
         for match in matches:
@@ -464,25 +453,15 @@ class Storage:
             entries = fs.find(match, withdirs=False, detail=True)
             for name, info in entries.items():
                 explicit = name == match
+                found, size = fs.unstrip_protocol(name), int(info["size"])
+                self._remember(found, size, explicit=explicit)
                 *above, last = posixpath.relpath(name, match).split("/")
                 if explicit or not (hidden(last) or any(map(passed_over, above))):
-                    version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
-                    modified = next((stamp for key in _TIMES if (stamp := _seconds(info.get(key))) is not None), None)
-                    below.append(File(fs.unstrip_protocol(name), int(info["size"]), explicit, version, modified))
+                    below.append(File(found, size, explicit, version_of(info), modified_at(info)))
             files += self._choose(fs.unstrip_protocol(match), below)
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
         return sorted(files, key=_natural)
-
-
-def _seconds(time: Any) -> float | None:
-    """A time as a store tells it, in seconds since the epoch."""
-    if isinstance(time, str):
-        try:
-            time = dt.datetime.fromisoformat(time)
-        except ValueError:
-            return None
-    return time.timestamp() if isinstance(time, dt.datetime) else float(time) if isinstance(time, int | float) else None
 
 
 def _natural(file: File) -> list[tuple[int, int, str]]:

@@ -34,7 +34,7 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
-from sawlog.storage import File, Source
+from sawlog.storage import File, Source, is_remote
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.groups.grouping import Grouping
@@ -118,6 +118,7 @@ class DeephavenTableDataset(Dataset):
         if self.scan.view == "damage":
             yield from self._checks()
             return
+        self._count_remote()
         for location in self.locations:
             if self.scan.view != "rows":
                 kind = LocationColumns if self.scan.view == "columns" else LocationGroups
@@ -186,12 +187,30 @@ class DeephavenTableDataset(Dataset):
 
     def _rows(self, location: Location) -> Rows:
         if location.directory not in self._counted:
-            headers = self._types.headers_of(location)
-            rows = committed_rows(location, headers, self._types.of(location), self._options.num_rows, self._storage)
-            if rows.remark:
-                warnings.warn(rows.remark, DamageWarning, stacklevel=6)
+            self._counted[location.directory] = self._committed(location)
+        rows = self._counted[location.directory]
+        if rows.remark:
+            warnings.warn(rows.remark, DamageWarning, stacklevel=6)
+            self._counted[location.directory] = replace(rows, remark="")
+        return rows
+
+    def _committed(self, location: Location) -> Rows:
+        headers = self._types.headers_of(location)
+        return committed_rows(location, headers, self._types.of(location), self._options.num_rows, self._storage)
+
+    def _count_remote(self) -> None:
+        """Count the rows of remote locations many at a time: one after the other, each waits for the network."""
+        waiting = {
+            location.files[0].path: location
+            for location in self.locations
+            if location.files and is_remote(location.directory) and location.directory not in self._counted
+            if self.scan.view != "rows" or self._possible(location)
+        }
+        counted = self._storage.each(
+            lambda file: self._committed(waiting[file.path]), [location.files[0] for location in waiting.values()]
+        )
+        for location, rows in zip(waiting.values(), counted, strict=True):
             self._counted[location.directory] = rows
-        return self._counted[location.directory]
 
     def _possible(self, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""

@@ -30,7 +30,7 @@ from sawlog.errors import OptionError, SawlogError, SchemaError
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.storage import Storage
+    from sawlog.storage import File, Storage
 
 
 class TableSpecs:
@@ -59,7 +59,7 @@ class TableSpecs:
         self._parsed: dict[bytes, TableSchema | None] = {}
         self._own: dict[int, dict[str, ColumnSpec]] = {}
         self._left: dict[str, TableSchema] = {}
-        self.locations = [self._heard(location) for location in locations]
+        self.locations = self._hear(locations)
 
     @cached_property
     def partition_column(self) -> str:
@@ -209,12 +209,20 @@ class TableSpecs:
             self._own[id(left)] = {one.name: schema_spec(one, layout.TABLE_SCHEMA) for one in columns}
         return self._own[id(left)]
 
-    def _heard(self, location: Location) -> Location:
-        """The location with what the `.schema` file says that sawlog's writer has left in it."""
-        file = location.other(layout.TABLE_SCHEMA)
-        if file is None or file.size > MAX_SCHEMA:
-            return location
-        data = self._storage.read(file.path)
+    def _hear(self, locations: Sequence[Location]) -> list[Location]:
+        """Locations with what the `.schema` files say that sawlog's writer has left in them."""
+        left = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
+        files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
+        read = self._storage.each(lambda file: self._storage.read(file.path), files.values())
+        data = dict(zip(files, read, strict=True))
+        return [
+            self._heard(location, files[location.directory], data[location.directory])
+            if location.directory in data
+            else location
+            for location in locations
+        ]
+
+    def _heard(self, location: Location, file: File, data: bytes) -> Location:
         if data not in self._parsed:
             try:
                 self._parsed[data] = parse_schema(file.path, data)

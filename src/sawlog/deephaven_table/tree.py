@@ -202,7 +202,8 @@ def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]
     if not any(is_remote(directory) for directory in directories):
         return {directory: storage.files_in(directory) for directory in directories}
     with ThreadPoolExecutor(_LISTERS) as pool:
-        return dict(zip(directories, pool.map(storage.files_in, directories), strict=True))
+        found = pool.map(lambda directory: storage.files_in(directory, anew=False), directories)
+        return dict(zip(directories, found, strict=True))
 
 
 def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], list[tuple[int, int, str]], str]:
