@@ -19,7 +19,7 @@ BLOCK = 64 << 10
 
 def open_log(file: File, storage: Storage) -> Source:
     """Open a log for reading. Its windows stay what they are: Arrow's arrays may point into them."""
-    if is_remote(file.path) or storage.memory_map is False:
+    if is_remote(file.path) or storage.memory_map is False or (file.size <= BLOCK and not storage.memory_map):
         return _Fetched(file, storage)
     return storage.open(file.path, mapped=True)
 

@@ -391,6 +391,7 @@ class MilvusDataset(Dataset):
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
         every = self._options.deletes == "all"
+        across = self.collection.deltas_across() if every and not shared.raw else {}
         filters = self.projection.filters
         bounds = time_bounds(filters, None if shared.raw else self._until)
         for segment in self._selection.origins if shared.history else self._read:
@@ -398,8 +399,7 @@ class MilvusDataset(Dataset):
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
             own = () if shared.raw else tuple(log.file for log in (*segment.deltas, *later))
-            across = self.collection.deltas_across(segment) if every and not shared.raw else []
-            level_zero = tuple(log.file for log in across)
+            level_zero = across.get(segment.partition, ())
             first = True
             for batch in segment.batches():
                 if outside(segment, batch, bounds, self.scan.storage, self._options.max_page_bytes):

@@ -13,6 +13,7 @@ from sawlog.milvus_binlog.layout import Kind, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.types import Field
+from sawlog.storage import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +286,11 @@ class Collection:
                     break
         return found
 
-    def deltas_across(self, segment: Segment) -> list[LogFile]:
-        """The delta logs of L0 segments that concern a segment: those of its partition, and of all partitions."""
-        partitions = (segment.partition, layout.ALL_PARTITIONS)
-        return [log for one in self.level_zero() if one.partition in partitions for log in one.deltas]
+    def deltas_across(self) -> dict[int, tuple[File, ...]]:
+        """By partition, the delta logs of L0 segments that concern it: its own, and those of all partitions."""
+        logs = [(one.partition, log.file) for one in self.level_zero() for log in one.deltas]
+        partitions = {segment.partition for segment in self.segments.values()}
+        return {id: tuple(file for at, file in logs if at in (id, layout.ALL_PARTITIONS)) for id in partitions}
 
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""
