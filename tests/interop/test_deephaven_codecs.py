@@ -85,6 +85,22 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         some(lambda: RANDOM.randrange(NANOS) // 10**6 * 10**6),
         str,
     ),
+    "Seconds": (
+        "LocalTime(0,notNull)",
+        "LocalTimeCodec",
+        "0,notNull",
+        pa.time64("ns"),
+        [RANDOM.randrange(86_400) * 10**9 for _ in range(ROWS)],
+        str,
+    ),
+    "Certain": (
+        "LocalDate(Compact,notNull)",
+        "LocalDateCodec",
+        "Compact,notNull",
+        pa.date32(),
+        [RANDOM.randint(-700_000, 2_900_000) for _ in range(ROWS)],
+        str,
+    ),
     "Zoned": (
         "ZonedDateTime",
         "ZonedDateTimeCodec",
@@ -116,6 +132,14 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         pa.map_(pa.string(), pa.float64()),
         some(mapping(lambda: RANDOM.choice([None, 1.5, -0.0]))),
         entries(bits),
+    ),
+    "Floats": (
+        "StringFloatMap",
+        "StringFloatMapCodec",
+        "",
+        pa.map_(pa.string(), pa.float32()),
+        some(mapping(lambda: RANDOM.choice([None, 1.5, -0.25]))),
+        entries(str),
     ),
     "Longs": (
         "StringLongMap",
