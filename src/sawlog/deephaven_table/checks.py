@@ -105,21 +105,9 @@ class FileCheck(Fragment):
         if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
         found = Findings("skip", drained=True)
-        spec = self.specs[column.name]
-        options = self.scan.options
-        field = spec.field(column.name, options.char, options.decimal)
-        reader = ColumnReader(
-            column,
-            spec,
-            field,
-            self.rows.count,
-            headers,
-            self.scan.storage,
-            found,
-            sentinels=options.sentinels_as_null,
-        )
+        reader = ColumnReader(column, self.specs[column.name], self.rows.count, headers, self.scan, found)
         try:
-            groups = self._groups(column, headers, field.type) if suffix == layout.DATA else None
+            groups = self._groups(column, headers, reader.type) if suffix == layout.DATA else None
         except FormatError as error:
             groups = None
             found.damage(bad_metadata(column, headers, str(error)))

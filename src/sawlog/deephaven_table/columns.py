@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from sawlog.damage import Findings
     from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.deephaven_table.options import ReadOptions
     from sawlog.deephaven_table.types import ColumnSpec
-    from sawlog.storage import Bytes, Source, Storage
+    from sawlog.scan import Scan
+    from sawlog.storage import Bytes, Source
 
 BATCH_BYTES = 16 << 20
 """Bytes of variable width per batch and column, unless one value alone has more."""
@@ -44,14 +46,13 @@ class ColumnReader:
     Args:
         column: Its files.
         spec: What is known of it.
-        field: The Arrow field to deliver.
         rows: Committed rows of the location.
         headers: How the files of the location begin.
-        storage: Where they are.
+        scan: Where they are, and how values look.
         findings: Told of damage: values that cannot be read are null.
-        sentinels: Whether values that stand for null become null.
 
     Attributes:
+        type: The Arrow type that is delivered.
         width: Bytes per row in the primary file.
 
     Raises:
@@ -63,22 +64,20 @@ class ColumnReader:
         self,
         column: ColumnFiles,
         spec: ColumnSpec,
-        field: pa.Field,
         rows: int,
         headers: Headers,
-        storage: Storage,
+        scan: Scan,
         findings: Findings,
-        *,
-        sentinels: bool,
     ) -> None:
+        options: ReadOptions = scan.options
         self._column = column
         self._spec = adjust(spec, column)
-        self._type = field.type
+        self.type = spec.field(column.name, options.char, options.decimal).type
         self._rows = rows
         self._headers = headers
-        self._storage = storage
+        self._storage = scan.storage
         self._findings = findings
-        self._sentinels = sentinels
+        self._sentinels = options.sentinels_as_null
         self._slots = bool(self._spec.slot_width)
         self.width = row_width(spec, column) or self._spec.width
         self._capacity = 0
@@ -109,15 +108,15 @@ class ColumnReader:
         """Rows `first` to `first + count`."""
         held = min(count, max(0, self._capacity - first))
         if not held:
-            return pa.nulls(count, self._type)
+            return pa.nulls(count, self.type)
         array = self._fitting(self._decode(first, held))
-        return array if held == count else pa.concat_arrays([array, pa.nulls(count - held, self._type)])
+        return array if held == count else pa.concat_arrays([array, pa.nulls(count - held, self.type)])
 
     def sample(self, rows: NDArray[np.int64]) -> pa.Array:
         """Some single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
         assert self._column.data is not None
         if len(rows) and rows[-1] >= self._capacity:
-            return pa.nulls(len(rows), self._type)
+            return pa.nulls(len(rows), self.type)
         if self._binary is not None or self._slots:
             return pa.concat_arrays([self.read(row, 1) for row in rows.tolist()])
         if len(rows) <= SAMPLED_ONE_BY_ONE:
@@ -136,9 +135,9 @@ class ColumnReader:
 
     def _fitting(self, array: pa.Array) -> pa.Array:
         """The values as the Arrow type that is asked for."""
-        if array.type == self._type:
+        if array.type == self.type:
             return array
-        return array.dictionary_encode() if pa.types.is_dictionary(self._type) else array.cast(self._type)
+        return array.dictionary_encode() if pa.types.is_dictionary(self.type) else array.cast(self.type)
 
     def _open(self) -> None:
         data = self._column.data
@@ -176,7 +175,7 @@ class ColumnReader:
         table = self._symbols
         if self._slots and self._binary is None:
             return max(1, BATCH_BYTES // self.width)
-        if table is None or pa.types.is_dictionary(self._type) or not len(table.strings):
+        if table is None or pa.types.is_dictionary(self.type) or not len(table.strings):
             return MAX_VALUE
         if self._spec.type is ColumnType.STRING_SET:
             return max(1, EXPANDED_BYTES // (int(table.strings.nbytes) + layout.MAX_SYMBOLS_IN_SET))
@@ -219,7 +218,7 @@ class ColumnReader:
         """Values of a fixed width, of which the first is that of a row."""
         spec = self._spec
         if self._slots:
-            array, bad = decode_slots(spec, data, self._type)
+            array, bad = decode_slots(spec, data, self.type)
             self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
             return array
         values = words(data, self.width, little=self._little)
@@ -231,10 +230,10 @@ class ColumnReader:
                 )
             return pa.DictionaryArray.from_arrays(indices, self._symbols.strings, safe=False)
         if self._symbols is not None:
-            array, bad = symbol_sets(values, self._all_symbols(self._symbols), self._type)
+            array, bad = symbol_sets(values, self._all_symbols(self._symbols), self.type)
             self._report(Kind.BAD_SYMBOL, first, bad, f"a set with members beyond its {self._symbols.count} symbols")
             return array
-        return plain_array(spec.type, values, self._type, sentinels=self._sentinels)
+        return plain_array(spec.type, values, self.type, sentinels=self._sentinels)
 
     def _decode_variable(self, first: int, count: int) -> pa.Array:
         assert self._binary is not None
@@ -254,9 +253,9 @@ class ColumnReader:
             self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
             return array
         if spec.type in ARRAYS:
-            array, unfit = array_lists(spec.type, slices, self._type, sentinels=self._sentinels)
+            array, unfit = array_lists(spec.type, slices, self.type, sentinels=self._sentinels)
         else:
-            array, unfit = decode_objects(spec, slices, self._type)
+            array, unfit = decode_objects(spec, slices, self.type)
         self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
         return array
 

@@ -286,13 +286,9 @@ class DeephavenTableDataset(Dataset):
             return None
         if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
             return None
-        field = spec.field(column.name, self._options.char, self._options.decimal)
-        sentinels = self._options.sentinels_as_null
-        reader = ColumnReader(
-            column, spec, field, rows.count, headers, self._storage, Findings("skip"), sentinels=sentinels
-        )
+        reader = ColumnReader(column, spec, rows.count, headers, self.scan, Findings("skip"))
         try:
-            wrong = GroupComparison(grouping, spec.type, field.type).beginning(reader)
+            wrong = GroupComparison(grouping, spec.type, reader.type).beginning(reader)
         finally:
             reader.close()
         if wrong is not None:

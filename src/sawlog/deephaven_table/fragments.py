@@ -115,18 +115,8 @@ class RowRange(Fragment):
                 and column.data is not None
                 and field.name in self.specs
             ):
-                options: ReadOptions = self.scan.options
-                spec = self.specs[field.name]
-                readers[field.name] = ColumnReader(
-                    column,
-                    spec,
-                    spec.field(field.name, options.char, options.decimal),
-                    self.rows.count,
-                    headers,
-                    self.scan.storage,
-                    findings,
-                    sentinels=self.scan.options.sentinels_as_null,
-                )
+                spec, rows = self.specs[field.name], self.rows.count
+                readers[field.name] = ColumnReader(column, spec, rows, headers, self.scan, findings)
         return readers
 
     def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:

@@ -196,9 +196,10 @@ class ImportJob:
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""
         whole, errors = Import(), []
+        scan = replace(self.scan, storage=self.scan.storage.anew())
         tables = [
-            _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files)
-            for name, files in _tables(source, replace(self.scan, storage=self.scan.storage.anew())).items()
+            _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
+            for name, files in _tables(source, scan).items()
         ]
         for _, (done, of_table) in in_order(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
             whole.add(done)
@@ -209,9 +210,9 @@ class ImportJob:
 class _TableImport:
     """The import of one table."""
 
-    def __init__(self, job: ImportJob, tree: IntradayTable, files: Sequence[File]) -> None:
+    def __init__(self, job: ImportJob, tree: IntradayTable, files: Sequence[File], scan: Scan) -> None:
         self._job = job
-        self._scan = replace(job.scan, storage=job.scan.storage.anew())
+        self._scan = scan
         self._tree = tree
         self._files = files
         self.done = Import()
