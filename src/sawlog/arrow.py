@@ -104,3 +104,9 @@ class GrowingDictionary:
         places = pc.index_in(array.dictionary, value_set=self._values).cast(array.type.index_type)
         indices = places.take(array.indices)
         return pa.DictionaryArray.from_arrays(indices, self._values, ordered=array.type.ordered, safe=False)
+
+
+def boolean_values(array: pa.BooleanArray) -> NDArray[np.bool_]:
+    """A Boolean array as one byte per value; those of nulls are arbitrary."""
+    bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)

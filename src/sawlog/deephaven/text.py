@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +10,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sawlog.errors import SchemaError
 
 DEFAULT_CHARSET = "ISO-8859-1"
 CHARSETS = {
@@ -94,6 +96,28 @@ def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array
     buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
     indices = pa.Array.from_buffers(pa.int32(), len(values), buffers)
     return table.take(indices)
+
+
+def code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDArray[np.uint16]:
+    """Strings of one UTF-16 code unit each, as numbers; 0 for null.
+
+    Args:
+        array: The strings.
+        error: Makes what is raised of the place of a value, and what is wrong with it.
+
+    Raises:
+        SchemaError: For a string that is none or more.
+    """
+    import numpy as np
+
+    units = np.zeros(len(array), np.uint16)
+    for place, value in enumerate(array.to_pylist()):
+        if value is None:
+            continue
+        if len(value) != 1 or ord(value) > 0xFFFF:
+            raise error(place, f"{value!r} is not one UTF-16 unit")
+        units[place] = ord(value)
+    return units
 
 
 def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[pa.Array, list[int]]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from sawlog.deephaven.text import CHARSETS
+from sawlog.deephaven.types import is_text
 from sawlog.deephaven_import.schema import convert
 from sawlog.deephaven_table.column_writer import check
 from sawlog.deephaven_table.encode import Place
-from sawlog.deephaven_table.fields import is_text
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 

@@ -7,12 +7,14 @@ import posixpath
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from sawlog.deephaven.text import CHARSETS, charset_name, encode_string, encoded_array
-from sawlog.deephaven.types import BOXED, BY_LOG, LogType
+from sawlog.arrow import boolean_values
+from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string, encoded_array
+from sawlog.deephaven.types import BOXED, BY_LOG, LogType, is_bytes, is_text
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
 from sawlog.deephaven_log.names import parse_name
@@ -30,8 +32,6 @@ PIECE_ROWS = 64 << 10
 SINGLE_FLAGS = (layout.SINGLE, layout.SINGLE, layout.SINGLE)
 """Flags of the first row, of those between, and of the last one."""
 
-_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 _TYPES = {row.arrow: kind for kind, row in BY_LOG.items() if row.type in BOXED}
 _NUMPY = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
@@ -223,12 +223,12 @@ class Encoder:
     @staticmethod
     def _kind(field: pa.Field, metadata: Mapping[bytes, bytes]) -> LogType:
         kind = field.type
-        if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in _STRINGS):
+        if pa.types.is_dictionary(kind) and is_text(kind.value_type):
             return LogType.ENUM
-        if any(test(kind) for test in _STRINGS):
+        if is_text(kind):
             char = metadata.get(columns.TYPE_KEY) == LogType.CHAR.title.encode()
             return LogType.CHAR if char else LogType.ENHANCED_STRING
-        if any(test(kind) for test in _BINARIES):
+        if is_bytes(kind):
             return LogType.BLOB
         if pa.types.is_timestamp(kind):
             return LogType.LONG
@@ -300,49 +300,37 @@ class Encoder:
 
         valid = None
         if array.null_count:
-            valid = _bits(array.is_valid())
+            valid = boolean_values(array.is_valid())
         if column.type is LogType.ENUM:
             return _Piece(self._indices(column, array, valid), None, valid)
         if column.width == 0:
             ends, data = self._bytes(column, array)
             return _Piece(ends, data, valid)
         if column.type is LogType.BOOLEAN:
-            return _Piece(_bits(array), None, valid)
+            return _Piece(boolean_values(array), None, valid)
         if pa.types.is_timestamp(array.type):
             array = self._times(column, array)
         if column.type is LogType.CHAR and array.type != pa.uint16():
-            return _Piece(self._units(column, array), None, valid)
+            return _Piece(code_units(array, partial(self._error, column)), None, valid)
         values = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
         return _Piece(values[array.offset : array.offset + len(array)], None, valid)
 
     def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:
         unit = self._unit or array.type.unit
+        kind = pa.timestamp(unit, array.type.tz)
         try:
-            return array.cast(pa.timestamp(unit, array.type.tz)).view(pa.int64())
-        except pa.ArrowInvalid as error:
-            row = self._first_bad(array, lambda one: one.cast(pa.timestamp(unit, array.type.tz)))
-            raise SchemaError(f"column {column.name!r}, row {row}: not a whole number of {unit}: {error}") from error
+            return array.cast(kind).view(pa.int64())
+        except pa.ArrowInvalid:
+            for row in range(len(array)):
+                try:
+                    array.slice(row, 1).cast(kind)
+                except pa.ArrowInvalid as error:
+                    raise self._error(column, row, f"not a whole number of {unit}: {error}") from error
+            raise
 
-    def _first_bad(self, array: pa.Array, attempt: Any) -> int:
-        for row in range(len(array)):
-            try:
-                attempt(array.slice(row, 1))
-            except (pa.ArrowInvalid, UnicodeError):
-                return self._rows + row
-        return self._rows
-
-    def _units(self, column: LogColumn, array: pa.Array) -> NDArray[np.uint16]:
-        """Strings of one UTF-16 code unit each, as numbers."""
-        import numpy as np
-
-        units = np.zeros(len(array), np.uint16)
-        for row, value in enumerate(array.to_pylist()):
-            if value is None:
-                continue
-            if len(value) != 1 or ord(value) > 0xFFFF:
-                raise SchemaError(f"column {column.name!r}, row {self._rows + row}: {value!r} is not one UTF-16 unit")
-            units[row] = ord(value)
-        return units
+    def _error(self, column: LogColumn, row: int, message: str) -> SchemaError:
+        """What to raise about a row of the batch."""
+        return SchemaError(f"column {column.name!r}, row {self._rows + row}: {message}")
 
     def _indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:
         import numpy as np
@@ -394,10 +382,8 @@ class Encoder:
             try:
                 encoded.append(None if value is None else encode_string(value, column.charset))
             except UnicodeError as error:
-                raise SchemaError(
-                    f"column {column.name!r}, row {self._rows + row}: {value!r} cannot be written in {column.charset};"
-                    f' charset="UTF-8" takes every text'
-                ) from error
+                message = f'{value!r} cannot be written in {column.charset}; charset="UTF-8" takes every text'
+                raise self._error(column, row, message) from error
         return _joined(encoded)
 
 
@@ -407,11 +393,3 @@ def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[
     array = encoded_array(values, pa.binary())
     _, ends, data = array.buffers()
     return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)
-
-
-def _bits(array: pa.Array) -> NDArray[np.bool_]:
-    """A Boolean array as one byte per value."""
-    import numpy as np
-
-    bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
-    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.deephaven.text import CHARSETS, encode_string
-from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType
-from sawlog.deephaven_table.fields import is_text
+from sawlog.arrow import boolean_values
+from sawlog.deephaven.text import CHARSETS, code_units, encode_string
+from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, is_text
 from sawlog.deephaven_table.layout import EMPTY_STRING
 from sawlog.errors import SchemaError
 
@@ -56,14 +56,6 @@ class ElementPlace(Place):
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
     """Which values are there; None: all are."""
     return boolean_values(array.is_valid()) if array.null_count else None
-
-
-def boolean_values(array: pa.BooleanArray) -> NDArray[np.bool_]:
-    """A Boolean array as one byte per value."""
-    import numpy as np
-
-    bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
-    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)
 
 
 def values_of(array: pa.Array, dtype: str) -> NDArray[Any]:
@@ -120,7 +112,7 @@ def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any
     elif kind is ColumnType.DATE_TIME and array.type != pa.int64():
         bits = _nanoseconds(array, valid, place).view(dtype)
     elif kind is ColumnType.CHAR and is_text(array.type):
-        bits = _units(array, place)
+        bits = code_units(array, place.error)
     else:
         array = cast(array, facts.arrow, place) if kind in NUMBERS else array
         bits = values_of(array, dtype)
@@ -252,17 +244,3 @@ def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place)
         raise place.error(at, f"{array.cast(pa.int64())[at]} {array.type.unit} since 1970 is out of a DateTime's reach")
     with np.errstate(over="ignore"):  # of nulls
         return values * factor
-
-
-def _units(array: pa.Array, place: Place) -> NDArray[np.uint16]:
-    """Strings of one UTF-16 code unit each, as numbers."""
-    import numpy as np
-
-    units = np.zeros(len(array), np.uint16)
-    for at, value in enumerate(array.to_pylist()):
-        if value is None:
-            continue
-        if len(value) != 1 or ord(value) > 0xFFFF:
-            raise place.error(at, f"{value!r} is not one UTF-16 unit")
-        units[at] = ord(value)
-    return units

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sawlog.deephaven.text import charset_name
-from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType
+from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType, is_bytes, is_text
 from sawlog.deephaven_table.layout import COLUMN_NAME
 from sawlog.deephaven_table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
 from sawlog.errors import SchemaError
@@ -90,17 +90,6 @@ def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
         same = kind.item_type == expected.item_type if pa.types.is_map(kind) else False
         return same and is_text(kind.key_type)
     return bool(kind == expected)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds binary values."""
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
 
 
 def is_list(kind: pa.DataType) -> bool:
