@@ -53,6 +53,18 @@ test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two proc
 test-heavy: $(VENV)/.dev ## Run what is too slow for every run: the kernels compiled with bounds checks
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
+.PHONY: coverage
+coverage: java $(VENV)/.dev ## Run the tests with branch coverage, and show what is not covered: make coverage ARGS="tests/cli"
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+	$(BIN)/python -m coverage html --quiet
+
+.PHONY: release-check
+release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment
+	$(BIN)/python tools/release_check.py
+
 FORMAT ?= leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
 MINUTES ?= 1
 SEED ?= 1
@@ -119,7 +131,7 @@ lock: ## Pin what pip takes today, in a clean environment
 
 .PHONY: clean
 clean: ## Delete environments, caches and everything built
-	rm -rf .venv .venv-* .cache build dist site out spark-warehouse metastore_db derby.log
+	rm -rf .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

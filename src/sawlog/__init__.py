@@ -33,7 +33,7 @@ __all__ = [
     "verify",
     "write",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),

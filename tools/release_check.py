@@ -1,0 +1,95 @@
+"""Whether what would be released works: sdist and wheel are built, and the wheel is tried in a clean environment.
+
+    make release-check
+
+It is checked that the version stands once, that the changelog has notes for it, that the wheel holds everything that the
+package reads at run time, and that the wheel, installed without anything else, reads, verifies, draws and converts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHOP = ROOT / "examples" / "data" / "shop"
+SMALLEST_NOTES = 200
+"""Characters of the notes of a version."""
+
+
+def main() -> None:
+    version = stated_version()
+    notes(version)
+    with tempfile.TemporaryDirectory() as place:
+        target = Path(place)
+        run(sys.executable, "-m", "build", "--outdir", str(target), str(ROOT))
+        (wheel,) = target.glob("*.whl")
+        (source,) = target.glob("*.tar.gz")
+        assert f"-{version}" in wheel.name, wheel.name
+        assert source.name == f"sawlog-{version}.tar.gz", source.name
+        contents(wheel)
+        try_out(target, wheel, version)
+        dist = ROOT / "dist"
+        dist.mkdir(exist_ok=True)
+        for made in (wheel, source):
+            made.replace(dist / made.name)
+    print(f"sawlog {version}: sdist and wheel are in dist/, and the wheel works in a clean environment")
+
+
+def stated_version() -> str:
+    """The version, which stands in one file."""
+    found = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/sawlog/__init__.py").read_text(), re.MULTILINE)
+    assert len(found) == 1, found
+    assert "version =" not in (ROOT / "pyproject.toml").read_text().partition("[build-system]")[2].partition("[tool")[0]
+    return str(found[0])
+
+
+def notes(version: str) -> None:
+    """There are notes for the version."""
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    _, heading, rest = changes.partition(f"\n## {version}")
+    assert heading, f"CHANGELOG.md has no section for {version}"
+    assert len(rest.partition("\n## ")[0]) > SMALLEST_NOTES, f"the section for {version} says too little"
+
+
+def contents(wheel: Path) -> None:
+    """The wheel holds every file of the package, and nothing else."""
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
+    expected = {name.removeprefix("src/") for name in listed.stdout.split()}
+    assert packed == expected, packed ^ expected
+
+
+def try_out(target: Path, wheel: Path, version: str) -> None:
+    """Install the wheel where nothing else is, and use it from elsewhere."""
+    clean = target / "clean"
+    venv.create(clean, with_pip=True)
+    python, sawlog = (str(clean / "bin" / name) for name in ("python", "sawlog"))
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(target / "kernels")}
+
+    def say(*command: str) -> str:
+        done = subprocess.run(command, cwd=target, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return done.stdout
+
+    assert say(sawlog, "--version") == f"sawlog {version}\n"
+    assert "10495" in say(python, "-c", f"import sawlog; print(sawlog.read({str(SHOP)!r}).num_rows)")
+    say(sawlog, "verify", str(SHOP))
+    say(sawlog, "map", str(SHOP), "-o", "map.html")
+    say(sawlog, "convert", str(SHOP), "shop.parquet")
+    assert (target / "map.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+if __name__ == "__main__":
+    main()
