@@ -2,8 +2,8 @@
 
     make release-check
 
-It is checked that the version stands once, that the changelog has notes for it, that the wheel holds everything that the
-package reads at run time, and that the wheel, installed without anything else, reads, verifies, draws and converts.
+It is checked that the version stands once, that the changelog has notes for it, that the wheel holds every file of the
+package, and that the wheel, installed without anything else, reads, verifies, draws and converts.
 """
 
 from __future__ import annotations
