@@ -22,7 +22,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.deephaven_log.walk import RowWalk
+    from sawlog.deephaven_log.walk import Entries, RowWalk
     from sawlog.storage import File, Source, Storage
 
 ENTRIES_SCHEMA = pa.schema(
@@ -76,10 +76,11 @@ class LogFragment(Fragment):
         """See `Fragment.extent`."""
         return self.end - self.size, self.size
 
-    @property
-    def span(self) -> Span:
-        """What a walk over the range owns."""
-        return Span(self.file, self.start, self.end)
+    def entries(self, source: Source) -> Entries:
+        """What a walk over the range goes by."""
+        from sawlog.deephaven_log.walk import Entries
+
+        return Entries(Span(self.file, self.start, self.end), source, self.header, self.scan.options)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class RowRange(LogFragment):
             sentinels=options.sentinels_as_null,
             strict=options.strict,
         )
-        return RowWalk(self.span, source, self.header, options, findings, batch, self.live_from, hopeful=self.hopeful)
+        return RowWalk(self.entries(source), findings, batch, self.live_from, hopeful=self.hopeful)
 
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
@@ -133,7 +134,7 @@ class EntryRange(LogFragment):
                     return self._deliver(self._commands(entries, again), schema, entries.offset)
                 return self._deliver(self._entries(entries), schema, entries.offset)
 
-            yield from EntryWalk(self.span, source, self.header, self.scan.options, findings, show).batches()
+            yield from EntryWalk(self.entries(source), findings, show).batches()
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
         arrays = {name: batch.column(name) for name in batch.schema.names}

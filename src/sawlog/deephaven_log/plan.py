@@ -58,18 +58,18 @@ def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: in
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
     """
-    span = Span(file, start, file.size)
-    found = None
-    from sawlog.deephaven_log.walk import CutWalk
+    from sawlog.deephaven_log.walk import CutWalk, Entries
 
+    found = None
     with closing(wanted.storage.open(file.path)) as source:
         if task_bytes is None and not _may_delete(source, start, file.size):
             return Layout()
+        entries = Entries(Span(file, start, file.size), source, header, wanted.options)
         if wanted.on_damage == "fail":
-            found = _layout(CutWalk(span, source, header, wanted.options, verify=False, stops=True), task_bytes)
+            found = _layout(CutWalk(entries, verify=False, stops=True), task_bytes)
         if found is None:
             verify = wanted.options.verify_checksums
-            found = _layout(CutWalk(span, source, header, wanted.options, verify=verify, stops=False), task_bytes)
+            found = _layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
     return found or Layout()
 
 
@@ -91,13 +91,13 @@ def _may_delete(source: Source, start: int, end: int) -> bool:
 
 def find_cuts(file: File, header: Header, wanted: Scan, *, task_bytes: int) -> Iterator[int]:
     """The cuts of a whole log, each found when it is asked for; where damage raises, none behind the first one."""
-    from sawlog.deephaven_log.walk import CutWalk
+    from sawlog.deephaven_log.walk import CutWalk, Entries
 
     fails = wanted.on_damage == "fail"
     verify = wanted.options.verify_checksums and not fails
     with closing(wanted.storage.open(file.path)) as source:
-        span = Span(file, header.size, file.size)
-        yield from _cuts(CutWalk(span, source, header, wanted.options, verify=verify, stops=fails), task_bytes)
+        entries = Entries(Span(file, header.size, file.size), source, header, wanted.options)
+        yield from _cuts(CutWalk(entries, verify=verify, stops=fails), task_bytes)
 
 
 def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
@@ -115,12 +115,13 @@ def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
 
 def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:
     """The first entry at or behind byte `target` that begins a set, found without the bytes before; None for none."""
-    from sawlog.deephaven_log.walk import CutWalk
+    from sawlog.deephaven_log.walk import CutWalk, Entries
 
     with closing(wanted.storage.open(file.path)) as source:
         position = target
         for _ in range(_ATTEMPTS):
-            walk = CutWalk(Span(file, position, file.size), source, header, wanted.options, verify=True, stops=True)
+            entries = Entries(Span(file, position, file.size), source, header, wanted.options)
+            walk = CutWalk(entries, verify=True, stops=True)
             walk.search()
             walk.go_on(file.size)
             found = int(walk.state.position)

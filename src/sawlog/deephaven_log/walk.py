@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -56,14 +56,27 @@ class Remarkable:
     end: int
 
 
-class LogWalk(ChainWalk):
-    """One pass over a range of entries.
+class Entries(NamedTuple):
+    """What is walked.
 
-    Args:
+    Attributes:
         span: The range: from the end of the header, or an entry that begins a set, to another one, or the file's end.
         source: The bytes of the file.
         header: Its header.
         options: How entries are judged.
+    """
+
+    span: Span
+    source: Source
+    header: Header
+    options: ReadOptions
+
+
+class LogWalk(ChainWalk):
+    """One pass over a range of entries.
+
+    Args:
+        entries: Those of the range.
         findings: Told of what is met.
         columns: What kernels know of the stored columns; by default that none is wanted.
         max_rows: Rows, entries or cuts that are found before a hand-over.
@@ -78,10 +91,7 @@ class LogWalk(ChainWalk):
 
     def __init__(
         self,
-        span: Span,
-        source: Source,
-        header: Header,
-        options: ReadOptions,
+        entries: Entries,
         findings: Findings,
         *,
         columns: Any = None,
@@ -90,6 +100,7 @@ class LogWalk(ChainWalk):
         live_from: int = 0,
         verify: bool | None = None,
     ) -> None:
+        span, source, header, options = entries
         super().__init__(span, source, findings, k.STATE, max_rows=max_rows, event_room=event_room)
         if source.size < span.file.size:
             raise SawlogError(f"{self.path}: the file shrank from {span.file.size} to {source.size} bytes")
@@ -129,10 +140,14 @@ class LogWalk(ChainWalk):
     def renew(self) -> None:
         """See `ChainWalk.renew`."""
 
-    def begin(self) -> None:
-        """Account for the header. Its digest, where it is wrong, is damage where damage is listed; else a warning."""
-        if self.span.start != self.header.size:
-            return
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `ChainWalk.batches`."""
+        if self.span.start == self.header.size:
+            self._account_for_header()
+        yield from super().batches()
+
+    def _account_for_header(self) -> None:
+        """Its digest, where it is wrong, is damage where damage is listed; else it was a warning."""
         length = layout.DIGEST_SIZE if not self.header.digest and not self.fails else 0
         self.state.header_bytes = self.header.size - length
         if length:
@@ -154,34 +169,16 @@ class RowWalk(LogWalk):
     """
 
     def __init__(
-        self,
-        span: Span,
-        source: Source,
-        header: Header,
-        options: ReadOptions,
-        findings: Findings,
-        batch: RowBatch,
-        live_from: int = 0,
-        *,
-        hopeful: bool = False,
+        self, entries: Entries, findings: Findings, batch: RowBatch, live_from: int = 0, *, hopeful: bool = False
     ) -> None:
-        super().__init__(
-            span,
-            source,
-            header,
-            options,
-            findings,
-            columns=batch.columns,
-            max_rows=batch.max_rows,
-            live_from=live_from,
-        )
+        super().__init__(entries, findings, columns=batch.columns, max_rows=batch.max_rows, live_from=live_from)
         if self.fails:
             # Neighbouring rows of a broken set are one event, which is complete when another one follows.
             self.state.max_events = 2
-        self._options = options
+        self._incomplete = entries.options.incomplete
         self._batch = batch
         self._hopeful = hopeful
-        self._fixed = np.zeros(len(header.stored) + 1, np.int64)
+        self._fixed = np.zeros(len(entries.header.stored) + 1, np.int64)
         self._unfinished = 0
         self._complaints_left = MAX_LISTED
         self.starts = batch.starts
@@ -191,7 +188,6 @@ class RowWalk(LogWalk):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See `ChainWalk.batches`."""
-        self.begin()
         self._renewed()
         yield from super().batches()
 
@@ -268,11 +264,11 @@ class RowWalk(LogWalk):
             state.set_start = -1
             return False
         end = next((int(place) for place in (state.tail, state.zeros) if place >= 0), end)
-        if self._options.incomplete == "drop":
+        if self._incomplete == "drop":
             self._unfinished = count
             return False
         state.set_start = -1
-        if self._options.incomplete == "error":
+        if self._incomplete == "error":
             what = DETAIL[Kind.INCOMPLETE_SET].format(count)
             name = Kind.INCOMPLETE_SET.name.lower()
             self.findings.damage(Damage(self.path, start, end - start, name, what))
@@ -315,24 +311,11 @@ class EntryWalk(LogWalk):
         show: Makes a batch of entries, of `sawlog.deephaven_log.kernels.scan.ENTRY`.
     """
 
-    def __init__(
-        self,
-        span: Span,
-        source: Source,
-        header: Header,
-        options: ReadOptions,
-        findings: Findings,
-        show: Callable[[Any], pa.RecordBatch],
-    ) -> None:
-        super().__init__(span, source, header, options, findings, max_rows=ENTRY_ROWS)
+    def __init__(self, entries: Entries, findings: Findings, show: Callable[[Any], pa.RecordBatch]) -> None:
+        super().__init__(entries, findings, max_rows=ENTRY_ROWS)
         self._entries = np.zeros(ENTRY_ROWS, scan.ENTRY).view(np.recarray)
         self._show = show
         self.starts = self._entries.offset
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `ChainWalk.batches`."""
-        self.begin()
-        yield from super().batches()
 
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
@@ -355,11 +338,8 @@ class CutWalk(LogWalk):
         stopped: Whether it has stopped there; then `state.position` is behind the damage.
     """
 
-    def __init__(
-        self, span: Span, source: Source, header: Header, options: ReadOptions, *, verify: bool, stops: bool
-    ) -> None:
-        room = 1 if stops else None
-        super().__init__(span, source, header, options, Findings("skip"), max_rows=1, event_room=room, verify=verify)
+    def __init__(self, entries: Entries, *, verify: bool, stops: bool) -> None:
+        super().__init__(entries, Findings("skip"), max_rows=1, event_room=1 if stops else None, verify=verify)
         self._stops = stops
         self.stopped = False
         self._held: Window | None = None
