@@ -56,9 +56,18 @@ class BlockRules:
     def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
         """Judge stored blocks: one VERDICT for each HANDLE, see `kernels.judge_blocks`."""
         verdicts = np.zeros(len(handles), k.VERDICT)
-        rule = k.Rule(np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit), self.verify)
-        k.judge_blocks(window, np.uint64(base), handles, rule, verdicts)
+        k.judge_blocks(window, np.uint64(base), handles, self.rule, verdicts)
         return verdicts
+
+    @property
+    def rule(self) -> k.Rule:
+        """The same for kernels."""
+        codecs = np.full(256, k.OTHERWISE, np.uint8)
+        codecs[[Compression.NONE, Compression.SNAPPY]] = k.AS_IS, k.SNAPPY
+        if self.dialect != "leveldb" and self.version >= layout.SIZED_VERSION:
+            codecs[[Compression.LZ4, Compression.LZ4HC]] = k.LZ4
+        numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
+        return k.Rule(*numbers, self.verify, codecs, np.uint64(self.longest))
 
     def expand(self, stored: pa.Buffer, code: int) -> Expanded:
         """Expand a block.

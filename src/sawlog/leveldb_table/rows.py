@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, constant_string, fixed_array
+from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import Findings
 from sawlog.format import OFFSET_COLUMN
-from sawlog.leveldb_table import kernels as k
+from sawlog.kernels.snappy import SLACK
+from sawlog.leveldb_table import entries as e
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.layout import DETAIL, Compression, Kind
+from sawlog.leveldb_table.layout import DETAIL, Kind
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
 
@@ -31,6 +32,8 @@ BATCH_BYTES = 4 << 20
 EVENT_ROOM = 1024
 LONGEST_KEY = 1 << 10
 """Room for a key to begin with."""
+SCRATCH_BYTES = 64 << 10
+"""Room for an expanded block to begin with."""
 
 KEY, VALUE, SEQUENCE, OPERATION = "key", "value", "sequence", "operation"
 ROWS_SCHEMA = pa.schema(
@@ -64,21 +67,20 @@ class RowReader(SpanWalk):
         self._schema = schema
         types, self._names = _operations()
         internal = fragment.scan.options.keys == "internal"
-        self._take = k.Take(internal, VALUE in schema.names, types if internal else np.zeros(256, np.uint8))
-        self._state = np.zeros(1, k.STATE)
+        types = types if internal else np.zeros(256, np.uint8)
+        self._take = e.Take(internal, VALUE in schema.names, OFFSET_COLUMN in schema.names, types)
+        self._rule = table.rules.rule
+        self._state = np.zeros(1, e.STATE)[0]
         # The first damage must stop the kernel where rows behind it must not be delivered.
-        self._events = np.zeros(2 if findings.on_damage == "fail" else EVENT_ROOM, k.EVENT)
+        self._events = np.zeros(2 if findings.on_damage == "fail" else EVENT_ROOM, e.EVENT)
         self._last = np.zeros(LONGEST_KEY, np.uint8)
+        self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
+        self._same: dict[int, pa.Array] = {}
         span = fragment.end - fragment.start
-        rows = min(BATCH_ROWS, span + 1)
-        self._sequences = np.zeros(rows, np.int64)
-        self._operations = np.zeros(rows, np.uint8)
-        self._offsets = np.zeros(rows, np.int64)
-        self._key_ends = np.zeros(rows + 1, np.int32)
-        self._value_ends = np.zeros(rows + 1, np.int32)
-        self._room = min(BATCH_BYTES, max(4 * span, 1))
+        self._most = min(BATCH_ROWS, span + 1)
+        self._operations = np.zeros(self._most, np.uint8)
         self._blamed = -1
-        self._renew(self._room)
+        self._renew(min(BATCH_BYTES, max(4 * span, 1)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
@@ -113,101 +115,83 @@ class RowReader(SpanWalk):
             yield from self._hand_over()
             self.damage(Kind.READ_ERROR, base, length, str(error))
             return
-        handles = np.zeros(len(spans), k.HANDLE)
-        handles["offset"] = spans["offset"]
-        handles["size"] = spans["length"] - layout.TRAILER_SIZE
-        verdicts = self.table.rules.judge(window, base, handles)
-        good = (verdicts["kind"] == 0) & (verdicts["compression"] == Compression.NONE)
-        good &= handles["size"] <= self.table.rules.longest
-        if good.all():
-            yield from self._entries(window, spans, spans["offset"] - base, handles["size"])
-            return
-        yield from self._expanded(window, base, spans, verdicts)
-
-    def _expanded(
-        self, window: NDArray[np.uint8], base: int, spans: NDArray[np.void], verdicts: NDArray[np.void]
-    ) -> Iterator[pa.RecordBatch]:
-        """Blocks of which some are compressed, or damaged."""
-        contents: list[pa.Buffer] = []
-        first = 0
-        for number, (span, verdict) in enumerate(zip(spans, verdicts, strict=True)):
-            wrong: tuple[Kind, int, int] | None = None
-            if verdict["kind"]:
-                wrong = Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])
-            else:
-                start = int(span["offset"]) - base
-                stored = pa.py_buffer(window[start : start + int(span["length"]) - layout.TRAILER_SIZE])
-                content = self.table.rules.expand(stored, int(verdict["compression"]))
-                if isinstance(content, tuple):
-                    wrong = content
-                else:
-                    contents.append(content)
-            if wrong is not None or sum(one.size for one in contents[-1:]) > RUN_BYTES:
-                yield from self._joined(contents, spans[first : first + len(contents)])
-                contents, first = [], number + 1
-            if wrong is not None:
-                yield from self._hand_over()
-                kind, one, two = wrong
-                self.damage(kind, int(span["offset"]), int(span["length"]), DETAIL[kind].format(one, two))
-        yield from self._joined(contents, spans[first : first + len(contents)])
-
-    def _joined(self, contents: list[pa.Buffer], spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
-        if not contents:
-            return
-        sizes = np.array([content.size for content in contents], np.int64)
-        data = np.frombuffer(contents[0] if len(contents) == 1 else b"".join(contents), np.uint8)
-        yield from self._entries(data, spans, sizes.cumsum() - sizes, sizes)
-
-    def _entries(
-        self, data: NDArray[np.uint8], spans: NDArray[np.void], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> Iterator[pa.RecordBatch]:
-        """The entries of expanded blocks."""
-        contents = np.zeros(len(spans), k.CONTENT)
-        contents["start"] = starts
-        contents["end"] = starts + sizes.astype(np.int64)
-        contents["offset"] = spans["offset"]
-        contents["length"] = spans["length"]
-        state = self._state
-        for name in ("block", "position", "last", "expanded"):
-            state[name] = 0
+        blocks = np.zeros(len(spans), e.BLOCK)
+        blocks["offset"] = spans["offset"]
+        blocks["size"] = spans["length"] - layout.TRAILER_SIZE
+        blocks["length"] = spans["length"]
         self.findings.account.record += int(spans["length"].sum())
-        data.flags.writeable = False
-        status = k.FULL
-        while status != k.DONE:
-            status = k.read_entries(data, contents, self._take, state[0], self._rows())
-            if status == k.GROW:
+        state = self._state
+        state.block = state.open = 0
+        state.position = state.last = state.expanded = 0
+        status = e.FULL
+        while status != e.DONE:
+            status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._rows())
+            if status == e.GROW:
                 larger = np.zeros(2 * len(self._last), np.uint8)
                 larger[: len(self._last)] = self._last
                 self._last = larger
-            elif status == k.FULL and not state["rows"][0] and not state["events"][0]:
+            elif status == e.SCRATCH:
+                self._scratch = np.zeros(int(state.size) + SLACK, np.uint8)
+            elif status == e.EXPAND:
+                self._expand(window, base, blocks)
+            elif status == e.FULL and not state.rows and not state.events:
                 self._renew(2 * self._room)
-            elif status == k.FULL or state["events"][0]:
-                yield from self._hand_over(contents)
+            elif status == e.FULL or state.events:
+                yield from self._hand_over(blocks)
 
-    def _rows(self) -> k.Rows:
-        return k.Rows(
+    def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
+        """Expand the next block by a library, and have the kernel go on in it; or behind it, if it is damaged."""
+        state = self._state
+        block = blocks[int(state.block)]
+        start = int(block["offset"]) - base
+        stored = pa.py_buffer(window[start : start + int(block["size"])])
+        content = self.table.rules.expand(stored, int(state.compression))
+        if isinstance(content, tuple):
+            kind, one, two = content
+            self._events[int(state.events)] = (kind, state.block, one, two, state.rows)
+            state.events += 1
+            state.block += 1
+            return
+        if content.size > len(self._scratch):
+            self._scratch = np.zeros(2 * content.size, np.uint8)
+        self._scratch[: content.size] = np.frombuffer(content, np.uint8)
+        state.open, state.start, state.size = e.IN_SCRATCH, 0, content.size
+
+    def _rows(self) -> e.Rows:
+        expanded = self._scratch.view()
+        expanded.flags.writeable = False
+        return e.Rows(
             self._keys.values,
-            self._key_ends,
+            self._key_ends.values,
             self._values.values,
-            self._value_ends,
-            self._sequences,
+            self._value_ends.values,
+            self._sequences.values,
             self._operations,
-            self._offsets,
+            self._offsets.values,
             self._events,
             self._last,
+            self._scratch,
+            expanded,
         )
 
     def _renew(self, room: int) -> None:
+        """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
         self._room = room
-        self._keys = Column(np.uint8, room)
-        self._values = Column(np.uint8, room if self._take.values else 0)
+        wanted = self._schema.names
+        self._keys = Column(np.uint8, room + e.KEY_SLACK)
+        self._values = Column(np.uint8, room if VALUE in wanted else 0)
+        self._key_ends = Column(np.int32, self._most + 1)
+        self._value_ends = Column(np.int32, self._most + 1)
+        self._sequences = Column(np.int64, self._most)
+        self._offsets = Column(np.int64, self._most if OFFSET_COLUMN in wanted else 0)
+        self._key_ends.values[0] = self._value_ends.values[0] = 0
         for name in ("rows", "keys", "values"):
             self._state[name] = 0
 
-    def _hand_over(self, contents: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
+    def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then tell of the damage so far."""
-        rows = int(self._state["rows"][0])
-        events = self._events[: int(self._state["events"][0])].copy()
+        rows = int(self._state.rows)
+        events = self._events[: int(self._state.events)].copy()
         if len(events) and self.findings.on_damage == "fail":
             rows = int(events["row"][0])
         if rows:
@@ -217,16 +201,16 @@ class RowReader(SpanWalk):
             yield batch
         else:
             self._renew(self._room)
-        self._state["events"] = 0
-        if contents is not None:
-            self._report(events, contents)
+        self._state.events = 0
+        if blocks is not None:
+            self._report(events, blocks)
 
-    def _report(self, events: NDArray[np.void], contents: NDArray[np.void]) -> None:
+    def _report(self, events: NDArray[np.void], blocks: NDArray[np.void]) -> None:
         for event in events:
-            content = contents[int(event["block"])]
-            offset = int(content["offset"])
+            block = blocks[int(event["block"])]
+            offset = int(block["offset"])
             # Entries have no places of their own in the file: the first damage of a block takes all of it.
-            length = 0 if offset == self._blamed else int(content["length"])
+            length = 0 if offset == self._blamed else int(block["length"])
             self._blamed = offset
             self.findings.account.record -= length
             kind = Kind(int(event["kind"]))
@@ -236,29 +220,39 @@ class RowReader(SpanWalk):
         arrays = []
         for name in self._schema.names:
             if name == KEY:
-                arrays.append(self._binary(self._key_ends[: rows + 1], self._keys))
+                arrays.append(_binary(rows, self._key_ends, self._keys))
             elif name == VALUE:
-                arrays.append(self._binary(self._value_ends[: rows + 1], self._values))
+                arrays.append(_binary(rows, self._value_ends, self._values))
             elif name == SEQUENCE:
-                arrays.append(fixed_array(pa.int64(), self._sequence(rows)))
+                arrays.append(self._sequence(rows))
             elif name == OPERATION:
-                arrays.append(self._names.take(fixed_array(pa.uint8(), self._operations[:rows])))
+                arrays.append(self._names_of(self._operations[:rows]))
             elif name == OFFSET_COLUMN:
-                arrays.append(fixed_array(pa.int64(), self._offsets[:rows].copy()))
+                arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)]))
             else:
                 arrays.append(constant_string(self.fragment.path, rows))
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch_of(arrays, self._schema, rows)
 
-    def _sequence(self, rows: int) -> NDArray[np.int64]:
+    def _sequence(self, rows: int) -> pa.Array:
         given = self.table.global_sequence
-        found: NDArray[np.int64] = self._sequences[:rows].copy()
-        return found if given is None else np.where(found == 0, given, found)
+        if given is None:
+            return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
+        found = self._sequences.values[:rows]
+        return fixed_array(pa.int64(), np.where(found == 0, given, found))
 
-    def _binary(self, ends: NDArray[np.int32], data: Column) -> pa.Array:
-        buffers = [None, pa.py_buffer(ends.copy()), data.take(int(ends[-1]))]
-        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+    def _names_of(self, operations: NDArray[np.uint8]) -> pa.Array:
+        """The names of operations: mostly one and the same, which is written once for all batches."""
+        first = int(operations[0]) if len(operations) else 0
+        if (operations != first).any():
+            return self._names.take(fixed_array(pa.uint8(), operations))
+        if first not in self._same:
+            self._same[first] = constant_string(self._names[first].as_py(), self._most)
+        return self._same[first].slice(0, len(operations))
+
+
+def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
+    buffers = [None, ends.take(rows + 1), data.take(int(ends.values[rows]))]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
 def _runs(spans: NDArray[np.void]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,73 @@
+"""Expanding LZ4's raw blocks, within kernels that read many small ones. See LZ4's block format description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import copy_bytes, load_u16, load_u64, store_u64
+from sawlog.kernels.snappy import repeat_bytes
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_MORE = np.uint64(15)
+_MOST = np.uint64(255)
+
+
+@inlined
+def _extended(data: Any, pos: Any, end: Any, length: Any) -> Any:
+    """A length that goes on in bytes of their own, and the position behind it, which is 0 for none."""
+    while pos < end:
+        byte = np.uint64(data[pos])
+        pos += _ONE
+        length += byte
+        if byte != _MOST:
+            return length, pos
+    return length, _ZERO
+
+
+@inlined
+def expand_lz4(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
+    """Expand `data[start:end]`: whether it makes `size` bytes. As `sawlog.kernels.snappy.expand_snappy`."""
+    pos = start
+    at = _ZERO
+    while pos < end:
+        token = np.uint64(data[pos])
+        pos += _ONE
+        length = token >> _FOUR
+        if length == _MORE:
+            length, pos = _extended(data, pos, end, length)
+            if pos == _ZERO:
+                return False
+        if length > end - pos or length > size - at:
+            return False
+        if length <= _SIXTEEN and end - pos >= _SIXTEEN:
+            store_u64(out, at, load_u64(data, pos))
+            store_u64(out, at + _EIGHT, load_u64(data, pos + _EIGHT))
+        else:
+            copy_bytes(out, at, data, pos, length)
+        pos += length
+        at += length
+        if pos == end:
+            return at == size
+        if end - pos < _TWO:
+            return False
+        back = load_u16(data, pos)
+        pos += _TWO
+        length = token & _MORE
+        if length == _MORE:
+            length, pos = _extended(data, pos, end, length)
+            if pos == _ZERO:
+                return False
+        length += _FOUR
+        if back == _ZERO or back > at or length > size - at:
+            return False
+        repeat_bytes(out, at, back, length)
+        at += length
+    return False

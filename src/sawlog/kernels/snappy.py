@@ -1,0 +1,109 @@
+"""Expanding Snappy's raw blocks, within kernels that read many small ones. See Snappy's format description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, store_u64
+
+SLACK = 32
+"""Bytes that an expansion may write behind its end."""
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_FIVE = np.uint64(5)
+_SEVEN = np.uint64(7)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_LONG_LITERAL = np.uint64(60)
+_TAG = np.uint64(3)
+
+
+@inlined
+def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
+    """Expand the elements `data[start:end]` of a block, which stand behind its size.
+
+    Args:
+        data: uint8.
+        start: uint64.
+        end: uint64.
+        out: uint8, with `SLACK` bytes behind `size`.
+        size: uint64, what the block says it expands to.
+
+    Returns:
+        Whether it does.
+    """
+    pos = start
+    at = _ZERO
+    while pos < end:
+        tag = np.uint64(data[pos])
+        pos += _ONE
+        kind = tag & _TAG
+        if kind == _ZERO:
+            length = tag >> _TWO
+            if length >= _LONG_LITERAL:
+                width = length - _LONG_LITERAL + _ONE
+                if end - pos < width:
+                    return False
+                length = _ZERO
+                for i in range(width):
+                    length |= np.uint64(data[pos + i]) << _EIGHT * i
+                pos += width
+            length += _ONE
+            if length > end - pos or length > size - at:
+                return False
+            if length <= _SIXTEEN and end - pos >= _SIXTEEN:
+                store_u64(out, at, load_u64(data, pos))
+                store_u64(out, at + _EIGHT, load_u64(data, pos + _EIGHT))
+            else:
+                copy_bytes(out, at, data, pos, length)
+            pos += length
+            at += length
+            continue
+        if kind == _ONE:
+            if pos == end:
+                return False
+            length = (tag >> _TWO & _SEVEN) + _FOUR
+            back = (tag >> _FIVE) << _EIGHT | np.uint64(data[pos])
+            pos += _ONE
+        elif kind == _TWO:
+            if end - pos < _TWO:
+                return False
+            length = (tag >> _TWO) + _ONE
+            back = load_u16(data, pos)
+            pos += _TWO
+        else:
+            if end - pos < _FOUR:
+                return False
+            length = (tag >> _TWO) + _ONE
+            back = load_u32(data, pos)
+            pos += _FOUR
+        if back == _ZERO or back > at or length > size - at:
+            return False
+        repeat_bytes(out, at, back, length)
+        at += length
+    return at == size
+
+
+@inlined
+def repeat_bytes(out: Any, at: Any, back: Any, length: Any) -> None:
+    """Copy `length` bytes from `back` bytes before `at`, which may reach into what is being written.
+
+    Up to `SLACK` bytes behind them are overwritten.
+    """
+    source = at - back
+    stop = at + length
+    while at - source < _EIGHT:
+        # Each step doubles what repeats, until it is as long as a word.
+        store_u64(out, at, load_u64(out, source))
+        at += at - source
+    while at < stop:
+        store_u64(out, at, load_u64(out, source))
+        source += _EIGHT
+        at += _EIGHT

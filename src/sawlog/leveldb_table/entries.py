@@ -1,0 +1,350 @@
+"""Reading blocks of rows: each is judged, expanded and taken apart while it is in the CPU's cache."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import record_type
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.lz4 import expand_lz4
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u64
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.snappy import SLACK, expand_snappy
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.kernels import AS_IS, LZ4, NOWHERE, OTHERWISE, VERDICT_FIELDS, entries_end, judge_block
+from sawlog.leveldb_table.layout import Kind
+
+# What a call ended with.
+FULL = 0
+"""No room for more rows, bytes or events."""
+GROW = 1
+"""A key is longer than the room for one."""
+DONE = 2
+"""All blocks are read."""
+EXPAND = 3
+"""The block is to be expanded by a library: `state.compression` says how it is compressed."""
+SCRATCH = 4
+"""The block expands to `state.size` bytes, for which `Rows.scratch` has no room."""
+
+BLOCK = np.dtype((np.record, [("offset", np.uint64), ("size", np.uint64), ("length", np.int64)]))
+"""A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes."""
+
+STATE = np.dtype(
+    (
+        np.record,
+        [
+            ("block", np.int64),
+            ("open", np.int64),
+            ("start", np.uint64),
+            ("size", np.uint64),
+            ("position", np.uint64),
+            ("rows", np.int64),
+            ("keys", np.uint64),
+            ("values", np.uint64),
+            ("last", np.uint64),
+            ("expanded", np.uint64),
+            ("events", np.int64),
+            *VERDICT_FIELDS,
+        ],
+    )
+)
+"""Where the reading stands.
+
+`block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `size` bytes begin
+at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
+of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
+others are what was found out about the block, see `kernels.VERDICT`.
+"""
+KEY_SLACK = layout.KEY_TRAILER
+"""Room that the trailer of the last key takes behind user keys."""
+NOT_OPEN = 0
+IN_WINDOW = 1
+IN_SCRATCH = 2
+
+EVENT = record_type("kind", "block", "one", "two", "row")
+"""Damage: its kind, the number of the block, two numbers that explain it, and how many rows stand before it."""
+
+
+class Take(NamedTuple):
+    """What is taken of entries.
+
+    Attributes:
+        internal: Whether keys end in sequence number and type.
+        values: Whether values are wanted.
+        offsets: Whether the offsets of blocks are wanted.
+        types: uint8[256], the number of each type's operation; 255 where it is unknown.
+    """
+
+    internal: Any
+    values: Any
+    offsets: Any
+    types: Any
+
+
+class Rows(NamedTuple):
+    """Where entries go: user keys and values back to back with their ends, and what follows user keys.
+
+    Attributes:
+        keys: uint8, with `KEY_SLACK` bytes more than user keys may take.
+        key_ends: int32, one more than rows; key i is `keys[key_ends[i] : key_ends[i + 1]]`.
+        values: uint8.
+        value_ends: int32, likewise.
+        sequences: int64.
+        operations: uint8, numbers of `Take.types`.
+        offsets: int64, the file offset of each row's block.
+        events: Damage, of type EVENT.
+        last: uint8, the key of the entry before, where reading was interrupted.
+        scratch: uint8, an expanded block.
+        expanded: The same memory, read-only.
+    """
+
+    keys: Any
+    key_ends: Any
+    values: Any
+    value_ends: Any
+    sequences: Any
+    operations: Any
+    offsets: Any
+    events: Any
+    last: Any
+    scratch: Any
+    expanded: Any
+
+
+_KEY_TRAILER = np.uint64(layout.KEY_TRAILER)
+_SHIFT = np.uint64(layout.SEQUENCE_SHIFT)
+_MOST = np.uint64(layout.MOST_EXPANSION)
+_SLACK = np.uint64(SLACK)
+_MOST_PER_BYTE = np.uint64(255)
+"""A byte of LZ4 makes no more, one of Snappy less."""
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_SEVEN = np.uint64(7)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_LOW7 = np.uint64(127)
+_AHEAD = np.uint64(1024)
+_SHORT_LENGTHS = np.uint64(0x00808080)
+_SHORT_KEY_LENGTHS = np.uint64(0x80808080)
+_LONG_VALUE = np.uint64(0x00800000)
+_TOP_BYTE = np.uint64(24)
+
+_BAD_BLOCK = int(Kind.BAD_BLOCK)
+_BAD_ENTRY = int(Kind.BAD_ENTRY)
+_BAD_KEY = int(Kind.BAD_KEY)
+_UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
+_TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
+_BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
+_UNKNOWN = 255
+
+
+@inlined
+def _note(state: Any, events: Any, kind: Any, one: Any, two: Any) -> None:
+    event = events[state.events]
+    event.kind = kind
+    event.block = state.block
+    event.one = np.int64(one)
+    event.two = np.int64(two)
+    event.row = state.rows
+    state.events += 1
+
+
+@inlined
+def _lengths(data: Any, pos: Any, end: Any) -> Any:
+    """The three numbers that begin an entry, and the position behind them, which is 0 where they are none."""
+    if end - pos >= _FOUR:
+        word = load_u32(data, pos)
+        rest = word >> _EIGHT & _LOW7
+        length = word >> _SIXTEEN & _LOW7
+        if word & _SHORT_LENGTHS == _ZERO:
+            return word & _LOW7, rest, length, pos + _THREE
+        if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
+            return word & _LOW7, rest, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
+    shared, pos = varint(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO, _ZERO
+    rest, pos = varint(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO, _ZERO
+    length, pos = varint(data, pos, end)
+    return shared, rest, length, pos
+
+
+@kernel
+def read_blocks(window: Any, base: Any, blocks: Any, rule: Any, take: Any, state: Any, rows: Any) -> Any:
+    """Judge blocks, expand them, and take their entries apart.
+
+    Of a block that breaks off, the entries before are kept.
+
+    Args:
+        window: uint8, the file from `base` on, up to the end of the last of these blocks that ends in the file.
+        base: uint64, file offset of the window.
+        blocks: Of type BLOCK.
+        rule: See `kernels.Rule`.
+        take: See `Take`.
+        state: A record of type STATE; updated. Begins with zeros.
+        rows: See `Rows`.
+
+    Returns:
+        FULL, GROW (`rows.last` is too small for a key), DONE, EXPAND or SCRATCH.
+    """
+    status = DONE
+    while state.block < len(blocks):
+        if state.events + 1 >= len(rows.events):
+            return FULL
+        if state.open == NOT_OPEN:
+            status = _open_block(window, base, blocks[state.block], rule, state, rows)
+            if status != DONE:
+                return status
+        if state.open != NOT_OPEN:
+            offset = np.int64(blocks[state.block].offset)
+            if state.open == IN_WINDOW:
+                status = _read_block(window, offset, take, state, rows)
+            else:
+                status = _read_block(rows.expanded, offset, take, state, rows)
+            if status != DONE:
+                return status
+        state.block += 1
+        state.open = NOT_OPEN
+        state.position = _ZERO
+        state.last = _ZERO
+        state.expanded = _ZERO
+    return status
+
+
+@inlined
+def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows: Any) -> Any:
+    """Judge a block and find its content, or note what is wrong with it: DONE, EXPAND or SCRATCH."""
+    judge_block(window, base, block.offset, block.size, rule, state)
+    if state.kind != 0:
+        _note(state, rows.events, state.kind, state.one, state.two)
+        return DONE
+    start = block.offset - base
+    stop = start + block.size
+    size = block.size
+    codec = rule.codecs[state.compression]
+    if codec == OTHERWISE:
+        return EXPAND
+    if codec != AS_IS:
+        size, start = varint(window, start, stop)
+        if start == _ZERO or size > (stop - start) * _MOST_PER_BYTE:
+            _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
+            return DONE
+    if size > rule.longest:
+        _note(state, rows.events, _TOO_LARGE, size, rule.longest)
+        return DONE
+    state.size = size
+    state.start = start
+    state.open = IN_WINDOW
+    if codec != AS_IS:
+        if size + _SLACK > np.uint64(len(rows.scratch)):
+            state.open = NOT_OPEN
+            return SCRATCH
+        state.start = _ZERO
+        state.open = IN_SCRATCH
+        if codec == LZ4:
+            whole = expand_lz4(window, start, stop, rows.scratch, size)
+        else:
+            whole = expand_snappy(window, start, stop, rows.scratch, size)
+        if not whole:
+            state.open = NOT_OPEN
+            _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
+    return DONE
+
+
+@inlined
+def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any:
+    """The entries of the block at file offset `offset`, from `state.position` on: FULL, GROW or DONE.
+
+    An entry shares a prefix with the key before it, which stands in `rows.keys` still, but for its trailer.
+    """
+    start, size = state.start, state.size
+    end, restarts = entries_end(data, start, start + size)
+    if end == NOWHERE:
+        _note(state, rows.events, _BAD_BLOCK, size, restarts)
+        return DONE
+    least = _KEY_TRAILER if take.internal else _ZERO
+    max_rows = len(rows.operations)
+    # A key is laid down with its trailer, which the next one overwrites.
+    key_room = np.uint64(len(rows.keys)) - _KEY_TRAILER
+    value_room = np.uint64(len(rows.values))
+    row, keys, values = state.rows, state.keys, state.values
+    last, expanded = state.last, state.expanded
+    trailer = _ZERO
+    before = keys
+    if last != _ZERO:
+        # The key before the interruption is laid down where the next one will be, which shares its beginning.
+        if key_room < last or key_room - last < keys:
+            return FULL
+        copy_bytes(rows.keys, keys, rows.last, _ZERO, last)
+        trailer = load_u64(rows.last, last - least) if take.internal else _ZERO
+    pos = start + state.position
+    quiet = True
+    status = DONE
+    while pos < end:
+        if not quiet:
+            status = FULL
+            break
+        prefetch(data, pos + _AHEAD)
+        shared, rest, length, after = _lengths(data, pos, end)
+        total = shared + rest
+        broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
+        if broken or total < least or expanded + total > size * _MOST:
+            state.rows = row
+            if broken or total >= least:
+                _note(state, rows.events, _BAD_ENTRY, pos - start, size)
+            else:
+                _note(state, rows.events, _BAD_KEY, pos - start, total)
+            break
+        kept = total - least
+        if total > np.uint64(len(rows.last)):
+            status = GROW
+            break
+        if row == max_rows or key_room - keys < kept or (take.values and value_room - values < length):
+            status = FULL
+            break
+        held = last - least if last != _ZERO else _ZERO
+        if before != keys:
+            copy_bytes(rows.keys, keys, rows.keys, before, min(shared, held))
+        if shared > held:
+            store_u64(rows.keys, keys + held, trailer)
+        copy_bytes(rows.keys, keys + shared, data, after, rest)
+        code = _ZERO
+        if take.internal:
+            trailer = load_u64(rows.keys, keys + kept)
+            code = trailer & np.uint64(255)
+        before = keys
+        last = total
+        expanded += total
+        operation = take.types[code]
+        if operation == _UNKNOWN:
+            state.rows = row
+            _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
+            quiet = state.events + 1 < len(rows.events)
+        else:
+            keys += kept
+            if take.internal:
+                rows.sequences[row] = np.int64(trailer >> _SHIFT)
+            if take.values:
+                copy_bytes(rows.values, values, data, after + rest, length)
+                values += length
+            rows.operations[row] = operation
+            if take.offsets:
+                rows.offsets[row] = offset
+            row += 1
+            rows.key_ends[row] = keys
+            rows.value_ends[row] = values
+        pos = after + rest + length
+    if status != DONE and last != _ZERO:
+        held = last - least
+        copy_bytes(rows.last, _ZERO, rows.keys, before, held)
+        if take.internal:
+            store_u64(rows.last, held, trailer)
+    state.rows, state.keys, state.values = row, keys, values
+    state.last, state.expanded = last, expanded
+    state.position = pos - start
+    return status
