@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.layout import Kind
+from sawlog.leveldb_database.state import ENTRY_SCHEMA, LIVE, RANGE, Run, Settled, operation_names, within
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
@@ -19,10 +21,8 @@ from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.rows import ROWS_SCHEMA
 from sawlog.scan import Projection, Scan
-from sawlog.storage import File
 
-BATCH_ROWS = 64 << 10
-LEVEL, LIVE = "level", "live"
+LEVEL = "level"
 LOG_LEVEL = -1
 """The level of what is in a log."""
 
@@ -49,7 +49,7 @@ HISTORY_SCHEMA = pa.schema(
 )
 """`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
 
-_MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare")
+_MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
 
 
 @dataclass(frozen=True)
@@ -82,59 +82,56 @@ class KeyRange(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. What is damaged in a file of the range is damage before all of its rows."""
-        from sawlog.leveldb_database.state import settle
-
         if not self.low:
             for name in self.version.missing:
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
         try:
-            settled = settle(self._runs(findings), bytewise=self.version.bytewise)
+            settled = Settled(self._runs(findings), bytewise=self.version.bytewise)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
                 " read it again, or read a copy"
             ) from error
-        rows = settled.rows
-        findings.rows += len(settled.live) if self.scan.view == "all" else int(settled.live.sum())
-        if LIVE in schema.names:
-            rows = rows.append_column(LIVE, pa.array(settled.live))
-        if self.scan.view != "all":
-            rows = rows.filter(pa.array(settled.live))
-        if schema.names and rows.num_rows:
-            for batch in rows.select(schema.names).cast(schema).combine_chunks().to_batches(BATCH_ROWS):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        every = self.scan.view == "all"
+        findings.rows += len(settled.order) if every else int(settled.live.sum())
+        runs = settled.runs
+        of_run: dict[str, list[Any]] = {
+            "file": [posixpath.basename(run.path) for run in runs],
+            FILE_COLUMN: [run.path for run in runs],
+            LEVEL: [run.level for run in runs],
+            OFFSET_COLUMN: [0] * len(runs),
+        }
+        if schema.names:
+            yield from settled.batches(schema, of_run, every=every)
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
 
-    def _runs(self, findings: Findings) -> Iterator[pa.Table]:
-        """Sorted runs, newest first: the logs, each table of level 0, and each other level as one."""
-        logs = list(self._log_runs(findings))
-        if logs:
-            yield pa.concat_tables(logs)
-        deeper: dict[int, list[pa.Table]] = {}
+    def _runs(self, findings: Findings) -> list[list[Run]]:
+        """Runs, newest first: the logs, each table of level 0, and the tables of each other level."""
+        groups = [list(self._log_runs(findings))]
+        deeper: dict[int, list[Run]] = {}
         for table in sorted(self.tables, key=lambda one: (one.level, one.smallest)):
             run = self._table_run(table, findings)
             if table.level == 0:
-                yield run
+                groups.append([run])
             else:
                 deeper.setdefault(table.level, []).append(run)
-        for _, runs in sorted(deeper.items()):
-            yield pa.concat_tables(runs)
+        return [*groups, *(runs for _, runs in sorted(deeper.items()))]
 
     def _bounds(self) -> tuple[tuple[str, str, bytes], ...]:
         above = (("key", ">=", self.low),) if self.low else ()
         return (*above, ("key", "<", self.high)) if self.high is not None else above
 
-    def _table_run(self, table: LiveTable, findings: Findings) -> pa.Table:
+    def _table_run(self, table: LiveTable, findings: Findings) -> Run:
         options = self.scan.options.table
         scan = Scan(filters=self._bounds(), on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(ROWS_SCHEMA, scan)
         file = table.file
         whole = TableRange(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
         owned = not self.low or table.smallest >= self.low
-        batches = whole.decode(projection.decoded, self._apart(findings, owned=owned))
-        return self._placed(map(self._inside, batches), file, table.level)
+        batches = whole.decode(ENTRY_SCHEMA, self._apart(findings, owned=owned))
+        return Run(file.path, table.level, [self._inside(batch) for batch in batches])
 
-    def _log_runs(self, findings: Findings) -> Iterator[pa.Table]:
+    def _log_runs(self, findings: Findings) -> Iterator[Run]:
         options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
@@ -147,7 +144,7 @@ class KeyRange(Fragment):
             batches = [self._inside(self._of_family(batch)) for batch in found]
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
-            yield self._placed(iter(batches), file, LOG_LEVEL)
+            yield Run(file.path, LOG_LEVEL, batches)
 
     def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
@@ -159,36 +156,24 @@ class KeyRange(Fragment):
                 ' read them with view="writes", latest=True'
             )
         family = pc.equal(batch.column("column_family"), self.version.family)
-        return batch.filter(pc.and_(family, pc.is_valid(batch.column("key"))))
+        kept = batch.filter(pc.and_(family, pc.is_valid(batch.column("key"))))
+        codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
+        columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
+        return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
     def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The entries on keys of the range; a range deletion counts where it reaches into it."""
         import pyarrow.compute as pc
 
+        if (not self.low and self.high is None) or within(batch, self.low, self.high):
+            return batch
         keys = batch.column("key")
         if self.low:
-            deletion = pc.equal(batch.column("operation"), "delete_range")
+            deletion = pc.equal(batch.column("operation"), RANGE)
             reach = pc.if_else(deletion, pc.greater(batch.column("value"), self.low), pc.greater_equal(keys, self.low))
             batch = batch.filter(reach)
             keys = batch.column("key")
         return batch if self.high is None else batch.filter(pc.less(keys, self.high))
-
-    def _placed(self, batches: Iterator[pa.RecordBatch], file: File, level: int) -> pa.Table:
-        """Entries with where they came from."""
-        import pyarrow.compute as pc
-
-        kinds = pa.schema([pa.field(field.name, field.type) for field in ROWS_SCHEMA])
-        placed = (pa.RecordBatch.from_arrays(batch.select(kinds.names).columns, schema=kinds) for batch in batches)
-        table = pa.Table.from_batches(placed, schema=kinds)
-        table = table.set_column(3, "value", pc.fill_null(table.column("value"), b""))
-        # More keys and values may come together than 32-bit offsets reach.
-        for place, name in ((2, "key"), (3, "value")):
-            table = table.set_column(place, name, table.column(name).cast(pa.large_binary()))
-        count = table.num_rows
-        for name, value in (("file", posixpath.basename(file.path)), (FILE_COLUMN, file.path)):
-            table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), count))
-        table = table.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), count))
-        return table.append_column(OFFSET_COLUMN, pa.repeat(pa.scalar(0, pa.int64()), count))
 
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""

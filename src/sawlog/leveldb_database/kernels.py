@@ -122,6 +122,26 @@ def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, mer
 
 
 @kernel
+def all_within(keys: Any, offsets: Any, low: Any, high: Any, limited: Any) -> Any:
+    """Whether all keys are in a range.
+
+    Args:
+        keys: uint8; key i is `keys[offsets[i] : offsets[i + 1]]`.
+        offsets: int64.
+        low: uint8, the first key of the range.
+        high: uint8, the key behind it.
+        limited: Whether there is one.
+    """
+    for at in range(len(offsets) - 1):
+        start, end = offsets[at], offsets[at + 1]
+        if _order(keys, start, end, low, 0, len(low)) < 0:
+            return False
+        if limited and _order(keys, start, end, high, 0, len(high)) >= 0:
+            return False
+    return True
+
+
+@kernel
 def sorted_so(entries: Any, first: Any, last: Any) -> Any:
     """Whether the entries `first` to `last` are a run."""
     for at in range(first + 1, last):

@@ -4,93 +4,239 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
+from sawlog.leveldb_log.payloads.layout import NAMES
+from sawlog.leveldb_table.layout import OPERATIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEY, SEQUENCE, OPERATION = "key", "sequence", "operation"
-RANGE = "delete_range"
+KEY, VALUE, SEQUENCE, OPERATION, LIVE = "key", "value", "sequence", "operation", "live"
+BATCH_ROWS = 64 << 10
+PORTION_BYTES = 16 << 20
+"""Bytes of values that are picked for a batch."""
+LONG = 1024
+"""So many entries that stand together are delivered as they stand."""
+ENTRY_SCHEMA = pa.schema(
+    [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
+)
+"""What runs are made of; operations are numbers of `OPERATION_NAMES`."""
+OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
+"""Those of tables first, as the reader of tables numbers them."""
 _DELETES = ("delete", "single_delete", "delete_sized")
+RANGE = OPERATION_NAMES.index("delete_range")
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Entries in key order, newest first where keys are equal.
+class Run:
+    """Entries of one file.
 
     Attributes:
-        rows: The entries, with all of their columns.
-        live: Whether a database would answer with each.
+        path: The file.
+        level: Its level.
+        batches: The entries, of `ENTRY_SCHEMA`; nearly always in the order in which a database keeps them.
     """
 
-    rows: pa.Table
-    live: NDArray[np.bool_]
+    path: str
+    level: int
+    batches: Sequence[pa.RecordBatch]
 
-
-def settle(runs: Iterable[pa.Table], *, bytewise: bool) -> Settled:
-    """Put runs in order, and tell what of them is alive.
-
-    Args:
-        runs: Tables with `key`, `sequence` and `operation`, and the same other columns; each in the order in which a
-            database keeps it, or not.
-        bytewise: Whether that order is the bytes'; otherwise all is sorted anew.
-    """
-    tables = [run for run in runs if run.num_rows]
-    if not tables:
-        empty = pa.table({KEY: pa.array([], pa.binary())})
-        return Settled(empty, np.zeros(0, np.bool_))
-    every = pa.concat_tables(tables)
-    lengths = [run.num_rows for run in tables]
-    ranges = pc.equal(every.column(OPERATION), RANGE)
-    entries = _entries(every)
-    order = _merged(entries, lengths) if bytewise else _sorted(every)
-    covers = _covers(every.filter(ranges).select([KEY, "value", SEQUENCE]))
-    fates = np.zeros(len(order), np.uint8)
-    k.settle(entries, order, covers, fates)
-    live = (fates == k.SHOWN) & ~np.asarray(ranges)[order]
-    return Settled(every.take(pa.array(order)), live)
+    @property
+    def rows(self) -> int:
+        """How many entries."""
+        return sum(batch.num_rows for batch in self.batches)
 
 
 @cache
-def _effects() -> pa.Array:
-    return pa.array([*_DELETES, "merge", RANGE])
+def operation_names() -> pa.Array:
+    """See `OPERATION_NAMES`."""
+    return pa.array(OPERATION_NAMES, pa.string())
 
 
-def _entries(table: pa.Table) -> k.Entries:
-    """The columns as kernels take them."""
-    column = table.column(KEY).cast(pa.large_binary()).combine_chunks()
+@cache
+def _effects() -> NDArray[np.uint8]:
+    """What each operation does to its key. A range deletion neither hides nor shows its first key."""
+    merges = ("merge", "delete_range")
+    found = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
+    return np.array(found, np.uint8)
+
+
+def within(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> bool:
+    """Whether all keys of a batch are in `[low, high)`."""
+    keys, offsets = _parts(batch.column(KEY))
+    limits = [np.frombuffer(limit, np.uint8) for limit in (low, high or b"")]
+    return bool(k.all_within(keys, offsets, limits[0], limits[1], high is not None))
+
+
+class Settled:
+    """The entries of some runs in key order, newest first where keys are equal.
+
+    Args:
+        groups: Runs, newest first; those of a group follow each other in key order.
+        bytewise: Whether that order is the bytes'; otherwise all is sorted anew.
+
+    Attributes:
+        order: int64, numbers of entries, counted through all runs.
+        live: Whether a database would answer with each of them.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Run]], *, bytewise: bool) -> None:
+        lengths = [sum(run.rows for run in group) for group in groups]
+        self._runs = [run for group in groups for run in group]
+        self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+        self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
+        self._codes = _joined([np.asarray(batch.column(OPERATION)) for batch in self._batches], np.uint8)
+        entries = self._entries()
+        self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
+        ranges = np.flatnonzero(self._codes == RANGE)
+        fates = np.zeros(len(self.order), np.uint8)
+        k.settle(entries, self.order, _covers(self._gather(ranges, ENTRY_SCHEMA.names)), fates)
+        self.live: NDArray[np.bool_] = fates == k.SHOWN
+        if len(ranges):
+            self.live &= self._codes[self.order] != RANGE
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """All runs."""
+        return self._runs
+
+    def batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
+        """Entries, in order, as batches of bounded size.
+
+        Args:
+            schema: Columns of entries, of runs, and `live`.
+            of_run: Columns that are the same for all of a run: their values by run.
+            every: Whether entries are wanted that are not live.
+        """
+        numbers = self.order if every else self.order[self.live]
+        live = self.live if every else np.ones(len(numbers), np.bool_)
+        for first, last in self._stretches(numbers):
+            yield self._batch(numbers[first:last], live[first:last], schema, of_run)
+
+    def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+        """Where to cut: entries that stand together in a batch are left together, if they are many."""
+        places = np.searchsorted(self._starts, numbers, "right") - 1
+        cuts = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(places) != 0)) + 1
+        edges = np.concatenate([np.zeros(1, np.int64), cuts, np.full(1, len(numbers))])
+        long = np.flatnonzero(np.diff(edges) >= LONG)
+        first = 0
+        for start, stop in zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True):
+            yield from self._portions(numbers, first, start)
+            yield start, stop
+            first = stop
+        yield from self._portions(numbers, first, len(numbers))
+
+    def _portions(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
+        if first == last:
+            return
+        sizes = self._value_sizes[numbers[first:last]].cumsum()
+        while first < last:
+            done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
+            fitting = int(np.searchsorted(sizes, done + PORTION_BYTES, "right")) - (len(sizes) - (last - first))
+            stop = min(first + max(1, min(fitting, BATCH_ROWS)), last)
+            yield first, stop
+            first = stop
+
+    @cached_property
+    def _value_sizes(self) -> NDArray[np.int64]:
+        return _joined([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
+
+    def _batch(
+        self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
+    ) -> pa.RecordBatch:
+        found = self._gather(numbers, [name for name in schema.names if name in ENTRY_SCHEMA.names])
+        arrays = []
+        for field in schema:
+            if field.name == OPERATION:
+                arrays.append(_named(found.column(OPERATION)))
+            elif field.name == LIVE:
+                bits = pa.py_buffer(np.packbits(live, bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
+            elif field.name in of_run:
+                runs = np.searchsorted(self._run_ends, numbers, "right")
+                arrays.append(pa.array(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
+            else:
+                arrays.append(found.column(field.name))
+        return batch_of(arrays, schema, len(numbers))
+
+    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
+        """Entries by their numbers: a slice where they stand together, or picked of the stretches that hold them."""
+        kinds = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
+        if not names or not len(numbers):
+            return pa.RecordBatch.from_pylist([], schema=kinds)
+        places = np.searchsorted(self._starts, numbers, "right") - 1
+        pieces = []
+        local = np.empty(len(numbers), np.int64)
+        before = 0
+        for place in np.unique(places).tolist():
+            mine = places == place
+            inside = numbers[mine] - self._starts[place]
+            first, last = int(inside.min()), int(inside.max()) + 1
+            pieces.append(self._batches[place].select(names).slice(first, last - first))
+            local[mine] = inside + (before - first)
+            before += last - first
+        if len(pieces) == 1 and before == len(numbers) and bool((np.diff(local) == 1).all()):
+            return pieces[0]
+        return pa.concat_batches(pieces).take(fixed_array(pa.int64(), local))
+
+    def _entries(self) -> k.Entries:
+        """The columns as kernels take them."""
+        found = [_parts(batch.column(KEY)) for batch in self._batches]
+        used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
+        shifts = np.cumsum([0, *map(len, used)])
+        starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+        ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+        sequences = [np.asarray(batch.column(SEQUENCE)) for batch in self._batches]
+        arrays = (
+            _joined(used, np.uint8),
+            _joined(starts, np.int64),
+            _joined(ends, np.int64),
+            _joined(sequences, np.int64),
+            _effects()[self._codes],
+        )
+        for array in arrays:
+            array.flags.writeable = False
+        return k.Entries(*arrays)
+
+
+def _named(codes: pa.Array) -> pa.Array:
+    """The names of operations."""
+    numbers = np.asarray(codes)
+    if len(numbers) and (numbers == numbers[0]).all():
+        return constant_string(OPERATION_NAMES[numbers[0]], len(numbers))
+    return operation_names().take(codes)
+
+
+def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Data and offsets of keys or values."""
     _, ends, data = column.buffers()
-    offsets = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
-    keys = np.frombuffer(data or b"", np.uint8)
-    places = pc.fill_null(pc.index_in(table.column(OPERATION), value_set=_effects()), -1)
-    codes = np.asarray(places.combine_chunks())
-    effects = np.where(codes == len(_DELETES), k.MERGES, k.PUTS)
-    effects = np.where((codes >= 0) & (codes < len(_DELETES)), k.DELETES, effects).astype(np.uint8)
-    # A range deletion is no entry of its first key: it neither hides nor shows it.
-    effects[codes == len(_DELETES) + 1] = k.MERGES
-    sequences = np.asarray(table.column(SEQUENCE).combine_chunks())
-    found = (keys, offsets[:-1], offsets[1:], sequences, effects)
-    for array in found:
-        array.flags.writeable = False
-    return k.Entries(*found)
+    offsets = np.frombuffer(ends or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data or b"", np.uint8), offsets.astype(np.int64)
+
+
+def _joined(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, kind), *arrays])
 
 
 def _merged(entries: k.Entries, lengths: list[int]) -> NDArray[np.int64]:
     """Runs merged by twos, as long as there are more than one; runs that are none are sorted before."""
-    edges = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
     order = np.arange(edges[-1])
     for first, last in itertools.pairwise(edges):
         if not k.sorted_so(entries, first, last):
-            order[first:last] = first + _sorted_slice(entries, first, last)
+            order[first:last] = _sorted(entries, first, last)
     while len(edges) > 2:
         merged = order.copy()
         for first, middle, last in zip(edges[0:-2:2], edges[1:-1:2], edges[2::2], strict=True):
@@ -100,23 +246,22 @@ def _merged(entries: k.Entries, lengths: list[int]) -> NDArray[np.int64]:
     return order
 
 
-def _sorted_slice(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
-    starts, ends = entries.starts[first:last], entries.ends[first:last]
-    offsets = np.concatenate([starts, ends[-1:]])
+def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
+    """The numbers of entries, in key order, newest first where keys are equal."""
+    offsets = np.append(entries.starts[first:last], entries.ends[first:last][-1:] if last > first else 0)
     keys = pa.Array.from_buffers(
         pa.large_binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(entries.keys)]
     )
-    return _sorted(pa.table({KEY: keys, SEQUENCE: pa.array(entries.sequences[first:last])}))
+    table = pa.table({KEY: keys, SEQUENCE: fixed_array(pa.int64(), entries.sequences[first:last])})
+    order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
+    numbers: NDArray[np.int64] = np.asarray(order).astype(np.int64) + first
+    return numbers
 
 
-def _sorted(table: pa.Table) -> NDArray[np.int64]:
-    keys = [(KEY, "ascending"), (SEQUENCE, "descending")]
-    return np.asarray(pc.sort_indices(table.select([KEY, SEQUENCE]), sort_keys=keys)).astype(np.int64)
-
-
-def _covers(ranges: pa.Table) -> k.Covers:
+def _covers(ranges: pa.RecordBatch) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
-    rows = [(key, end, sequence) for key, end, sequence in zip(*ranges.to_pydict().values(), strict=True) if key < end]
+    columns = (ranges.column(name).to_pylist() for name in (KEY, VALUE, SEQUENCE))
+    rows = [(key, end, sequence) for key, end, sequence in zip(*columns, strict=True) if key < end]
     edges = sorted({edge for row in rows for edge in row[:2]})
     rows.sort()
     active: list[tuple[int, bytes]] = []

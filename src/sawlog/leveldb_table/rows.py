@@ -226,7 +226,9 @@ class RowReader(SpanWalk):
             elif name == SEQUENCE:
                 arrays.append(self._sequence(rows))
             elif name == OPERATION:
-                arrays.append(self._names_of(self._operations[:rows]))
+                codes = self._operations[:rows]
+                numbered = pa.types.is_integer(self._schema.field(name).type)
+                arrays.append(fixed_array(pa.uint8(), codes.copy()) if numbered else self._names_of(codes))
             elif name == OFFSET_COLUMN:
                 arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)]))
             else:
