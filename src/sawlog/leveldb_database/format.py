@@ -75,10 +75,11 @@ class LevelDBDatabase(Format):
 
     def warm_up(self) -> None:
         """See `Format.warm_up`: two runs of one entry each, settled."""
-        from sawlog.leveldb_database.state import ENTRY_SCHEMA, OPERATION_NAMES, RANGE, Run, Settled, within
+        from sawlog.leveldb_database.columns import ENTRY_SCHEMA, OPERATION_NAMES, RANGE, Run
+        from sawlog.leveldb_database.state import Settled, covers_of, within
 
         columns = ([1, 2], [OPERATION_NAMES.index("put"), RANGE], [b"a", b"a"], [b"v", b"z"])
         arrays = [pa.array(column, field.type) for column, field in zip(columns, ENTRY_SCHEMA, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
         within(batch, b"a", b"b")
-        Settled([[Run("", 0, [batch.slice(at, 1)])] for at in range(2)], bytewise=True)
+        Settled([[Run("", 0, [batch.slice(0, 1)])]] * 2, covers_of([batch]), bytewise=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.leveldb_database.columns import ENTRY_SCHEMA, LIVE, RANGE, Run, Stream, operation_names
 from sawlog.leveldb_database.layout import Kind
-from sawlog.leveldb_database.state import ENTRY_SCHEMA, LIVE, RANGE, Run, Settled, operation_names, within
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
@@ -21,6 +21,10 @@ from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.rows import ROWS_SCHEMA
 from sawlog.scan import Projection, Scan
+
+if TYPE_CHECKING:
+    from sawlog.leveldb_table.meta import TableMap
+    from sawlog.storage import Source
 
 LEVEL = "level"
 LOG_LEVEL = -1
@@ -81,57 +85,54 @@ class KeyRange(Fragment):
     high: bytes | None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. What is damaged in a file of the range is damage before all of its rows."""
+        """See `Fragment.decode`. Damage is told when the merging of the files reaches it."""
+        from sawlog.leveldb_database.merge import merged
+
         if not self.low:
             for name in self.version.missing:
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
+        every = self.scan.view == "all"
         try:
-            settled = Settled(self._runs(findings), bytewise=self.version.bytewise)
+            for settled in merged(self._streams(findings), bytewise=self.version.bytewise):
+                findings.rows += len(settled.order) if every else int(settled.live.sum())
+                if schema.names:
+                    yield from settled.batches(schema, _of_runs(settled.runs), every=every)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
                 " read it again, or read a copy"
             ) from error
-        every = self.scan.view == "all"
-        findings.rows += len(settled.order) if every else int(settled.live.sum())
-        runs = settled.runs
-        of_run: dict[str, list[Any]] = {
-            "file": [posixpath.basename(run.path) for run in runs],
-            FILE_COLUMN: [run.path for run in runs],
-            LEVEL: [run.level for run in runs],
-            OFFSET_COLUMN: [0] * len(runs),
-        }
-        if schema.names:
-            yield from settled.batches(schema, of_run, every=every)
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
 
-    def _runs(self, findings: Findings) -> list[list[Run]]:
-        """Runs, newest first: the logs, each table of level 0, and the tables of each other level."""
-        groups = [list(self._log_runs(findings))]
-        deeper: dict[int, list[Run]] = {}
+    def _streams(self, findings: Findings) -> list[list[Stream]]:
+        """Newest first: the logs, each table of level 0, and the tables of each other level."""
+        groups = [[stream] for stream in self._log_streams(findings)]
+        deeper: dict[int, list[Stream]] = {}
         for table in sorted(self.tables, key=lambda one: (one.level, one.smallest)):
-            run = self._table_run(table, findings)
+            stream = self._table_stream(table, findings)
             if table.level == 0:
-                groups.append([run])
+                groups.append([stream])
             else:
-                deeper.setdefault(table.level, []).append(run)
-        return [*groups, *(runs for _, runs in sorted(deeper.items()))]
+                deeper.setdefault(table.level, []).append(stream)
+        return [*groups, *(streams for _, streams in sorted(deeper.items()))]
 
     def _bounds(self) -> tuple[tuple[str, str, bytes], ...]:
         above = (("key", ">=", self.low),) if self.low else ()
         return (*above, ("key", "<", self.high)) if self.high is not None else above
 
-    def _table_run(self, table: LiveTable, findings: Findings) -> Run:
+    def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         options = self.scan.options.table
         scan = Scan(filters=self._bounds(), on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(ROWS_SCHEMA, scan)
         file = table.file
-        whole = TableRange(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
+        whole = _Table(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
         owned = not self.low or table.smallest >= self.low
         batches = whole.decode(ENTRY_SCHEMA, self._apart(findings, owned=owned))
-        return Run(file.path, table.level, [self._inside(batch) for batch in batches])
+        return Stream(file.path, table.level, (self._inside(batch) for batch in batches))
 
-    def _log_runs(self, findings: Findings) -> Iterator[Run]:
+    def _log_streams(self, findings: Findings) -> Iterator[Stream]:
+        from sawlog.leveldb_database.state import sorted_batch
+
         options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
@@ -144,7 +145,7 @@ class KeyRange(Fragment):
             batches = [self._inside(self._of_family(batch)) for batch in found]
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
-            yield Run(file.path, LOG_LEVEL, batches)
+            yield Stream(file.path, LOG_LEVEL, iter([sorted_batch(pa.concat_batches(batches))] if batches else []))
 
     def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
@@ -165,6 +166,8 @@ class KeyRange(Fragment):
         """The entries on keys of the range; a range deletion counts where it reaches into it."""
         import pyarrow.compute as pc
 
+        from sawlog.leveldb_database.state import within
+
         if (not self.low and self.high is None) or within(batch, self.low, self.high):
             return batch
         keys = batch.column("key")
@@ -178,6 +181,32 @@ class KeyRange(Fragment):
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""
         return _Forwarded(findings.on_damage, into=findings if owned or findings.on_damage == "fail" else None)
+
+
+class _Table(TableRange):
+    """A table whose range deletions are read before its other entries."""
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `TableRange.read`."""
+        import numpy as np
+
+        from sawlog.leveldb_table.rows import RowReader
+        from sawlog.leveldb_table.spans import Role
+
+        reader = RowReader(self, table, source, schema, findings)
+        first = reader.spans["role"] == Role.RANGE_DELETES
+        reader.spans = np.concatenate([reader.spans[first], reader.spans[~first]])
+        yield from reader.batches()
+
+
+def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """The columns that are the same for all entries of a file."""
+    return {
+        "file": [posixpath.basename(run.path) for run in runs],
+        FILE_COLUMN: [run.path for run in runs],
+        LEVEL: [run.level for run in runs],
+        OFFSET_COLUMN: [0] * len(runs),
+    }
 
 
 class _Forwarded(Findings):

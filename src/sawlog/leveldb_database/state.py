@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,52 +14,28 @@ import pyarrow.compute as pc
 
 from sawlog.arrow import batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
-from sawlog.leveldb_log.payloads.layout import NAMES
-from sawlog.leveldb_table.layout import OPERATIONS
+from sawlog.leveldb_database.columns import (
+    ENTRY_SCHEMA,
+    KEY,
+    LIVE,
+    OPERATION,
+    OPERATION_NAMES,
+    RANGE,
+    SEQUENCE,
+    VALUE,
+    Run,
+    operation_names,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEY, VALUE, SEQUENCE, OPERATION, LIVE = "key", "value", "sequence", "operation", "live"
 BATCH_ROWS = 64 << 10
 PORTION_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that stand together are delivered as they stand."""
-ENTRY_SCHEMA = pa.schema(
-    [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
-)
-"""What runs are made of; operations are numbers of `OPERATION_NAMES`."""
-OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
-"""Those of tables first, as the reader of tables numbers them."""
 _DELETES = ("delete", "single_delete", "delete_sized")
-RANGE = OPERATION_NAMES.index("delete_range")
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Entries of one file.
-
-    Attributes:
-        path: The file.
-        level: Its level.
-        batches: The entries, of `ENTRY_SCHEMA`; nearly always in the order in which a database keeps them.
-    """
-
-    path: str
-    level: int
-    batches: Sequence[pa.RecordBatch]
-
-    @property
-    def rows(self) -> int:
-        """How many entries."""
-        return sum(batch.num_rows for batch in self.batches)
-
-
-@cache
-def operation_names() -> pa.Array:
-    """See `OPERATION_NAMES`."""
-    return pa.array(OPERATION_NAMES, pa.string())
 
 
 @cache
@@ -83,6 +58,7 @@ class Settled:
 
     Args:
         groups: Runs, newest first; those of a group follow each other in key order.
+        covers: The range deletions that count.
         bytewise: Whether that order is the bytes'; otherwise all is sorted anew.
 
     Attributes:
@@ -90,7 +66,7 @@ class Settled:
         live: Whether a database would answer with each of them.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Run]], *, bytewise: bool) -> None:
+    def __init__(self, groups: Sequence[Sequence[Run]], covers: k.Covers, *, bytewise: bool) -> None:
         lengths = [sum(run.rows for run in group) for group in groups]
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
@@ -99,11 +75,10 @@ class Settled:
         self._codes = _joined([np.asarray(batch.column(OPERATION)) for batch in self._batches], np.uint8)
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
-        ranges = np.flatnonzero(self._codes == RANGE)
         fates = np.zeros(len(self.order), np.uint8)
-        k.settle(entries, self.order, _covers(self._gather(ranges, ENTRY_SCHEMA.names)), fates)
+        k.settle(entries, self.order, covers, fates)
         self.live: NDArray[np.bool_] = fates == k.SHOWN
-        if len(ranges):
+        if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
 
     @property
@@ -258,9 +233,15 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     return numbers
 
 
-def _covers(ranges: pa.RecordBatch) -> k.Covers:
+def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries in key order, newest first where keys are equal."""
+    order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
+    return batch.take(order)
+
+
+def covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
-    columns = (ranges.column(name).to_pylist() for name in (KEY, VALUE, SEQUENCE))
+    columns = ([one for batch in ranges for one in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE))
     rows = [(key, end, sequence) for key, end, sequence in zip(*columns, strict=True) if key < end]
     edges = sorted({edge for row in rows for edge in row[:2]})
     rows.sort()

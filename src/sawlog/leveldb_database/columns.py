@@ -1,0 +1,62 @@
+"""The columns of entries, and what files give and hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+
+from sawlog.leveldb_log.payloads.layout import NAMES
+from sawlog.leveldb_table.layout import OPERATIONS
+
+KEY, VALUE, SEQUENCE, OPERATION, LIVE = "key", "value", "sequence", "operation", "live"
+ENTRY_SCHEMA = pa.schema(
+    [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
+)
+"""What runs are made of; operations are numbers of `OPERATION_NAMES`."""
+OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
+"""Those of tables first, as the reader of tables numbers them."""
+RANGE = OPERATION_NAMES.index("delete_range")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries of one file.
+
+    Attributes:
+        path: The file.
+        level: Its level.
+        batches: The entries, of `ENTRY_SCHEMA`; nearly always in the order in which a database keeps them.
+    """
+
+    path: str
+    level: int
+    batches: Sequence[pa.RecordBatch]
+
+    @property
+    def rows(self) -> int:
+        """How many entries."""
+        return sum(batch.num_rows for batch in self.batches)
+
+
+@cache
+def operation_names() -> pa.Array:
+    """See `OPERATION_NAMES`."""
+    return pa.array(OPERATION_NAMES, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The entries of one file.
+
+    Attributes:
+        path: The file.
+        level: Its level.
+        batches: Entries of `ENTRY_SCHEMA`: range deletions first, the others in key order.
+    """
+
+    path: str
+    level: int
+    batches: Iterator[pa.RecordBatch]

@@ -1,0 +1,145 @@
+"""Sorted files merged as they are read: of each no more is in hand than a batch, and what shares its last key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import fixed_array
+from sawlog.leveldb_database.columns import ENTRY_SCHEMA, KEY, OPERATION, RANGE, Run, Stream
+from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb_database.kernels import Covers
+
+
+def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Settled]:
+    """Settle streams, window after window of keys.
+
+    Args:
+        groups: Streams, newest first; those of a group follow each other in key order.
+        bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
+    """
+    if not bytewise:
+        runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
+        ranges = [_only(batch, deletions=True) for group in runs for run in group for batch in run.batches]
+        yield Settled(runs, covers_of(ranges), bytewise=False)
+        return
+    deletions = _Deletions()
+    feeds = [_Feed(group, deletions) for group in groups]
+    for feed in feeds:
+        feed.fill()
+    while waiting := [feed for feed in feeds if not feed.done]:
+        frontier = min(feed.last_key for feed in waiting)
+        runs = [feed.take(frontier) for feed in feeds]
+        yield Settled([*runs, *deletions.take(frontier)], deletions.covers, bytewise=True)
+        for feed in waiting:
+            if feed.last_key == frontier:
+                feed.fill()
+    yield Settled([*(feed.take(None) for feed in feeds), *deletions.take(None)], deletions.covers, bytewise=True)
+
+
+class _Deletions:
+    """The range deletions of the files that are open, or were."""
+
+    def __init__(self) -> None:
+        self._every: list[pa.RecordBatch] = []
+        self._waiting: list[Run] = []
+        self._covers: Covers | None = None
+
+    def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
+        """Take in those of a file, in any order."""
+        self._every.append(batch)
+        self._waiting.append(Run(path, level, [sorted_batch(batch)]))
+        self._covers = None
+
+    @property
+    def covers(self) -> Covers:
+        """Which keys they delete."""
+        if self._covers is None:
+            self._covers = covers_of(self._every)
+        return self._covers
+
+    def take(self, frontier: bytes | None) -> list[list[Run]]:
+        """As rows of their own: those that begin below a key, each run as a group."""
+        taken, self._waiting = _cut(self._waiting, frontier)
+        return [[run] for run in taken]
+
+
+class _Feed:
+    """The streams of a group, one behind the other.
+
+    Attributes:
+        done: Whether all is in hand.
+        last_key: The last key in hand.
+    """
+
+    def __init__(self, streams: Sequence[Stream], deletions: _Deletions) -> None:
+        self._batches = ((one, batch) for one in streams for batch in one.batches)
+        self._deletions = deletions
+        self._pending: list[Run] = []
+        self.done = False
+        self.last_key = b""
+
+    def fill(self) -> None:
+        """Read one more batch."""
+        for stream, batch in self._batches:
+            kept = batch
+            if (found := _only(batch, deletions=True)).num_rows:
+                self._deletions.add(stream.path, stream.level, found)
+                kept = _only(batch, deletions=False)
+            if kept.num_rows:
+                self._pending.append(Run(stream.path, stream.level, [kept]))
+                self.last_key = kept.column(KEY)[-1].as_py()
+                return
+        self.done = True
+
+    def take(self, frontier: bytes | None) -> list[Run]:
+        """The entries below a key; `None`: all."""
+        taken, self._pending = _cut(self._pending, frontier)
+        return taken
+
+
+def _only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
+    """The range deletions of a batch, or everything else."""
+    found: NDArray[np.bool_] = np.asarray(batch.column(OPERATION)) == RANGE
+    if not deletions:
+        found = ~found
+    if found.all():
+        return batch
+    return batch.take(fixed_array(pa.int64(), np.flatnonzero(found))) if found.any() else _EMPTY
+
+
+_EMPTY = pa.RecordBatch.from_pylist([], schema=ENTRY_SCHEMA)
+
+
+def _cut(runs: list[Run], frontier: bytes | None) -> tuple[list[Run], list[Run]]:
+    """Runs of one batch each, cut in two by a key."""
+    if frontier is None:
+        return runs, []
+    below, rest = [], []
+    for run in runs:
+        (batch,) = run.batches
+        count = _below(batch.column(KEY), frontier)
+        if count:
+            below.append(Run(run.path, run.level, [batch.slice(0, count)]))
+        if count < batch.num_rows:
+            rest.append(Run(run.path, run.level, [batch.slice(count)]))
+    return below, rest
+
+
+def _below(keys: pa.Array, frontier: bytes) -> int:
+    """How many of the keys, which are sorted, are below one."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < frontier:
+            low = middle + 1
+        else:
+            high = middle
+    return low
