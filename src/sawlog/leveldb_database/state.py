@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import batch_of, constant_string, fixed_array
+from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     ENTRY_SCHEMA,
@@ -73,6 +73,7 @@ class Settled:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
         self._codes = _joined([np.asarray(batch.column(OPERATION)) for batch in self._batches], np.uint8)
+        self._sequences = _joined([np.asarray(batch.column(SEQUENCE)) for batch in self._batches], np.int64)
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
@@ -147,24 +148,40 @@ class Settled:
         return batch_of(arrays, schema, len(numbers))
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """Entries by their numbers: a slice where they stand together, or picked of the stretches that hold them."""
+        """Entries by their numbers: a slice where they stand together in a batch, otherwise copied one by one."""
         kinds = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
             return pa.RecordBatch.from_pylist([], schema=kinds)
         places = np.searchsorted(self._starts, numbers, "right") - 1
+        first = int(places[0])
+        if (places == first).all() and (np.diff(numbers) == 1).all():
+            return self._batches[first].select(names).slice(int(numbers[0] - self._starts[first]), len(numbers))
+        sources = [(place, np.flatnonzero(places == place)) for place in np.unique(places).tolist()]
+        arrays = []
+        for name in names:
+            if name in (KEY, VALUE):
+                arrays.append(self._picked(name, numbers, sources))
+            elif name == SEQUENCE:
+                arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
+            else:
+                arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
+        return pa.RecordBatch.from_arrays(arrays, schema=kinds)
+
+    def _picked(self, name: str, numbers: NDArray[np.int64], sources: list[tuple[int, NDArray[np.int64]]]) -> pa.Array:
+        """Keys or values by the numbers of their entries, of which some are in each source."""
+        ends = np.zeros(len(numbers) + 1, np.int64)
         pieces = []
-        local = np.empty(len(numbers), np.int64)
-        before = 0
-        for place in np.unique(places).tolist():
-            mine = places == place
-            inside = numbers[mine] - self._starts[place]
-            first, last = int(inside.min()), int(inside.max()) + 1
-            pieces.append(self._batches[place].select(names).slice(first, last - first))
-            local[mine] = inside + (before - first)
-            before += last - first
-        if len(pieces) == 1 and before == len(numbers) and bool((np.diff(local) == 1).all()):
-            return pieces[0]
-        return pa.concat_batches(pieces).take(fixed_array(pa.int64(), local))
+        for place, targets in sources:
+            data, offsets = _parts(self._batches[place].column(name))
+            rows = numbers[targets] - self._starts[place]
+            ends[targets + 1] = offsets[rows + 1] - offsets[rows]
+            pieces.append((data, offsets, rows, targets))
+        np.cumsum(ends, out=ends)
+        out = Column(np.uint8, int(ends[-1]))
+        for piece in pieces:
+            k.copy_strings(*piece, out.values, ends)
+        buffers = [None, pa.py_buffer(ends.astype(np.int32)), out.take(int(ends[-1]))]
+        return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
 
     def _entries(self) -> k.Entries:
         """The columns as kernels take them."""
@@ -173,12 +190,11 @@ class Settled:
         shifts = np.cumsum([0, *map(len, used)])
         starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
         ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
-        sequences = [np.asarray(batch.column(SEQUENCE)) for batch in self._batches]
         arrays = (
             _joined(used, np.uint8),
             _joined(starts, np.int64),
             _joined(ends, np.int64),
-            _joined(sequences, np.int64),
+            self._sequences,
             _effects()[self._codes],
         )
         for array in arrays:
