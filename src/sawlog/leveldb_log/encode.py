@@ -12,7 +12,8 @@ from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.kernels import AHEAD, LINE, masked
+from sawlog.leveldb_log.judge import masked
+from sawlog.leveldb_log.kernels import AHEAD, LINE
 from sawlog.leveldb_log.layout import Type
 
 STATE = record_type(

@@ -39,9 +39,10 @@ def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, b
         Offset, type, and body (what follows the type byte).
     """
     from sawlog.leveldb_log import kernels as k
+    from sawlog.leveldb_log.judge import rules_of
 
     window = k.window_of(head)
-    rules = k.rules_of(dialect, gather=False, longest=0)
+    rules = rules_of(dialect, gather=False, longest=0)
     state = k.first_state()
     known = layout.TYPES[dialect]
     for start in range(0, len(head), layout.BLOCK_SIZE):

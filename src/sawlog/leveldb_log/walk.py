@@ -17,6 +17,7 @@ from sawlog.format import OFFSET_COLUMN
 from sawlog.leveldb_log import kernels as k
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN
+from sawlog.leveldb_log.judge import rules_of
 from sawlog.leveldb_log.layout import DETAIL, GIVEN_UP, Kind, Role
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Walk(ChainWalk):
         gather = RECORD_COLUMN in schema.names or self._compressed
         # What ZSTD cannot make smaller grows by less than this.
         longest = self._longest + (self._longest >> 8) + (1 << 10) if self._compressed else self._longest
-        self._rules = k.rules_of(
+        self._rules = rules_of(
             head.dialect,
             log=head.log_number,
             recycled=head.recycled,

@@ -12,7 +12,7 @@ from sawlog.kernels.memory import copy_bytes, load_u32
 from sawlog.kernels.protobuf import varint
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
-from sawlog.leveldb_log.kernels import masked
+from sawlog.leveldb_log.judge import masked
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.layout import Checksum, Kind
 

@@ -17,6 +17,7 @@ from sawlog.errors import DamageError
 from sawlog.format import Fragment
 from sawlog.leveldb_log import kernels as k
 from sawlog.leveldb_log import layout as log_layout
+from sawlog.leveldb_log.judge import rules_of
 from sawlog.leveldb_log.layout import Kind
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BatchKind
@@ -126,7 +127,7 @@ def _kind_at(log: WriteRange, tail: Tail) -> int:
     size = np.uint64(log.file.size)
     window = Window(data, np.uint64(tail.offset), size, size)
     state = k.first_state(tail.offset)
-    rules = k.rules_of(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
+    rules = rules_of(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
     return 0 if k.judge_fragment(window, state, rules) else int(state.kind)
 
 
