@@ -33,14 +33,23 @@ def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
             "tags": labels.take(pa.array(np.zeros(len(count), np.int64))),
         }
     )
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(ROWS * 16, np.float32)), 16)
+    noise = np.random.default_rng(1).standard_normal(ROWS * 16, np.float32)  # which no codec makes small
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(noise), 16)
     return {
         "leveldb_log": (pa.table({"record": texts.cast(pa.binary())}), {}),
         "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
         "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
         "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
-        "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40, "segment_bytes": 1 << 40}),
+        "milvus_binlog": (
+            in_chunks(pa.table({"pk": numbers, "vec": vectors})),
+            {"timestamp": 1 << 40, "segment_bytes": 3 << 20},
+        ),
     }
+
+
+def in_chunks(table: pa.Table) -> pa.Table:
+    """A table that a writer takes in several batches, so that it may make several segments."""
+    return pa.Table.from_batches(table.to_batches(max_chunksize=ROWS // 3))
 
 
 FORMATS = ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")

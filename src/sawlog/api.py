@@ -89,8 +89,8 @@ def open(
         on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
         provenance: Append `_file` and `_offset` to the view's columns.
         storage_options: What fsspec needs to reach the path.
-        memory_map: Whether local files are memory-mapped. By default only those that are written once and never
-            changed are; a process that looks at a mapped file which another one truncates is killed.
+        memory_map: Whether local files are memory-mapped, as in pyarrow. By default only Deephaven's history is, which
+            is never shortened; a process that looks at a mapped file which another one truncates is killed.
         use_threads: Whether all cores decode, or how many threads. Order is kept, and no more batches are in flight
             than twice the threads.
         **options: The format's own options.

@@ -1,4 +1,4 @@
-"""Opening logs: local ones by memory map; remote ones so that nothing is fetched twice, nor more than is asked for."""
+"""Opening logs: remote and small ones so that nothing is fetched twice, nor more than is asked for."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALL = 8 << 20
-"""Files that are not mapped up to this size are fetched whole."""
+"""Remote files up to this size are fetched whole."""
 BLOCK = 64 << 10
 """Bytes fetched at least: those of headers, or of a footer."""
 
 
 def open_log(file: File, storage: Storage) -> Source:
     """Open a log for reading. Its windows stay what they are: Arrow's arrays may point into them."""
-    if is_remote(file.path) or storage.memory_map is False or (file.size <= BLOCK and not storage.memory_map):
+    if is_remote(file.path) or (file.size <= BLOCK and not storage.memory_map):
         return _Fetched(file, storage)
-    return storage.open(file.path, mapped=True)
+    return storage.open(file.path)
 
 
 class _Fetched:
-    """A log that is not mapped. Small ones are fetched whole; of large ones, what is asked for.
+    """A remote log. Small ones are fetched whole; of large ones, what is asked for.
 
     What was fetched last is kept, and windows within it cost nothing.
     """
