@@ -70,7 +70,7 @@ class Laws:
     Attributes:
         exemptions: Sentences that the format cannot keep. Each must stand in `page`, and must be needed.
         page: The format's page of documentation; needed where there are exemptions.
-        mutators: Changes that know the format, for the fuzzer: below lengths and checksums, which they make good again.
+        mutators: Changes that know the format: below lengths and checksums, which they make good again.
     """
 
     exemptions: ClassVar[Sequence[Exemption]] = ()
@@ -180,6 +180,11 @@ class Laws:
     def test_any_bytes(self, sample: Sample) -> None:
         """Files of anything."""
         self.changed("any_bytes", sample, mutations.some(sample, 30, mutations.any_bytes), changes.agreed)
+
+    def test_below_checksums(self, sample: Sample) -> None:
+        """Changes below lengths and checksums, which the format's mutators make good again: the verbs agree."""
+        kinds = mutations.some(sample, 12, *self.mutators) if self.mutators else ()
+        self.changed("below_checksums", sample, kinds, changes.agreed)
 
     def test_linear_work(self, sample: Sample) -> None:
         """Four times the records, intact or every one damaged, take four times the bytes looked at."""

@@ -24,7 +24,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 """Of these, each input goes through one; that the verbs agree is seen with every input."""
 
-AGREEING = ("agreed", "bits", "lying_numbers", "splices", "any_bytes")
+AGREEING = ("agreed", "below_checksums", "bits", "lying_numbers", "splices", "any_bytes")
 """Tests of laws that see whether the verbs agree, of files that are changed in some way."""
 
 
