@@ -1,0 +1,314 @@
+"""The pictures of the documentation that are drawn from the code: layouts from the numbers in `layout.py`, a terminal.
+
+    .venv/bin/python tools/pictures.py
+
+A test compares the layouts in docs/images with what is drawn anew.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from sawlog.deephaven_log import layout as deephaven_log
+from sawlog.deephaven_table import layout as deephaven_table
+from sawlog.filodb_record import layout as filodb
+from sawlog.leveldb_log import layout as leveldb_log
+from sawlog.leveldb_table import layout as leveldb_table
+from sawlog.milvus_binlog import layout as milvus
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "images"
+WIDTH, HEIGHT, LABEL = 900, 40, 150
+STYLE = (
+    "text{font:12px system-ui,sans-serif;fill:#24292f}.small{font-size:10px}rect{stroke:#8c959f}"
+    ".header{fill:#b6dcf5}.record{fill:#dff1e6}.check{fill:#ffe0b3}.padding{fill:#eef0f2}.box{fill:#f3f5f7}"
+    "path{stroke:#8c959f;fill:none}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.header{fill:#1f4e70}.record{fill:#1f4a33}.check{fill:#6b4a12}"
+    ".padding{fill:#30363d}.box{fill:#21262d}}"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A part: its name, its bytes as text, how wide it is drawn, and what it is."""
+
+    name: str
+    size: str
+    width: float = 1
+    use: str = "header"
+
+
+Row = tuple[str, list[Cell]]
+
+
+def n(size: int) -> str:
+    return f"{size} B"
+
+
+LAYOUTS: dict[str, list[Row]] = {
+    "leveldb_log": [
+        ("file", [Cell("block", f"{leveldb_log.BLOCK_SIZE:,} B", 3, "box")] * 2 + [Cell("…", "", 1, "box")]),
+        (
+            "block",
+            [
+                Cell("fragment", "", 3, "record"),
+                Cell("fragment", "", 3, "record"),
+                Cell("unused", f"< {leveldb_log.HEADER_SIZE} B", 1, "padding"),
+            ],
+        ),
+        (
+            "fragment",
+            [
+                Cell("checksum", n(leveldb_log.CHECKSUM.size), 1.2, "check"),
+                Cell("length", n(leveldb_log.LENGTH.size)),
+                Cell("type", n(leveldb_log.TYPE.size)),
+                Cell("log number", f"{leveldb_log.LOG_NUMBER.size} B, if recycled", 1.5),
+                Cell("payload", "length", 3, "record"),
+            ],
+        ),
+    ],
+    "leveldb_table": [
+        (
+            "file",
+            [
+                Cell("data block", "", 2, "record"),
+                Cell("…", "", 0.6, "box"),
+                Cell("filter, properties", "", 1.5),
+                Cell("metaindex", "", 1.2),
+                Cell("index", "", 1.2),
+                Cell("footer", f"{leveldb_table.LEVELDB_FOOTER} or {leveldb_table.ROCKSDB_FOOTER} B", 1.5),
+            ],
+        ),
+        (
+            "block",
+            [
+                Cell("entries, restart points", "", 4, "record"),
+                Cell("compression", n(leveldb_table.CHECKSUM_OFFSET), 1.2),
+                Cell("checksum", n(leveldb_table.TRAILER_SIZE - leveldb_table.CHECKSUM_OFFSET), 1.2, "check"),
+            ],
+        ),
+        (
+            "footer",
+            [
+                Cell("checksum type", f"{leveldb_table.CHECKSUM_TYPE_SIZE} B, RocksDB", 1.5),
+                Cell("handles", n(leveldb_table.HANDLES_SIZE), 2),
+                Cell("version", f"{leveldb_table.VERSION_SIZE} B, RocksDB", 1.5),
+                Cell("magic", n(leveldb_table.MAGIC_SIZE), 1.2),
+            ],
+        ),
+    ],
+    "deephaven_log": [
+        (
+            "file",
+            [
+                Cell("header", "", 2),
+                Cell("entry", "", 1.5, "record"),
+                Cell("entry", "", 1.5, "record"),
+                Cell("…", "", 1, "box"),
+            ],
+        ),
+        (
+            "header",
+            [
+                Cell("magic", n(deephaven_log.VERSION_OFFSET)),
+                Cell("version", n(deephaven_log.REMAINING_OFFSET - deephaven_log.VERSION_OFFSET)),
+                Cell("remaining", n(deephaven_log.PREAMBLE_SIZE - deephaven_log.REMAINING_OFFSET)),
+                Cell("columns, constants, …", f"{deephaven_log.RECORD_HEADER_SIZE} B and data each", 3),
+                Cell("digest", n(deephaven_log.DIGEST_SIZE), 1, "check"),
+            ],
+        ),
+        (
+            "entry",
+            [
+                Cell("size", n(deephaven_log.SIZE_SIZE)),
+                Cell("flags", n(deephaven_log.FLAGS_SIZE)),
+                Cell("presence", "1 bit a column", 1.3),
+                Cell("values", "", 3, "record"),
+                Cell("digest", n(deephaven_log.DIGEST_SIZE), 1, "check"),
+            ],
+        ),
+    ],
+    "deephaven_table": [
+        (
+            "location",
+            [
+                Cell("X.dat", "a file per column", 2, "record"),
+                Cell("X.bytes", "variable width", 1.5, "record"),
+                Cell("X.sym, X.sym.bytes", "symbols", 2, "record"),
+                Cell("table.size", n(deephaven_table.ROW_COUNT_SIZE), 1.2),
+            ],
+        ),
+        (
+            ".dat, .sym",
+            [
+                Cell("metadata size", n(deephaven_table.DATA_START_OFFSET), 1.3),
+                Cell("data start", n(deephaven_table.HEADER_SIZE - deephaven_table.DATA_START_OFFSET), 1.3),
+                Cell("metadata", "grouping", 1.5),
+                Cell("unused", f"up to {deephaven_table.MAX_DATA_START:,} B", 1.5, "padding"),
+                Cell("values", "fixed width", 3, "record"),
+            ],
+        ),
+    ],
+    "filodb_record": [
+        (
+            "container",
+            [
+                Cell("length", n(filodb.LENGTH_SIZE)),
+                Cell("version", n(filodb.VERSION_WORD.size)),
+                Cell("timestamp", n(filodb.TIMESTAMP.size), 1.2),
+                Cell("record", "", 1.5, "record"),
+                Cell("…", "", 0.6, "box"),
+                Cell("unused", "", 1, "padding"),
+            ],
+        ),
+        (
+            "record",
+            [
+                Cell("length", n(filodb.LENGTH_SIZE)),
+                Cell("schema", n(filodb.SCHEMA_ID_SIZE)),
+                Cell("slots", "4 or 8 B a column", 2, "record"),
+                Cell("hash", n(filodb.HASH_SIZE), 1, "check"),
+                Cell("payloads", f"{filodb.PAYLOAD_LENGTH_SIZE} B length each", 2.5, "record"),
+                Cell("padding", f"to {filodb.ALIGNMENT} B", 1, "padding"),
+            ],
+        ),
+    ],
+    "milvus_binlog": [
+        (
+            "file",
+            [
+                Cell("magic", n(len(milvus.MAGIC))),
+                Cell("descriptor", "", 2),
+                Cell("event", "", 2, "record"),
+                Cell("…", "", 0.6, "box"),
+            ],
+        ),
+        (
+            "descriptor",
+            [
+                Cell("event header", n(milvus.HEADER.size), 1.5),
+                Cell("ids, timestamps, type", n(milvus.DESCRIPTOR.size), 2),
+                Cell("extra", f"{milvus.EXTRA_LENGTH.size} B and JSON", 2),
+            ],
+        ),
+        (
+            "event",
+            [
+                Cell("timestamp", "8 B"),
+                Cell("type", "1 B", 0.7),
+                Cell("length", "4 B", 0.8),
+                Cell("next", "4 B", 0.8),
+                Cell("timestamps", n(milvus.EVENT_DATA.size), 1.2),
+                Cell("payload", "a Parquet file", 3, "record"),
+            ],
+        ),
+    ],
+}
+
+
+def svg(width: int, height: int, label: str, shapes: list[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
+        f' aria-label="{escape(label)}"><style>{STYLE}</style>{"".join(shapes)}</svg>\n'
+    )
+
+
+def text(x: float, y: float, said: str, *, small: bool = False, middle: bool = True) -> str:
+    more = ' text-anchor="middle"' if middle else ""
+    more += ' class="small"' if small else ""
+    return f'<text x="{x:.0f}" y="{y:.0f}"{more}>{escape(said)}</text>'
+
+
+def drawn(name: str) -> str:
+    """The layout of a format: files above, what they are made of below."""
+    shapes = []
+    for number, (title, cells) in enumerate(LAYOUTS[name]):
+        y = 6 + number * (HEIGHT + 14)
+        shapes.append(text(0, y + HEIGHT / 2 + 4, title, middle=False))
+        unit, x = (WIDTH - LABEL) / sum(cell.width for cell in cells), float(LABEL)
+        for cell in cells:
+            wide = cell.width * unit
+            shapes.append(f'<rect class="{cell.use}" x="{x:.0f}" y="{y}" width="{wide:.0f}" height="{HEIGHT}"/>')
+            shapes.append(text(x + wide / 2, y + (17 if cell.size else 24), cell.name))
+            if cell.size:
+                shapes.append(text(x + wide / 2, y + 32, cell.size, small=True))
+            x += wide
+    return svg(WIDTH + 4, len(LAYOUTS[name]) * (HEIGHT + 14), f"The layout of {name}", shapes)
+
+
+BOXES = {
+    "Python": (0, 20, ""),
+    "Terminal": (0, 80, ""),
+    "Spark": (0, 140, ""),
+    "Format": (160, 80, "recognises, opens, writes"),
+    "Dataset": (320, 80, "schema, plan"),
+    "Fragments": (480, 80, "each decoded alone"),
+    "Storage": (480, 160, "disk, fsspec, pipes"),
+    "judge, gather": (640, 80, "one kernel, all verbs"),
+    "Arrow batches": (800, 40, "in bounded memory"),
+    "Findings": (800, 120, "damage, tail, every byte"),
+}
+"""Parts, where they are drawn, and what is said of them."""
+BOX_WIDTH, BOX_HEIGHT = 136, 44
+ARROWS = (
+    *(("Python", "Format"), ("Terminal", "Format"), ("Spark", "Format"), ("Format", "Dataset")),
+    *(("Dataset", "Fragments"), ("Fragments", "judge, gather"), ("judge, gather", "Arrow batches")),
+    *(("judge, gather", "Findings"), ("Storage", "Fragments")),
+)
+
+
+def architecture() -> str:
+    """Which way data flows."""
+    shapes = []
+    for start, end in ARROWS:
+        (x1, y1, _), (x2, y2, _) = BOXES[start], BOXES[end]
+        if x1 == x2:
+            shapes.append(f'<path d="M{x1 + BOX_WIDTH // 2} {y1}V{y2 + BOX_HEIGHT}"/>')
+            continue
+        middle, level = (x1 + BOX_WIDTH + x2) // 2, y2 + BOX_HEIGHT // 2
+        shapes.append(f'<path d="M{x1 + BOX_WIDTH} {y1 + BOX_HEIGHT // 2}H{middle}V{level}H{x2}"/>')
+        shapes.append(f'<path d="M{x2 - 5} {level - 4}l5 4l-5 4"/>')
+    for name, (x, y, said) in BOXES.items():
+        use = "header" if said else "record"
+        shapes.append(f'<rect class="{use}" x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4"/>')
+        shapes.append(text(x + BOX_WIDTH / 2, y + (18 if said else 27), name))
+        shapes += [text(x + BOX_WIDTH / 2, y + 34, said, small=True)] if said else []
+    return svg(940, 210, "From a path to Arrow record batches", shapes)
+
+
+def terminal() -> str:
+    """`sawlog verify` of a damaged log, as a terminal shows it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    with tempfile.TemporaryDirectory() as place:
+        data = bytearray((ROOT / "examples/data/shop/000003.log").read_bytes())
+        data[50_000] ^= 0x20
+        (Path(place) / "000003.log").write_bytes(data[:-3])
+        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "110", "PATH": ""}
+        command = [sys.executable, "-m", "sawlog", "verify", "000003.log"]
+        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False)
+    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
+    console.print(Text("$ sawlog verify 000003.log", style="bold"))
+    console.print(Text.from_ansi(done.stdout.decode()))
+    drawn = console.export_svg(title="sawlog verify", unique_id="verify")
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is asked of the network
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    for name in LAYOUTS:
+        (IMAGES / f"layout-{name}.svg").write_text(drawn(name))
+    (IMAGES / "architecture.svg").write_text(architecture())
+    (IMAGES / "verify.svg").write_text(terminal())
+
+
+if __name__ == "__main__":
+    main()
