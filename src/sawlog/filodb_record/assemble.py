@@ -258,8 +258,7 @@ class Gatherer:
             used = np.zeros(1, maps.ROOM)[0]
             key_texts = gather.Texts(keys.values, key_ends.values)
             value_texts = gather.Texts(values.values, value_ends.values)
-            into = maps.Maps(gather.Labels(ends, key_texts, value_texts), np.zeros(maps.SEEN, np.int32))
-            status = maps.gather_maps(payloads, names, into, used, bad)
+            status = maps.gather_maps(payloads, names, gather.Labels(ends, key_texts, value_texts), used, bad)
             ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
         entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
         if total:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sawlog.filodb_record.selection import Layout, Selection
     from sawlog.storage import Source
 
-WINDOW_BYTES = 2 * sources.WINDOW_BYTES
-"""Bytes of the file that the kernel sees at a time; rows of one window make a batch."""
+WINDOW_BYTES = 4 * sources.WINDOW_BYTES
+"""Bytes of the file that the kernel sees at a time. The rows of a window make a batch, and few batches cost least."""
 BATCH_ROWS = 128 << 10
 LARGEST_UNKNOWN = 16 << 20
 """Bytes that a record of an unknown schema can have."""
