@@ -42,6 +42,8 @@ def test_files(registered: SparkSession, tmp_path: Path) -> None:
     assert frame.rdd.getNumPartitions() > 3
     assert frame.count() == 300
     assert frame.filter("tags['city'] = 'München' and value > 0").count() > 0
+    chosen = registered.read.format("filodb_record").option("filters", '[["tags[\'instance\']", "~", "^host-1"]]')
+    assert chosen.load(str(place)).count() == frame.filter("tags['instance'] like 'host-1%'").count() > 0
     series = registered.read.format("filodb_record").option("view", "partkeys").load(str(place))
     assert series.count() == 100
     # Where one task is not enough, Spark unites, as the documentation has it.

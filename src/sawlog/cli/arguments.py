@@ -19,7 +19,7 @@ import sawlog
 from sawlog.cli import completion
 from sawlog.cli.render import unescape
 from sawlog.errors import OptionError, SchemaError
-from sawlog.filters import OPERATORS
+from sawlog.filters import OPERATORS, element_of
 from sawlog.format import PROVENANCE, Dataset
 from sawlog.spelling import meant
 from sawlog.storage import Storage
@@ -124,7 +124,7 @@ class OnDamage(StrEnum):
     SKIP = "skip"
 
 
-_SYMBOLS = sorted((op for op in OPERATORS if not op.endswith("in")), key=len, reverse=True)
+_SYMBOLS = sorted((op for op in OPERATORS if not op.endswith(("in", "~"))), key=len, reverse=True)
 _CONDITION = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<column>[^\s=!<>]+))"""
     rf"""(?:\s*(?P<op>{"|".join(map(re.escape, _SYMBOLS))})|\s+(?P<member>not\s+in|in)(?=[\s(\[]))(?P<value>.*)""",
@@ -233,9 +233,24 @@ def understood(
     """
     texts, extra = list(texts), list(extra)
     patterns = [(text, match) for text in texts if (match := _PATTERN.fullmatch(text)) is not None]
-    found = [_pattern(text, match, schema, extra) for text, match in patterns]
+    every = pa.schema([*schema, *(field for field in extra if field.name not in schema.names)])
+    filters = [one for text, match in patterns for one in _element(match, every)]
+    found = [_pattern(text, match, schema, extra) for text, match in patterns if not _element(match, every)]
     rest = [text for text in texts if _PATTERN.fullmatch(text) is None]
-    return parse_where(rest, schema, extra), functools.reduce(operator.and_, found) if found else None
+    expression = functools.reduce(operator.and_, found) if found else None
+    return [*parse_where(rest, schema, extra), *filters], expression
+
+
+def _element(match: re.Match[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
+    """A regular expression for one key of maps as a filter; nothing for other patterns."""
+    name = match["quoted"] or match["column"]
+    if name in schema.names or element_of(name, schema) is None or match["op"] not in ("~", "!~"):
+        return []
+    return [(name, match["op"], _unquoted(match["value"].strip()))]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _pattern(text: str, match: re.Match[str], schema: pa.Schema, extra: Iterable[pa.Field]) -> Any:
@@ -251,9 +266,7 @@ def _pattern(text: str, match: re.Match[str], schema: pa.Schema, extra: Iterable
         return column.is_null() if op == "is null" else column.is_valid()
     if not any(test(known[name]) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)):
         raise SchemaError(f"--filter {text!r}: column {name!r} is {known[name]}; {op} is for text and bytes")
-    pattern = match["value"].strip()
-    if len(pattern) >= 2 and pattern[0] == pattern[-1] and pattern[0] in "'\"":
-        pattern = pattern[1:-1]
+    pattern = _unquoted(match["value"].strip())
     function = pc.match_like if op.endswith("like") else pc.match_substring_regex
     try:
         function(pa.array([""]), pattern)
@@ -272,20 +285,22 @@ def parse_where(
         OptionError: For a text of another shape.
         SchemaError: For an unknown column, or a value that does not fit its type.
     """
-    known = {field.name: field.type for field in (*extra, *schema)}
+    every = pa.schema([*schema, *(field for field in extra if field.name not in schema.names)])
     filters = []
     for text in texts:
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise OptionError(f"--filter {text!r}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
         column = match["quoted"] or match["column"]
-        if column not in known:
+        found = element_of(column, every)
+        if found is None:
             raise SchemaError(f"--filter {text!r}: no column {column!r}; columns: {', '.join(schema.names)}")
+        *_, kind = found
         op = match["op"] or " ".join(match["member"].split())
         try:
-            value = _operand(match["value"].strip(), op, known[column])
+            value = _operand(match["value"].strip(), op, kind)
         except (pa.ArrowException, ValueError) as error:
-            raise SchemaError(f"--filter {text!r}: column {column!r} is {known[column]}: {error}") from error
+            raise SchemaError(f"--filter {text!r}: column {column!r} is {kind}: {error}") from error
         filters.append((column, op, value))
     return filters
 
@@ -299,8 +314,7 @@ def _operand(text: str, op: str, kind: pa.DataType) -> Any:
 
 def _value(text: str, kind: pa.DataType) -> Any:
     """A Python value of the Arrow type `kind`, as filters take it."""
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        text = text[1:-1]
+    text = _unquoted(text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return unescape(text)
     scalar = pa.scalar(text).cast(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,37 @@ class Gatherer:
         """The values of a fixed-width field."""
         start = self._places[name][0]
         return self._arena.values[start : start + np.dtype(dtype).itemsize * count].view(dtype)
+
+    def labels(self, name: str, key: bytes, rows: Rows) -> tuple[pa.Array, NDArray[np.uint8]]:
+        """The values of one key of a column of maps, as bytes, none of it decoded.
+
+        Returns:
+            The values, empty where there are none; and per row ABSENT, PRESENT or UNSURE, of
+            `sawlog.filodb_record.kernels.maps`.
+        """
+        texts = self._predefined()
+        numbers = np.array([one == key for one in _split(texts)], np.uint8)
+        payloads = gather.Payloads(rows.window, *self.payloads(name, rows.count))
+        found = payloads._replace(positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32))
+        state = np.zeros(rows.count, np.uint8)
+        maps.find_labels(payloads, np.frombuffer(key, np.uint8), numbers, found, state)
+        data = np.zeros(int(found.lengths.sum(dtype=np.int64)) + gather.SLACK, np.uint8)
+        into = gather.Texts(data, np.zeros(rows.count + 1, np.int32))
+        gather.gather_strings(found, into)
+        buffers = [None, pa.py_buffer(into.ends), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), rows.count, buffers), state
+
+    def keep(self, wanted: NDArray[np.bool_]) -> None:
+        """Leave rows out of what was gathered."""
+        rows = len(wanted)
+        kept = int(wanted.sum())
+        for one in self.fields:
+            if one.kind in _PAYLOADS:
+                for values in self.payloads(one.name, rows):
+                    values[:kept] = values[wanted]
+            elif one.kind in _WIDTHS:
+                values = self.fixed(one.name, f"u{_WIDTHS[one.kind]}", rows)
+                values[:kept] = values[wanted]
 
     def place(self, name: str) -> int:
         """Where a fixed-width field stands in the arena."""
@@ -361,6 +393,11 @@ class Gatherer:
         ends = np.zeros(len(keys) + 1, np.int64)
         ends[1:] = np.cumsum([len(key) for key in keys])
         return gather.Texts(np.frombuffer(b"".join(keys) + bytes(gather.SLACK), np.uint8), ends)
+
+
+def _split(texts: gather.Texts) -> list[bytes]:
+    data = texts.data.tobytes()
+    return [data[start:end] for start, end in pairwise(texts.ends.tolist())]
 
 
 def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.Bad) -> None:

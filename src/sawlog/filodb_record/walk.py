@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import chain as k
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.columns import BLOCK
+from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.kernels.settle import LOOK
 from sawlog.filodb_record.layout import DETAIL, Kind
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from sawlog.filodb_record.options import ReadOptions
     from sawlog.filodb_record.schemas.record import RecordSchema
     from sawlog.filodb_record.selection import Layout, Selection
+    from sawlog.filters import Filter
     from sawlog.storage import Source
 
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
@@ -199,17 +202,22 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = Marks()
-        batch = self._batch(Rows(self._window_data, rows, self.starts, self._which, self.path), marks)
+        chosen = self._chosen(Rows(self._window_data, rows, self.starts, self._which, self.path))
+        batch = self._batch(chosen, marks)
         if marks.found:
-            keep = np.ones(rows, np.bool_)
+            keep = np.ones(chosen.count, np.bool_)
             keep[list(marks.found)] = False
             for row, found in marks.found.items():
                 self._complain(row, *found)
             if self.fails:
                 keep[min(marks.found) :] = False
-            rows = int(keep.sum())
+            rows -= chosen.count - int(keep.sum())
             batch = batch.filter(pa.array(keep)) if len(self._schema) else batch
         yield rows, batch
+
+    def _chosen(self, rows: Rows) -> Rows:
+        """The rows that filters leave, as far as they are decided before anything is decoded."""
+        return rows
 
     def _complain(self, row: int, kind: int, name: str, place: int) -> None:
         start = int(self.starts[row])
@@ -236,10 +244,33 @@ class RowsWalk(RecordsWalk):
         """The wanted fields; for the ledger alone, all columns of the records."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
+        self._conditions: list[Filter] = []
         if not len(self._schema):
             return (*(one for one in self._fragment.fields if one.sources), *self._hidden)
         every = {one.name: one for one in (*self._fragment.fields, *PROVENANCE_FIELDS)}
+        if not self._hidden:
+            filters = self._fragment.projection.filters
+            maps = {name for name in self._schema.names if every[name].kind == "map"}
+            self._conditions = [one for one in filters if one.key is not None and one.column in maps]
         return (*(every[name] for name in self._schema.names), *self._hidden)
+
+    def _chosen(self, rows: Rows) -> Rows:
+        """See `RecordsWalk._chosen`: by single labels. Maps that are damaged are left to be told."""
+        for condition in self._conditions:
+            values, state = self._gatherer.labels(condition.column, (condition.key or "").encode(), rows)
+            distinct = values.dictionary_encode()
+            try:
+                met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
+            except pa.ArrowInvalid:
+                continue  # values that are not UTF-8, which decoding tells
+            wanted = np.asarray(met.take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
+            kept = int(wanted.sum())
+            if kept < rows.count:
+                self._gatherer.keep(wanted)
+                for one in (self.starts, self._which):
+                    one[:kept] = one[: rows.count][wanted]
+                rows = replace(rows, count=kept)
+        return rows
 
     def _batch(self, rows: Rows, marks: Marks) -> pa.RecordBatch:
         if self._hidden:

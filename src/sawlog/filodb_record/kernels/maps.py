@@ -11,7 +11,7 @@ from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, copy_short
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import load_u16, prefetch
+from sawlog.kernels.memory import load_u16, prefetch, same_bytes
 
 ROOM = record_type("entries", "key_bytes", "value_bytes")
 """How much of the targets is used."""
@@ -119,3 +119,57 @@ def gather_maps(payloads: Any, names: Any, maps: Any, room: Any, bad: Any) -> An
     room.key_bytes = key_used
     room.value_bytes = value_used
     return END
+
+
+# What `find_labels` says of a row.
+ABSENT = 0
+PRESENT = 1
+UNSURE = 2
+"""The map is damaged."""
+
+
+@kernel
+def find_labels(payloads: Any, key: Any, numbers: Any, found: Any, state: Any) -> None:
+    """Find the values of one key, by the bytes of the maps; of repeated keys the last one counts.
+
+    Args:
+        payloads: `Payloads`, the entries of each row's map.
+        key: uint8.
+        numbers: uint8 per predefined key: whether it is that key.
+        found: `Payloads`, set: where the values are, of length 0 where there is none.
+        state: uint8 per row, set: ABSENT, PRESENT or UNSURE.
+    """
+    window = payloads.data
+    size = np.uint64(len(key))
+    for row in range(len(payloads.positions)):
+        at = payloads.positions[row]
+        end = at + np.uint64(payloads.lengths[row])
+        found.positions[row] = at
+        found.lengths[row] = 0
+        state[row] = ABSENT
+        while at < end:
+            code = np.int64(window[at])
+            at += _ONE
+            same = False
+            if code >= _FLAG:
+                if code - _FLAG >= len(numbers):
+                    state[row] = UNSURE
+                    break
+                same = numbers[code - _FLAG] != 0
+            else:
+                length = np.uint64(code)
+                if end - at < length:
+                    state[row] = UNSURE
+                    break
+                same = length == size and same_bytes(window, at, key, _ZERO, size)
+                at += length
+            length = load_u16(window, at) if end - at >= _VALUE_LENGTH else end
+            if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
+                state[row] = UNSURE
+                break
+            at += _VALUE_LENGTH
+            if same:
+                state[row] = PRESENT
+                found.positions[row] = at
+                found.lengths[row] = length
+            at += length
