@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from sawlog.errors import SawlogError
+from sawlog.errors import OptionError, SawlogError
 
 _VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
 """What object stores call that which changes when an object is written anew, the best first."""
@@ -26,6 +26,7 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
     Raises:
         SawlogError: When what fsspec needs for it is missing; says how to get it.
+        OptionError: For a scheme that is not known, or options that it does not take.
     """
     import fsspec
 
@@ -36,6 +37,8 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
         extra = _EXTRAS.get(scheme)
         how = f"pip install 'sawlog[{extra}]'" if extra else f"install what fsspec needs for {scheme}: {error}"
         raise SawlogError(f"{url}: {how}") from error
+    except ValueError as error:  # what fsspec says of a scheme that it does not know
+        raise OptionError(f"{url}: {error}") from error
     except OSError as error:
         if "libjvm" in str(error) or "libhdfs" in str(error):
             raise SawlogError(

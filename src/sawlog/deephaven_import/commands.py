@@ -98,18 +98,18 @@ def load(
     """
     given = {"schema": schema, "namespace": namespace, "table": table}
     options = {**arguments.format_options(option), **{name: one for name, one in given.items() if one is not None}}
+    settings: dict[str, Any] = {
+        "on_damage": on_damage,
+        "on_unstorable": on_unstorable.value,
+        "write_options": arguments.format_options(write_option, "-O"),
+        "storage_options": arguments.storage_options(storage),
+        **options,
+    }
     from sawlog.spark.sessions import QUIET, for_command
 
     with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import follow_logs, import_logs
 
-        settings: dict[str, Any] = {
-            "on_damage": on_damage,
-            "on_unstorable": on_unstorable.value,
-            "write_options": arguments.format_options(write_option, "-O"),
-            "storage_options": arguments.storage_options(storage),
-            **options,
-        }
         if follow is not None:
             more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
             said: list[str] = []
@@ -191,23 +191,23 @@ def merge(
     groups = arguments.column_names(group)
     if not every_night and None in (namespace, table, date):
         raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
+    options: dict[str, Any] = {
+        "schema": schema,
+        "group": groups,
+        "sort": arguments.column_names(sort) or (),
+        "internal_partitions": internal_partitions,
+        "namespace_set": "User" if namespace_set is NamespaceSet.USER else "System",
+        "append": append,
+        "replace": replace,
+        "write_options": arguments.format_options(write_option, "-O"),
+        **arguments.format_options(option),
+    }
     from sawlog.spark.sessions import QUIET, for_command
 
     with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
         from sawlog.deephaven_import.spark import merge as run
         from sawlog.deephaven_import.spark import nightly
 
-        options: dict[str, Any] = {
-            "schema": schema,
-            "group": groups,
-            "sort": arguments.column_names(sort) or (),
-            "internal_partitions": internal_partitions,
-            "namespace_set": "User" if namespace_set is NamespaceSet.USER else "System",
-            "append": append,
-            "replace": replace,
-            "write_options": arguments.format_options(write_option, "-O"),
-            **arguments.format_options(option),
-        }
         if every_night:
             return _say_nightly(root, nightly(spark, root, before=before, namespace=namespace, **options), json)
         assert namespace is not None

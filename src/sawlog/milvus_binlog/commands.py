@@ -28,6 +28,7 @@ def compact(
 ) -> int:
     """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
     options = arguments.format_options(option)
+    reached = arguments.storage_options(storage)
     from sawlog.spark.sessions import QUIET, for_command
 
     with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
@@ -40,7 +41,7 @@ def compact(
             segment_bytes=segment_mib * _MIB,
             binlog_bytes=binlog_mib * _MIB,
             tree="backup" if backup else "plain",
-            storage_options=arguments.storage_options(storage),
+            storage_options=reached,
             **options,
         )
     facts = (
