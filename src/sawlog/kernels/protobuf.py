@@ -14,6 +14,7 @@ _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
 _LOW7 = np.uint64(127)
+_MORE = np.uint64(128)
 _TAGS = np.uint64(0xFFFFFFFF)
 
 
@@ -30,6 +31,17 @@ def varint(data: Any, pos: Any, end: Any) -> Any:
             return value, pos
         shift += _SEVEN
     return _ZERO, _ZERO
+
+
+@inlined
+def put_varint(out: Any, pos: Any, value: Any) -> Any:
+    """Write a varint at `pos`; the position behind it. At most ten bytes."""
+    while value >= _MORE:
+        out[pos] = value & _LOW7 | _MORE
+        pos += _ONE
+        value >>= _SEVEN
+    out[pos] = value
+    return pos + _ONE
 
 
 @inlined

@@ -9,9 +9,10 @@ from functools import cache
 import pyarrow as pa
 
 from sawlog.leveldb_log.payloads.layout import NAMES
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
 from sawlog.leveldb_table.layout import OPERATIONS
 
-KEY, VALUE, SEQUENCE, OPERATION, LIVE = "key", "value", "sequence", "operation", "live"
+LIVE = "live"
 ENTRY_SCHEMA = pa.schema(
     [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +12,8 @@ import pyarrow as pa
 
 from sawlog.damage import Account, FileReport, Findings
 from sawlog.format import TASK_BYTES, Dataset, Format, Fragment, Scan
-from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, KeyRange, MissingTable
+from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, BlobDamage, KeyRange, MissingTable
+from sawlog.leveldb_database.layout import BLOB_NAME
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
@@ -41,14 +43,19 @@ class DatabaseDataset(Dataset):
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
         if self.scan.view == "damage":
             yield from self._files()
+            if self.version.blobs:
+                yield from self._ranges(task_bytes, BlobDamage)
             return
+        yield from self._ranges(task_bytes, KeyRange)
+
+    def _ranges(self, task_bytes: int | None, kind: type[KeyRange]) -> Iterator[Fragment]:
         version = self.version
         cuts = list(self._cuts(task_bytes or TASK_BYTES)) if version.bytewise else []
         logs = sum(file.size for file in version.logs)
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
             size = logs + sum(table.file.size for table in tables)
-            yield KeyRange(self.scan, self.projection, version.manifest.path, size, version, tables, low, high)
+            yield kind(self.scan, self.projection, version.manifest.path, size, version, tables, low, high)
 
     def verify(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
@@ -57,7 +64,12 @@ class DatabaseDataset(Dataset):
         manifest = self.version.manifest
         counted = Findings("skip", account=Account(header=manifest.size))
         for fragment in self.plan(task_bytes) if self.scan.view != "damage" else ():
-            counted.rows += fragment.inspect().rows
+            found = fragment.inspect(every=every)
+            counted.rows += found.rows
+            # Blob files are read where entries lead to them, and have no accounts of their own.
+            damages = [one for one in found.damages if BLOB_NAME.match(posixpath.basename(one.path))]
+            counted.damages += damages
+            counted.kinds.update(one.kind for one in damages)
         yield FileReport.of(manifest.path, manifest.size, [counted])
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files():

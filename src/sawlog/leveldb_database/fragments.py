@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,17 @@ from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, LIVE, RANGE, Run, Stream, operation_names
-from sawlog.leveldb_database.layout import Kind
+from sawlog.leveldb_database.layout import BLOB_NAME, Kind
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb_table.columns import ROWS_SCHEMA
 from sawlog.leveldb_table.fragments import TableRange
-from sawlog.leveldb_table.rows import ROWS_SCHEMA
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
+    from sawlog.leveldb_database.state import Settled
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.storage import Source
 
@@ -95,7 +97,9 @@ class KeyRange(Fragment):
         try:
             for settled in merged(self._streams(findings), bytewise=self.version.bytewise):
                 findings.rows += len(settled.order) if every else int(settled.live.sum())
-                if schema.names:
+                if settled.blobs:
+                    yield from self._with_blobs(settled, schema, findings)
+                elif schema.names:
                     yield from settled.batches(schema, _of_runs(settled.runs), every=every)
         except FileNotFoundError as error:
             raise SawlogError(
@@ -103,6 +107,22 @@ class KeyRange(Fragment):
                 " read it again, or read a copy"
             ) from error
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
+
+    def _with_blobs(self, settled: Settled, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Entries with values in the places of those that lead to blob files; without values that are damaged."""
+        from sawlog.leveldb_database.blobs import Blobs
+
+        options = self.scan.options
+        directory = posixpath.dirname(self.version.manifest.path)
+        needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
+        batches = settled.batches(needed, _of_runs(settled.runs), every=self.scan.view == "all")
+        ledger = self._apart(findings, owned=True)
+        verify, longest = options.verify_checksums, options.max_blob_bytes
+        with closing(Blobs(directory, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
+            for batch in blobs.resolved(batches):
+                if schema.names:
+                    yield batch.select(schema.names)
+        findings.rows -= blobs.lost
 
     def _streams(self, findings: Findings) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level."""
@@ -181,6 +201,21 @@ class KeyRange(Fragment):
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""
         return _Forwarded(findings.on_damage, into=findings if owned or findings.on_damage == "fail" else None)
+
+
+@dataclass(frozen=True)
+class BlobDamage(KeyRange):
+    """Which values of a range of keys are damaged in their blob files."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        ledger = Findings("skip", drained=True)
+        for _ in super().decode(pa.schema([]), ledger):
+            pass
+        for damage in ledger.damages:
+            if BLOB_NAME.match(posixpath.basename(damage.path)):
+                findings.damage(damage)
+        yield from ()
 
 
 class _Table(TableRange):

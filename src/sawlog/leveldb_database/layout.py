@@ -6,6 +6,7 @@ import posixpath
 import re
 from enum import IntEnum
 
+from sawlog.chain.layout import Number
 from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME
 from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
 
@@ -13,13 +14,32 @@ __all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_N
 
 DEFAULT_FAMILY = "default"
 """The column family that every database has."""
-_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME)
+
+
+BLOB_NAME = re.compile(r"^(\d+)\.blob$")
+"""A file of values that RocksDB keeps apart from their keys."""
+BLOB_KEY_SIZE = Number(0, 8)
+BLOB_VALUE_SIZE = Number(8, 8)
+BLOB_HEADER_CHECKSUM = Number(24, 4)
+"""Masked CRC-32C of the sizes, and of the expiration between them and it."""
+BLOB_CHECKSUM = Number(28, 4)
+"""Masked CRC-32C of key and value, which follow."""
+BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
+
+BLOB_IN_FILE = 1
+"""First byte of what an entry says about its value: file, place and size as varints, and its compression, follow."""
+BLOB_WITH_EXPIRATION = 2
+"""Likewise, behind a varint of when it expires."""
 
 
 class Kind(IntEnum):
     """Kinds of damage beside those of logs and tables."""
 
     MISSING_FILE = 1
+    BAD_BLOB = 2
+
+
+_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME)
 
 
 def belongs(path: str) -> bool:

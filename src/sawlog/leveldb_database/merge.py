@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
-from sawlog.leveldb_database.columns import ENTRY_SCHEMA, KEY, OPERATION, RANGE, Run, Stream
+from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, Run, Stream
 from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
+from sawlog.leveldb_table.columns import KEY, OPERATION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

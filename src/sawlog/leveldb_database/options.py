@@ -18,6 +18,7 @@ class ReadOptions:
         verify_checksums: Whether the checksums of tables and logs are verified.
         recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
             Without it, `on_damage` decides, as everywhere.
+        max_blob_bytes: Values in blob files that expand to more are described as damage, and their entries skipped.
         max_block_bytes: Blocks of tables that expand to more are described as damage and skipped.
     """
 
@@ -25,6 +26,7 @@ class ReadOptions:
     verify_checksums: bool = True
     recovery: RecoveryMode | None = None
     max_block_bytes: int = 32 << 20
+    max_blob_bytes: int = 1 << 30
 
     @property
     def table(self) -> TableOptions:

@@ -16,16 +16,13 @@ from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     ENTRY_SCHEMA,
-    KEY,
     LIVE,
-    OPERATION,
     OPERATION_NAMES,
     RANGE,
-    SEQUENCE,
-    VALUE,
     Run,
     operation_names,
 )
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +32,7 @@ PORTION_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that stand together are delivered as they stand."""
+BLOB_INDEX = OPERATION_NAMES.index("put_blob_index")
 _DELETES = ("delete", "single_delete", "delete_sized")
 
 
@@ -81,6 +79,11 @@ class Settled:
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
+
+    @property
+    def blobs(self) -> bool:
+        """Whether values of entries are in blob files."""
+        return bool((self._codes == BLOB_INDEX).any())
 
     @property
     def runs(self) -> Sequence[Run]:

@@ -45,6 +45,7 @@ class DatabaseVersion:
         logs: The logs behind them, by number.
         missing: Live tables that are not there.
         dead: Tables and logs that are there and not alive.
+        blobs: Whether values have ever been in blob files.
     """
 
     manifest: File
@@ -54,6 +55,7 @@ class DatabaseVersion:
     logs: tuple[File, ...]
     missing: tuple[str, ...]
     dead: tuple[File, ...]
+    blobs: bool
 
     @property
     def bytewise(self) -> bool:
@@ -78,6 +80,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     comparator = ""
     logs: dict[int, int] = {}
     previous = 0
+    blobs = False
     for offset, edit in _edits(whole):
         version.apply(offset, edit)
         family = edit["column_family"]
@@ -85,8 +88,9 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         if "log_number" in edit:
             logs[family] = edit["log_number"]
         previous = edit.get("previous_log_number", previous)
+        blobs = blobs or bool(edit.get("new_blob_files"))
     family = _family(version, column_family, manifest)
-    return _version(files, manifest, comparator, version, family, logs.get(family, 0), previous)
+    return _version(files, manifest, comparator, version, family, logs.get(family, 0), previous, blobs=blobs)
 
 
 def _edits(whole: EditRange) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -129,6 +133,8 @@ def _version(
     family: int,
     log_number: int,
     previous: int,
+    *,
+    blobs: bool,
 ) -> DatabaseVersion:
     present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
     tables, missing = [], []
@@ -147,7 +153,7 @@ def _version(
     dead = [file for number, file in present.items() if number not in alive]
     dead += [file for number, file in every.items() if number not in live]
     ordered = tuple(file for _, file in sorted(live.items()))
-    return DatabaseVersion(manifest, comparator, family, tuple(tables), ordered, tuple(missing), tuple(dead))
+    return DatabaseVersion(manifest, comparator, family, tuple(tables), ordered, tuple(missing), tuple(dead), blobs)
 
 
 def _number(match: Any) -> int:

@@ -12,9 +12,9 @@ from sawlog.anatomy import Dissector
 from sawlog.errors import DamageError
 from sawlog.format import Dataset
 from sawlog.leveldb_table.anatomy import parts
+from sawlog.leveldb_table.columns import RAW_SCHEMA, ROWS_SCHEMA
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.meta import MapReader, TableMap
-from sawlog.leveldb_table.rows import RAW_SCHEMA, ROWS_SCHEMA
 from sawlog.leveldb_table.spans import Role, spans_of
 from sawlog.storage import File, Source
 

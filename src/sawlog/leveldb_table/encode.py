@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
+from sawlog.kernels.protobuf import put_varint
 from sawlog.leveldb_table import layout
 
 # What a call ended with.
@@ -83,17 +84,6 @@ class Out(NamedTuple):
 
 
 @inlined
-def _put(data: Any, pos: Any, value: Any) -> Any:
-    """A varint, and the position behind it."""
-    while value >= _MORE:
-        data[pos] = value & np.uint64(127) | _MORE
-        value >>= _SEVEN
-        pos += _ONE
-    data[pos] = value
-    return pos + _ONE
-
-
-@inlined
 def _common(given: Any, start: Any, length: Any, last: Any, held: Any) -> Any:
     """How many bytes a user key and the one before have in common from their beginning on."""
     shared = _ZERO
@@ -141,9 +131,9 @@ def lay_out(given: Any, out: Any, state: Any) -> Any:
             state.restarts += 1
             state.since = 0
             shared = _ZERO
-        pos = _put(out.data, state.used, shared)
-        pos = _put(out.data, pos, total - shared)
-        pos = _put(out.data, pos, value_length)
+        pos = put_varint(out.data, state.used, shared)
+        pos = put_varint(out.data, pos, total - shared)
+        pos = put_varint(out.data, pos, value_length)
         copy_bytes(out.data, pos, given.keys, start + shared, length - shared)
         store_u64(out.data, pos + length - shared, trailer)
         copy_bytes(out.data, pos + total - shared, given.values, value, value_length)

@@ -17,12 +17,13 @@ from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, contents_of
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.leveldb_table.options import ReadOptions
-    from sawlog.storage import File, Source
+from sawlog.storage import File, Source
 
 
 class Handle(NamedTuple):
@@ -176,7 +177,7 @@ def footer_checksum(blank: bytes, checksum: Checksum, context: int, place: int) 
 
 
 def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, Handle]:
-    numbers = list(_varints(data))[:4]
+    numbers = list(decode_varints(data))[:4]
     limit = size - footer - layout.TRAILER_SIZE
     handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
     if not handles or any(one.offset + one.size > limit for one in handles):
@@ -188,16 +189,6 @@ def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, H
 
 def _bad_footer(where: str, size: int, footer: int, found: str) -> DamageError:
     return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.name.lower(), found))
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    value = shift = 0
-    for byte in data:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            yield value
-            value = shift = 0
 
 
 class MapReader:
@@ -244,7 +235,7 @@ class MapReader:
             table.others.append(("metaindex", table.footer.metaindex))
             content = self.block(table.footer.metaindex)
         for key, value in entries(content) if content is not None else ():
-            numbers = list(_varints(value))[:2]
+            numbers = list(decode_varints(value))[:2]
             if len(numbers) == 2:
                 named[key] = Handle(*numbers)
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
@@ -302,7 +293,7 @@ class MapReader:
             known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
             if not number and not known and self._options.keys == "internal":
                 return False
-            numbers = list(_varints(value))
+            numbers = list(decode_varints(value))
             if len(numbers) != 2 or sum(numbers) > handle.offset:
                 return True
             places.append(Handle(*numbers))

@@ -6,9 +6,9 @@ import warnings
 
 from sawlog.damage import DamageWarning, FileReport, Findings
 from sawlog.errors import DamageError
+from sawlog.leveldb_table.columns import RAW_SCHEMA, ROWS_SCHEMA
 from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
-from sawlog.leveldb_table.rows import RAW_SCHEMA, ROWS_SCHEMA
 from sawlog.leveldb_table.writer import TableWriter
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage

@@ -15,6 +15,7 @@ from sawlog.format import OFFSET_COLUMN
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb_table import entries as e
 from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
 from sawlog.leveldb_table.layout import DETAIL, Kind
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
@@ -34,19 +35,6 @@ LONGEST_KEY = 1 << 10
 """Room for a key to begin with."""
 SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
-
-KEY, VALUE, SEQUENCE, OPERATION = "key", "value", "sequence", "operation"
-ROWS_SCHEMA = pa.schema(
-    [
-        pa.field(SEQUENCE, pa.int64(), nullable=False),
-        pa.field(OPERATION, pa.string(), nullable=False),
-        pa.field(KEY, pa.binary(), nullable=False),
-        pa.field(VALUE, pa.binary(), nullable=False),
-    ]
-)
-"""One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one behind."""
-RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
-"""Where keys have no sequence number and operation."""
 
 
 @cache

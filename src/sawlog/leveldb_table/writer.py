@@ -10,8 +10,10 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
 from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
 from sawlog.leveldb_table.layout import Compression
 from sawlog.leveldb_table.options import WriteOptions
+from sawlog.varints import encode_varint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from sawlog.storage import Storage
 
-KEY, VALUE, SEQUENCE, OPERATION = "key", "value", "sequence", "operation"
 FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
 MAX_SEQUENCE = (1 << 56) - 1
@@ -161,7 +162,7 @@ class TableWriter(FileWriter):
         code, stored = self._compress(content) if compressed else (Compression.NONE, content)
         typed = stored + bytes([code])
         self._file.write(typed + masked_checksum(typed).to_bytes(4, "little"))
-        handle = varint(self._offset) + varint(len(stored))
+        handle = encode_varint(self._offset) + encode_varint(len(stored))
         self._offset += len(stored) + layout.TRAILER_SIZE
         return handle
 
@@ -178,7 +179,7 @@ class TableWriter(FileWriter):
         if self._options.dialect == "leveldb":
             code = layout.LEVELDB_ZSTD if name == "zstd" else code
         elif name != "snappy":
-            stored = varint(len(content)) + stored
+            stored = encode_varint(len(content)) + stored
         if len(stored) > len(content) - len(content) // GAIN:
             return Compression.NONE, content
         return code, stored
@@ -199,16 +200,16 @@ class TableWriter(FileWriter):
             layout.INDEX_TYPE: bytes(4),
             layout.EXTERNAL_VERSION: (2).to_bytes(4, "little"),
             layout.GLOBAL_SEQUENCE: bytes(8),
-            b"rocksdb.num.entries": varint(counts["entries"] + self._ranges.entries),
-            b"rocksdb.deleted.keys": varint(counts["deletes"] + self._ranges.entries),
-            b"rocksdb.num.range-deletions": varint(self._ranges.entries),
-            b"rocksdb.num.data.blocks": varint(counts["blocks"]),
-            b"rocksdb.raw.key.size": varint(counts["keys"]),
-            b"rocksdb.raw.value.size": varint(counts["values"]),
-            b"rocksdb.data.size": varint(self._offset),
-            b"rocksdb.format.version": varint(0),
-            b"rocksdb.fixed.key.length": varint(0),
-            b"rocksdb.merge.operands": varint(0),
+            b"rocksdb.num.entries": encode_varint(counts["entries"] + self._ranges.entries),
+            b"rocksdb.deleted.keys": encode_varint(counts["deletes"] + self._ranges.entries),
+            b"rocksdb.num.range-deletions": encode_varint(self._ranges.entries),
+            b"rocksdb.num.data.blocks": encode_varint(counts["blocks"]),
+            b"rocksdb.raw.key.size": encode_varint(counts["keys"]),
+            b"rocksdb.raw.value.size": encode_varint(counts["values"]),
+            b"rocksdb.data.size": encode_varint(self._offset),
+            b"rocksdb.format.version": encode_varint(0),
+            b"rocksdb.fixed.key.length": encode_varint(0),
+            b"rocksdb.merge.operands": encode_varint(0),
             layout.COLUMN_FAMILY: b"",
         }
         block = BlockBuilder(1)
@@ -301,7 +302,9 @@ class BlockBuilder:
                 shared += 1
         else:
             self._restarts.append(len(self._data))
-        self._data += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        self._data += (
+            encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value)) + key[shared:] + value
+        )
         self._last = key
         self.entries += 1
 
@@ -310,16 +313,6 @@ class BlockBuilder:
         restarts = self._restarts or [0]
         numbers = b"".join(one.to_bytes(layout.RESTART_SIZE, "little") for one in [*restarts, len(restarts)])
         return bytes(self._data) + numbers
-
-
-def varint(value: int) -> bytes:
-    """A number, seven bits per byte, low ones first."""
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _check_schema(schema: pa.Schema) -> None:

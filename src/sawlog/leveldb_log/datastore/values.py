@@ -30,6 +30,7 @@ from typing import Any
 from sawlog.errors import SawlogError
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
+from sawlog.varints import encode_varint
 
 KEY_PROPERTY = "__key__"
 
@@ -76,7 +77,7 @@ class EntityDecoder:
 
     def parse(self, records: Sequence[bytes]) -> list[Any]:
         """Records as messages; an `EntityError` stands in for each one that is no entity."""
-        tag, lengths = layout.ENTITIES_TAG, map(_varint, map(len, records))
+        tag, lengths = layout.ENTITIES_TAG, map(encode_varint, map(len, records))
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
         )
@@ -247,17 +248,6 @@ def _timestamp(micros: int) -> datetime | int:
         return _EPOCH + timedelta(0, 0, micros)
     except OverflowError:
         return micros
-
-
-def _varint(value: int) -> bytes:
-    if value < 128:
-        return bytes((value,))
-    parts = bytearray()
-    while value >= 128:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
 
 
 _TIMESTAMP = layout.MEANING_TIMESTAMP

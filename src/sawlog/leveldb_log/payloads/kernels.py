@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
+from sawlog.kernels.protobuf import put_varint
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BatchKind, Field
 
@@ -330,19 +331,9 @@ def gather_names(codes: Any, data: Any, offsets: Any, out: Any, ends: Any) -> An
 
 
 @inlined
-def _put_varint(out: Any, pos: Any, value: Any) -> Any:
-    while value >= _VARINT_MORE:
-        out[pos] = value & _LOW7 | np.uint64(_VARINT_MORE)
-        pos += _ONE
-        value >>= _SEVEN
-    out[pos] = value
-    return pos + _ONE
-
-
-@inlined
 def _put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     length = np.uint64(end) - np.uint64(start)
-    pos = _put_varint(out, pos, length)
+    pos = put_varint(out, pos, length)
     copy_bytes(out, pos, data, np.uint64(start), length)
     return pos + length
 
@@ -385,7 +376,7 @@ def encode_batches(rows: Any, table: Any, out: Any, ends: Any) -> Any:
                 pos += _ONE
             else:
                 out[pos] = table.tags[code, 1]
-                pos = _put_varint(out, pos + _ONE, family)
+                pos = put_varint(out, pos + _ONE, family)
             if shape & _VALUE_FIRST:
                 pos = _put_string(out, pos, values, value_start, value_end)
             if shape & _KEY:
