@@ -71,11 +71,11 @@ def column(root: Path) -> None:
 
 
 def intraday(root: Path) -> None:
-    """A table as importers write it: two internal partitions, one of them with a second date."""
+    """A table as importers write it: two internal partitions of different dates."""
     table = root / "Intraday/Ns/Trades"
-    plain(table / "vm-1/2024-05-06/Trades", Shape())
-    plain(table / "vm-2/2024-05-06/Trades", Shape(little=False))
-    put_fixed(table / "vm-2/2024-05-07/Trades", "n", "int", [7], Shape())
+    put_fixed(table / "vm-1/2024-05-06/Trades", "n", "int", [1, None, 3], Shape())
+    put_rows(table / "vm-1/2024-05-06/Trades", 3)
+    put_fixed(table / "vm-2/2024-05-07/Trades", "n", "int", [7], Shape(little=False))
     put_rows(table / "vm-2/2024-05-07/Trades", 1)
 
 
@@ -156,11 +156,11 @@ class TestLaws(Laws):
                 "intraday",
                 "deephaven_table",
                 files(intraday),
-                options={"types": TYPES},
+                options={"types": {"n": "int"}},
                 ordered=False,
                 advisory=advisory,
                 repaired="no",
-                filters=[[("Date", "=", "2024-05-07")], [("s", "=", "x"), ("n", ">", 1)]],
+                filters=[[("Date", "=", "2024-05-07")], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
             ),
             Sample(
                 "column",
