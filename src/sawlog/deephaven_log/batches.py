@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -105,6 +106,8 @@ class RowBatch:
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
         self._sparse = False
+        self._wanted: list[int] = np.flatnonzero(self.columns.wanted).tolist()
+        self._gathered: dict[int, Any] = {}
         self.max_rows = min(FIRST_ROWS, self._most)
         self._arrange()
         self._allocate()
@@ -137,7 +140,7 @@ class RowBatch:
             return start
 
         self._firsts = []
-        for index in np.flatnonzero(columns.wanted).tolist():
+        for index in self._wanted:
             column = columns[index]
             if column.width:
                 column.values = take(rows * int(column.width)) if not column.boolean else 0
@@ -181,9 +184,11 @@ class RowBatch:
 
     def build(self, rows: int) -> pa.RecordBatch:
         """The gathered rows as a batch of the schema; values that are none are null, and told in `bad_values`."""
-        columns = self.columns
-        widths = np.where(columns.width == 0, layout.COUNT_SIZE, columns.width)
-        used = int(columns.wanted @ (rows * widths + columns.used))
+        names = self.columns.dtype.names
+        # Plain numbers: to ask the records for one field after the other takes long.
+        found = (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist())
+        self._gathered = dict(zip(self._wanted, found, strict=True))
+        used = sum(rows * (one.width or layout.COUNT_SIZE) + one.used for one in self._gathered.values())
         self._sparse = 2 * used < self._arena_bytes
         self.bad_values = []
         bad = {place: self._judge(place, rows) for place in self._judged}
@@ -196,9 +201,9 @@ class RowBatch:
         """Which values of a column are none; None where all are."""
         column = self._header.stored[place]
         if column.type is LogType.ENUM:
-            indices = self.arena[self.columns.values[place] :][: rows * column.width].view(np.int32)
+            indices = self.arena[self._gathered[place].values :][: rows * column.width].view(np.int32)
             bad = (indices < 0) | (indices >= len(column.values))
-            if self.columns.nulls[place]:
+            if self._gathered[place].nulls:
                 bad &= self._valid(place, rows) != 0
             what = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
             found = [(row, what.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
@@ -228,13 +233,12 @@ class RowBatch:
 
     def _stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
-        facts = self.columns[place]
+        facts = self._gathered[place]
         if column.type is LogType.ENHANCED_STRING:
             text = self._text(place, rows)[0]
             return text if bad is None else pc.if_else(pa.array(bad), None, text)
-        nulls = int(facts.nulls)
+        nulls, values = facts.nulls, facts.values
         bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
-        values = int(facts.values)
         if column.type is LogType.BOOLEAN:
             bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
             return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
@@ -251,7 +255,7 @@ class RowBatch:
 
     def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
         """A byte per row of a column that has nulls: whether the value is there."""
-        first = int(self.columns.valid[place])
+        first = self._gathered[place].valid
         return self.scratch[first : first + rows]
 
     def _slice(self, start: int, length: int) -> pa.Buffer:
@@ -260,26 +264,25 @@ class RowBatch:
         return pa.py_buffer(part.to_pybytes()) if self._sparse else part
 
     def _binary(self, place: int, rows: int) -> pa.Array:
-        facts = self.columns[place]
-        nulls = int(facts.nulls)
-        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
-        ends = self._slice(int(facts.values) - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
-        data = self._slice(int(facts.body), int(facts.used))
-        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], nulls)
+        facts = self._gathered[place]
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if facts.nulls else None
+        ends = self._slice(facts.values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
+        data = self._slice(facts.body, facts.used)
+        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], facts.nulls)
 
     def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
         """Strings of a column, and the rows of those that are malformed."""
         if place not in self._texts:
             charset = self._header.stored[place].charset
-            ascii = not self.columns.high[place]
+            ascii = not self._gathered[place].high
             self._texts[place] = decode_text(self._binary(place, rows), charset, ascii=ascii)
         return self._texts[place]
 
     def _enum(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
         table = enum_table(field) or column.values
-        facts = self.columns[place]
-        indices = np.frombuffer(self._slice(int(facts.values), rows * column.width), np.int32)
+        facts = self._gathered[place]
+        indices = np.frombuffer(self._slice(facts.values, rows * column.width), np.int32)
         valid = self._valid(place, rows) != 0 if facts.nulls else None
         if bad is not None:
             valid = ~bad if valid is None else valid & ~bad
