@@ -116,7 +116,6 @@ MOST_PARAMETERS = 8
 LONGEST_FUNCTION = 80
 LONGEST_MODULE = 500
 TOO_LONG_MODULES = (
-    "sawlog.leveldb_log.kernels",
     "sawlog.milvus_binlog.collection.dataset",
     "sawlog.milvus_binlog.collection.fragments",
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 import sawlog
-from sawlog.testing import Exemption, Laws, Sample, Span
+from sawlog.testing import Exemption, Laws, Sample, Span, check
 
 from . import golden
 from .mutators import MUTATORS
 
+FINDINGS = Path(__file__).parent / "findings"
 CONTAINER_HEADER = 16
 RECORD_HEAD = 6
 GOLDEN = golden.TIMESTAMP
@@ -87,3 +90,11 @@ def trimmed(container: bytes, records: int) -> bytes:
     for _ in range(records):
         end += (int.from_bytes(container[end : end + 4], "little") + 7) // 4 * 4
     return (end - 4).to_bytes(4, "little") + container[4:end]
+
+
+@pytest.mark.parametrize(("name", "file"), [("containers", "order_in_containers"), ("whole", "order_in_rows")])
+def test_files_that_the_fuzzer_found(name: str, file: str) -> None:
+    """Damage was listed in another order where files were cut."""
+    (sample,) = (one for one in TestLaws.samples() if one.name == name)
+    found = check(sample, (FINDINGS / f"{file}.container").read_bytes())
+    assert found.report.damaged
