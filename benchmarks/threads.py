@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
+from sawlog.kernels.crc32c import crc32c
+from sawlog.kernels.jit import kernel
 
 LENGTH = 100
 """Bytes of a LevelDB record."""
 THREADS = (2, 4, 8, 1)
+PIECE = 1 << 20
+"""Bytes that a thread takes at a time to show what the machine can do."""
 
 
 def leveldb_log(path: Path, size: int) -> None:
@@ -59,6 +67,8 @@ MAKERS: tuple[Callable[[Path, int], None], ...] = (
 def cases(settings: Settings) -> Iterator[Case]:
     """Reading into Arrow batches with as many threads as the machine has cores, down to one."""
     warnings.simplefilter("ignore")
+    if settings.wanted("threads_machine"):
+        yield machine(settings.size)
     for make in MAKERS:
         name = make.__name__
         if not settings.wanted(f"threads_{name}"):
@@ -74,6 +84,36 @@ def cases(settings: Settings) -> Iterator[Case]:
         ]
         what = f"{name}: everything into Arrow batches, by threads"
         yield Case(f"threads_{name}", what, tuple(sides), per="rows", cores=0, headline=False)
+
+
+def machine(size: int) -> Case:
+    """What threads can gain at most here: checksums, which only compute, and copies, which only move memory."""
+    data = np.arange(size // 8, dtype=np.int64).view(np.uint8)
+    target = np.zeros_like(data)
+    cuts = range(0, len(data), PIECE)
+
+    def checksum(start: int) -> None:
+        checksum_of(data[start : start + PIECE])
+
+    def copy(start: int) -> None:
+        np.copyto(target[start : start + PIECE], data[start : start + PIECE])
+
+    def by(threads: int, work: Callable[[int], None]) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, cuts))
+
+    sides = [
+        Side(f"{name}, {threads} thread{'s' * (threads > 1)}", partial(by, threads, work), size, len(cuts))
+        for name, work in (("CRC-32C", checksum), ("copy", copy))
+        for threads in THREADS
+        if threads <= max(2, os.cpu_count() or 1)
+    ]
+    return Case("threads_machine", "machine: pieces of 1 MiB, by threads", tuple(sides), cores=0, headline=False)
+
+
+@kernel
+def checksum_of(data: Any) -> Any:
+    return crc32c(data, np.uint64(0), np.uint64(len(data)))
 
 
 def read(path: Path, name: str, threads: int) -> None:
