@@ -1,4 +1,4 @@
-"""Kills processes at random, lets the queries finish, and counts."""
+"""Kills processes at random, changes what they write and read, lets the queries finish, and counts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import sawlog
 
 from .processes import Processes, descendants, is_worker
+from .weather import HOUR, WEATHER, Weather
 
 VICTIMS = {"worker": 12, "writer": 9, "driver": 3}
 """Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again."""
@@ -34,7 +35,7 @@ class Tally:
 
     Attributes:
         logged: Rows that are complete in the logs at the end.
-        kills: How often each kind of process was killed.
+        kills: How often each kind of process was killed, and how often else something happened.
         drivers: How often a driver was started.
         queries: How often a query was started, by drivers and after the loss of a process.
         sinks: Rows in each sink, and how many of them are missing, doubled or unknown.
@@ -54,7 +55,7 @@ class Tally:
     def __str__(self) -> str:
         kills = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.kills.items()))
         lines = [
-            f"killed with SIGKILL: {self.kills.total()} ({kills})",
+            f"killed with SIGKILL, or happened: {self.kills.total()} ({kills})",
             f"starts: {self.drivers} of drivers, {self.queries} of queries",
             f"rows in the logs: {self.logged:,}",
         ]
@@ -78,38 +79,75 @@ class Harness:
         self._processes = Processes(root, seed)
         self.tally = Tally(kills=self._processes.kills)
         self._chance = self._processes.chance
+        self._weather = Weather(root / "logs", self._chance)
         self._writers = 0
+        self._writer = ""
         self._now: list[str] = []
         self._turns = self._chance.sample(self.sinks, len(self.sinks))
         (root / "logs").mkdir()
 
     def run(self, kills: int, pause: float) -> Tally:
-        """Kill `kills` processes, one of each kind at least, `pause` seconds apart on average, then count."""
+        """Let `kills` things happen, each kind of process be killed once at least, `pause` seconds apart, and count."""
         first = list(VICTIMS)
         self._chance.shuffle(first)
+        events = {**VICTIMS, **WEATHER}
         with self._processes.running():
-            writer, driver = self._start_writer(), self._start_driver(patient=True)
+            self._start_writer()
+            self._start_driver(patient=True)
             while self.tally.kills.total() < kills or first:
                 time.sleep(self._chance.uniform(0, 2 * pause))
-                if driver.poll() is not None:
-                    raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
-                victim = first.pop() if first else self._chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
-                if victim == "writer":
-                    self._kill(victim, [writer.pid])
-                    writer.wait()
-                    writer = self._start_writer()
-                elif victim == "driver":
-                    self._kill(victim, [driver.pid, *descendants(driver.pid)])
-                    driver.wait()
-                    driver = self._start_driver(patient=self._chance.random() > EARLY)
-                elif found := [pid for pid in descendants(driver.pid) if is_worker(pid)]:
-                    self._kill(victim, [self._chance.choice(found)])
-                elif victim not in self.tally.kills:
-                    first.append(victim)
-            self._kill("writer", [writer.pid])
-            writer.wait()
-            self._finish(driver)
+                if self._driver.poll() is not None:
+                    raise RuntimeError(f"the driver has ended with {self._driver.returncode}; see {self.root}")
+                event = first.pop() if first else self._chance.choices(list(events), list(events.values()))[0]
+                if event in VICTIMS:
+                    self._strike(event, first)
+                else:
+                    self._happen(event)
+            self._kill_writer("writer")
+            self._finish(self._driver)
             return self._count()
+
+    def _strike(self, victim: str, first: list[str]) -> None:
+        """Kill a process; one that is not there yet comes first the next time."""
+        if victim == "writer":
+            self._kill_writer(victim)
+            self._start_writer()
+        elif victim == "driver":
+            self._kill_driver(victim)
+            self._start_driver(patient=self._chance.random() > EARLY)
+        elif found := [pid for pid in descendants(self._driver.pid) if is_worker(pid)]:
+            self._kill(victim, [self._chance.choice(found)])
+        elif victim not in self.tally.kills:
+            first.append(victim)
+
+    def _happen(self, event: str) -> None:
+        """Anything but the death of a single process."""
+        if event == "night":
+            self._weather.night(self._log)
+        elif event == "late":
+            self._weather.late()
+        elif event == "clock":
+            self._kill_writer(event)
+            self._start_writer(self._chance.choice([-HOUR, HOUR]))
+            return
+        elif event == "reboot":  # the names of the next writer sort before those of this one
+            self._kill(event, [self._log.pid, self._driver.pid, *descendants(self._driver.pid)])
+            self._log.wait()
+            self._driver.wait()
+            self._start_writer()
+            self._start_driver(patient=True)
+            return
+        elif not getattr(self._weather, event)(self._writer):
+            return
+        self._kill(event, [])
+
+    def _kill_writer(self, kind: str) -> None:
+        self._kill(kind, [self._log.pid])
+        self._log.wait()
+
+    def _kill_driver(self, kind: str) -> None:
+        self._kill(kind, [self._driver.pid, *descendants(self._driver.pid)])
+        self._driver.wait()
 
     def _finish(self, driver: subprocess.Popen[bytes]) -> None:
         """Let a driver read all that is left into every sink."""
@@ -122,11 +160,14 @@ class Harness:
         if driver.returncode:
             raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
 
-    def _start_writer(self) -> subprocess.Popen[bytes]:
+    def _start_writer(self, skew: float = 0.0) -> None:
         self._writers += 1
-        return self._processes.start("log_rows", str(self.root / "logs"), str(self._writers))
+        self._writer = f"w{10_000 - self._writers}"
+        self._log = self._processes.start(
+            "log_rows", str(self.root / "logs"), str(self._writers), self._writer, str(skew)
+        )
 
-    def _start_driver(self, *, patient: bool) -> subprocess.Popen[bytes]:
+    def _start_driver(self, *, patient: bool) -> None:
         """A driver of the sinks whose turn it is; `patient` waits until all of them have got something from it."""
         self._now = self._turns[:AT_A_TIME]
         self._turns = self._turns[AT_A_TIME:] + self._now
@@ -136,7 +177,7 @@ class Harness:
             if all(self._committed(sink) > begun for sink in self._now):
                 break
             time.sleep(0.1)
-        return driver
+        self._driver = driver
 
     def _committed(self, sink: str) -> float:
         """When a query has last committed a micro-batch."""

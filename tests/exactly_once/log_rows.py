@@ -1,4 +1,7 @@
-"""The writer process: logs rows until it is killed. `python -m tests.exactly_once.log_rows DIRECTORY NUMBER`."""
+"""The writer process: logs rows until it is killed.
+
+`python -m tests.exactly_once.log_rows DIRECTORY NUMBER NAME SECONDS`: the clock is so many seconds off.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,33 @@ SPAN = 10**8
 """Keys of one incarnation of the writer."""
 
 
-def main(directory: str, number: int) -> None:
+def rows(key: int, count: int) -> pa.RecordBatch:
+    """Rows of consecutive keys."""
+    keys = list(range(key, key + count))
+    return pa.record_batch([pa.array(keys), pa.array([f"row {k}" for k in keys])], schema=SCHEMA)
+
+
+def main(directory: str, number: int, name: str, skew: float) -> None:
     chance = random.Random(number)
     key = number * SPAN
     with Logger(
-        directory, SCHEMA, namespace="Proof", table="Rows", internal_partition=f"w{number}", roll_bytes=30_000
+        directory,
+        SCHEMA,
+        namespace="Proof",
+        table="Rows",
+        internal_partition=name,
+        roll_bytes=30_000,
+        clock=lambda: time.time() + skew,
     ) as logger:
         while True:
-            size = chance.randrange(1, 50)
-            keys = list(range(key, key + size))
-            batch = pa.record_batch([pa.array(keys), pa.array([f"row {k}" for k in keys])], schema=SCHEMA)
+            batch = rows(key, chance.randrange(1, 50))
             if chance.random() < 0.5:
                 logger.transaction(batch)
             else:
                 logger.write(batch)
-            key += size
+            key += batch.num_rows
             time.sleep(0.04)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))

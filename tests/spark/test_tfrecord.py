@@ -17,7 +17,7 @@ RECORDS = [b"record %d" % n * 10 for n in range(500)]
 
 
 @pytest.mark.usefixtures("plugins")
-def test_written_read_and_followed(spark: SparkSession, tmp_path: Path) -> None:
+def test_written_read_and_followed(spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int]) -> None:
     assert "tfrecord" in sawlog.spark.register(spark)
     frame = spark.createDataFrame([(one,) for one in RECORDS], "record binary").repartition(3)
     frame.write.format("tfrecord").mode("append").save(str(tmp_path / "table"))
@@ -27,6 +27,8 @@ def test_written_read_and_followed(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(bytes(row.record) for row in back.collect()) == sorted(RECORDS)
     recognised = spark.read.format("sawlog").load(str(tmp_path / "table"))
     assert recognised.filter("record > X'7265636F72642034'").count() == sum(one > b"record 4" for one in RECORDS)
+    if pyspark_version < (4, 2):
+        return  # streams are newer
     query = (
         spark.readStream.format("sawlog")
         .option("format", "tfrecord")

@@ -277,17 +277,24 @@ def _pandas_column(
     columns: Sequence[ColumnOrName],
     takes: Sequence[pa.DataType],
 ) -> Column:
-    """The same for PySpark 4.0, which hands over no Arrow, and takes nothing that cannot be null: slower."""
+    """The same for PySpark 4.0, which hands over no Arrow, and takes nothing that cannot be null: slower.
+
+    Structs are frames to pandas there, so that a null one is a struct of nulls.
+    """
     kind = nullable(kind)
     target = _arrow_type(kind)
     pd = import_module("pandas")
+    names = kind.names if isinstance(kind, spark.StructType) else None
 
     def convert(*series: Any) -> Any:
-        arrays = [pa.array(one, like, from_pandas=True) for one, like in zip(series, takes, strict=True)]
+        values = [one.to_dict("records") if isinstance(one, pd.DataFrame) else one for one in series]
+        arrays = [pa.array(one, like, from_pandas=True) for one, like in zip(values, takes, strict=True)]
         rows = cast_array(function(*arrays), target).to_pylist(maps_as_pydicts="lossy")
-        return pd.Series(rows, dtype=object)
+        if names is None:
+            return pd.Series(rows, dtype=object)
+        return pd.DataFrame([row or {} for row in rows], columns=names, dtype=object)
 
-    convert.__annotations__ = {"series": pd.Series, "return": pd.Series}
+    convert.__annotations__ = {"series": pd.Series, "return": pd.Series if names is None else pd.DataFrame}
     return functions.pandas_udf(convert, kind)(*columns)
 
 

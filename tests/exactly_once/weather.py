@@ -1,0 +1,98 @@
+"""What happens to logs beside the death of processes: nights, clocks, archives, late files."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sawlog.deephaven_log import Logger
+
+from .log_rows import SCHEMA, SPAN, rows
+
+WEATHER = {"night": 2, "archive": 3, "copytruncate": 2, "late": 3, "clock": 3, "reboot": 2}
+"""What may happen, and how often in comparison; clocks are an hour off for the next writer."""
+HOUR = 3600
+QUIET = 2 * HOUR
+"""Seconds for which files seem to have been quiet after a night: longer than what makes them finished."""
+ASLEEP = 1.5
+"""Seconds that a night takes."""
+LATE = 30
+"""Rows of a file that comes late."""
+
+
+class Weather:
+    """Changes the logs of writers.
+
+    Args:
+        logs: Their directory.
+        chance: What is random.
+    """
+
+    def __init__(self, logs: Path, chance: random.Random) -> None:
+        self._logs = logs
+        self._chance = chance
+        self._late = 0
+
+    def night(self, writer: subprocess.Popen[bytes]) -> None:
+        """The writer sleeps, and all that is there has long been quiet; then it goes on."""
+        writer.send_signal(signal.SIGSTOP)
+        long_ago = time.time() - QUIET
+        for path in self._files():
+            os.utime(path, (long_ago, long_ago))
+        time.sleep(ASLEEP)
+        writer.send_signal(signal.SIGCONT)
+
+    def archive(self, alive: str) -> bool:
+        """A log that nobody writes to any more is moved below the directory that is read, or gets another name."""
+        found = self._finished(alive)
+        if not found:
+            return False
+        path = self._chance.choice(found)
+        place = self._logs / "archive" / path.name
+        place.parent.mkdir(exist_ok=True)
+        path.rename(place)
+        return True
+
+    def copytruncate(self, alive: str) -> bool:
+        """A log that nobody writes to any more is copied, and emptied."""
+        found = self._finished(alive)
+        if not found:
+            return False
+        path = self._chance.choice(found)
+        copy = self._logs / f".{path.name}.copy"
+        shutil.copy(path, copy)
+        copy.rename(path.with_name(f"{path.name}.1"))
+        os.truncate(path, 0)
+        return True
+
+    def late(self) -> None:
+        """A whole log comes from elsewhere, which was begun hours ago."""
+        self._late += 1
+        aside = self._logs.parent / f"late-{self._late}"
+        with Logger(
+            aside,
+            SCHEMA,
+            namespace="Proof",
+            table="Rows",
+            internal_partition=f"late{self._late}",
+            clock=lambda: time.time() - self._chance.randrange(1, 5) * HOUR,
+        ) as logger:
+            logger.write(rows(-self._late * SPAN, LATE))
+        for path in aside.iterdir():
+            path.rename(self._logs / path.name)
+
+    def _files(self) -> Sequence[Path]:
+        return sorted(path for path in self._logs.iterdir() if path.is_file() and path.stat().st_size)
+
+    def _finished(self, alive: str) -> Sequence[Path]:
+        """Logs of writers that are gone, and those that the last one has done with."""
+        files = [path for path in self._files() if not path.name.endswith(".1")]
+        own = [path for path in files if f".{alive}." in path.name]
+        newest = max(own, key=lambda path: path.stat().st_mtime_ns, default=None)
+        return [path for path in files if path != newest and time.time() - path.stat().st_mtime > 1]
