@@ -361,6 +361,11 @@ def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, mon
     assert stream.numbers == list(range(source.written))
 
 
+def alive(sources: list[Source]) -> set[str]:
+    """Names of the files that are being written."""
+    return {source.logger._path.rpartition("/")[2] for source in sources if source.logger._path}
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -369,8 +374,10 @@ def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> N
     sources[0].log(1)
     stream = Stream(place, maxrowspertrigger=90)
     (place / "archive").mkdir()
-    for turn in range(40):
-        event = chance.choice(["log", "log", "log", "quiet", "restart", "archive", "reboot", "foreign"])
+    others: list[Source] = []
+    events = ["log", "log", "log", "quiet", "restart", "archive", "reboot", "foreign", "copytruncate", "late", "clock"]
+    for turn in range(55):
+        event = chance.choice(events)
         chance.choice(sources[:2]).log(chance.randint(1, 4))
         stream.step()
         files = [path for path in sorted(place.iterdir()) if path.is_file() and "000+0000" in path.name]
@@ -381,14 +388,28 @@ def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> N
         elif event == "archive":
             stream.drain()
             path = chance.choice(files)
-            if path.name not in {source.logger._path.rpartition("/")[2] for source in sources if source.logger._path}:
+            if path.name not in alive(sources):
                 path.rename(place / "archive" / path.name)
         elif event == "reboot":
             new = Source(place, f"a{99 - turn}", roll_bytes=1500)
             sources.insert(0, new)
             new.log(2)
-        else:
+        elif event == "copytruncate":
+            path = chance.choice(files)
+            if path.stat().st_size and path.name not in alive(sources):
+                shutil.copy(path, path.with_name(f"{path.name}.1"))
+                os.truncate(path, 0)
+        elif event == "late":
+            others.append(new := Source(tmp_path / f"late{turn}", f"late{turn}", roll_bytes=1500))
+            new.now -= 3600 * chance.randint(1, 5)
+            new.log(2)
+            new.logger.close()
+            for path in (tmp_path / f"late{turn}").iterdir():
+                path.rename(place / path.name)
+        elif event == "clock":
+            chance.choice(sources).now += chance.choice([-3600, 3600])
+        elif event == "foreign":
             (place / f"x{turn}.bin.gz").write_bytes(b"\x1f\x8b nothing")
     stream = restarted(stream)
     stream.drain()
-    assert sorted(stream.numbers) == sorted(n for source in sources for n in range(source.written))
+    assert sorted(stream.numbers) == sorted(n for source in sources + others for n in range(source.written))
