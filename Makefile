@@ -110,7 +110,7 @@ interop: java $(VENV)/.interop ## Run the tests against real systems; fetches th
 KILLS ?= 200
 
 .PHONY: exactly-once
-exactly-once: java $(VENV)/.dev ## Kill writer, driver and workers of a stream at random, and count rows: make exactly-once KILLS=200
+exactly-once: java $(VENV)/.dev ## Kill what streams at random, change what it reads, and count rows: make exactly-once KILLS=200
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
 
 .PHONY: bench

@@ -14,6 +14,8 @@ except ImportError:
     DataSource = object
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -69,7 +71,7 @@ class DefaultSource(DataSource):
         return make_stream_writer(self.options, self.format_name, schema, overwrite=overwrite)
 
 
-def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
+def main(infile: BufferedReader, outfile: IO[bytes]) -> None:
     """Answer a question of the jar, in a process that Spark has started with this module."""
     from sawlog.spark.planner import main as answer
 

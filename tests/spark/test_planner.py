@@ -58,3 +58,11 @@ def test_a_question_and_its_answer(
     else:
         expected = sawlog.read(path, filters=[(column, op, int(value)) for column, op, value in filters])
         assert sum(value for batch in batches for value in batch.column(0).to_pylist()) == expected.num_rows
+
+
+def test_a_connection_that_is_closed_ends_the_process_without_a_word() -> None:
+    told = io.BytesIO()
+    with pytest.raises(SystemExit) as ended:
+        planner.main(io.BufferedReader(io.BytesIO()), told)
+    assert ended.value.code, "PySpark's daemon would call again"
+    assert not told.getvalue()

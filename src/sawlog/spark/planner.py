@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -41,8 +42,13 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    """Answer one question of the JVM."""
+def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
+    """Answer one question of the JVM; end quietly when it has closed the connection, as it does at the end.
+
+    PySpark would report the end of the input as an error, to where nobody listens, and print a `BrokenPipeError`.
+    """
+    if not infile.peek(1):
+        sys.exit(1)  # 0 would mean that another question may come
     try:
         from pyspark.sql.worker.utils import worker_run
     except ImportError:  # before 4.2
