@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,13 +45,18 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory.parent.parent
 
 
-def test_an_export_becomes_a_table_in_one_line(spark: SparkSession, export: Path) -> None:
+def test_an_export_becomes_a_table_in_one_line(
+    spark: SparkSession, export: Path, pyspark_version: tuple[int, int]
+) -> None:
     spark.read.format("sawlog").option("view", "entities").load(str(export)).write.saveAsTable("users_json")
-    found = spark.sql("""
+    statement = """
         select kind, id, key, properties:name::string as name, properties:tags[1]::string as tag
         from (select * except (properties), parse_json(properties) as properties from users_json)
         where properties:score::double >= 74.5 order by id
-    """)
+    """
+    if pyspark_version < (4, 1):  # has another way to say it only
+        statement = re.sub(r"properties:([\w\[\]]+)::(\w+)", r"variant_get(properties, '$.\1', '\2')", statement)
+    found = spark.sql(statement)
     assert [tuple(row) for row in found.collect()] == [
         ("users", 298, "users/298", "user 298", "b"),
         ("users", 299, "users/299", "user 299", "b"),
