@@ -18,6 +18,7 @@ from benchmarks.harness import RESULTS, Case, Results, Settings, run_case, run_p
 BENCHMARKS = (
     "leveldb_log",
     "leveldb_payloads",
+    "leveldb_table",
     "deephaven_log",
     "deephaven_table",
     "deephaven_import",

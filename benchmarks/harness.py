@@ -20,7 +20,18 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("numba", "numpy", "pyarrow", "pyspark", "plyvel", "rleveldb", "dfindexeddb", "protobuf", "leveldb-export")
+PACKAGES = (
+    "numba",
+    "numpy",
+    "pyarrow",
+    "pyspark",
+    "plyvel",
+    "rocksdict",
+    "rleveldb",
+    "dfindexeddb",
+    "protobuf",
+    "leveldb-export",
+)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class _Decoder:
         self._events = np.zeros(room, kernels.EVENT)
         self._records = np.empty(BATCH_ROWS, np.int32)
         self._operations = np.empty(BATCH_ROWS, np.int8)
+        self._same: dict[int, pa.Array] = {}
         self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
 
     def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -215,8 +216,15 @@ class _Decoder:
     def _names(self, rows: int) -> pa.Array:
         import numpy as np
 
-        from sawlog.arrow import Column
+        from sawlog.arrow import Column, constant_string
 
+        codes = self._operations[:rows]
+        if rows and (codes == codes[0]).all():
+            # Mostly one and the same: written once for all batches.
+            code = int(codes[0])
+            if code not in self._same:
+                self._same[code] = constant_string(layout.NAMES[code], BATCH_ROWS)
+            return self._same[code].slice(0, rows)
         data, offsets = binary_buffers(operation_names())
         longest = max(map(len, layout.NAMES))
         ends, names = Column(np.int32, rows + 1), Column(np.uint8, rows * longest)

@@ -1,0 +1,122 @@
+"""Sorted tables and whole databases: rows into Arrow, beside the iterators of LevelDB and RocksDB."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import sawlog
+from benchmarks.harness import Case, Settings, Side
+
+LENGTHS = {"small": (100, "100-byte"), "large": (1000, "1,000-byte")}
+KEY_BYTES = 16
+WRITE_BUFFER = 64 << 20
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    for name, (length, spoken) in LENGTHS.items():
+        for compression in (None, "snappy"):
+            stem = f"{name}_{compression or 'plain'}"
+            if settings.wanted(f"rows_{stem}") or settings.wanted(f"live_{stem}"):
+                yield from of_values(settings, stem, length, f"{spoken} values, {compression or 'not compressed'}")
+
+
+def of_values(settings: Settings, stem: str, length: int, spoken: str) -> Iterator[Case]:
+    """Values of which half can be compressed away, in a LevelDB and in a RocksDB."""
+    count = settings.size // (KEY_BYTES + length)
+    compression = "snappy" if stem.endswith("snappy") else None
+    database = fill_leveldb(settings.place / stem, count, length, compression)
+    # Opening a database may rewrite its files: the tables are read from a copy.
+    tables = settings.place / f"{stem}-tables"
+    shutil.copytree(database, tables)
+    rocks = fill_rocksdb(settings.place / f"{stem}-rocks", count, length, compression)
+    size = count * (KEY_BYTES + length)
+    source = np.ones(size, np.uint8)
+    yield Case(
+        f"rows_{stem}",
+        f"entries of sorted tables into Arrow, one core: {spoken}",
+        (
+            Side("sawlog", partial(read, sorted(tables.glob("*.ldb")), "leveldb_table"), size, count),
+            Side("plyvel", partial(iterate_leveldb, database), size, count, "one Python object per key and value"),
+            Side("rocksdict", partial(iterate_rocksdb, rocks), size, count, "likewise"),
+            Side("memcpy", partial(np.copyto, np.empty_like(source), source), size, note="of what is delivered"),
+        ),
+    )
+    yield Case(
+        f"live_{stem}",
+        f"the live state of a database into Arrow, one core: {spoken}",
+        (
+            Side("sawlog", partial(read, tables, "leveldb_database"), size, count, "tables merged, keys settled"),
+            Side("plyvel", partial(iterate_leveldb, database), size, count),
+            Side("rocksdict", partial(iterate_rocksdb, rocks), size, count),
+        ),
+    )
+
+
+def batches(count: int, length: int) -> Iterator[list[tuple[bytes, bytes]]]:
+    dice = np.random.default_rng(1)
+    pool = dice.integers(0, 256, 1 << 20, dtype=np.uint8).tobytes()
+    half = length // 2
+    for part in np.array_split(dice.permutation(count), max(1, count // 2000)):
+        starts = part * 7919 % (len(pool) - length)
+        yield [
+            (b"%016d" % number, pool[start : start + half] * 2)
+            for number, start in zip(part.tolist(), starts.tolist(), strict=True)
+        ]
+
+
+def fill_leveldb(path: Path, count: int, length: int, compression: str | None) -> Path:
+    import plyvel
+
+    options = {"write_buffer_size": WRITE_BUFFER, "max_file_size": WRITE_BUFFER, "compression": compression}
+    with plyvel.DB(str(path), create_if_missing=True, **options) as database:
+        for pairs in batches(count, length):
+            with database.write_batch() as batch:
+                for key, value in pairs:
+                    batch.put(key, value)
+        database.compact_range()
+    iterate_leveldb(path)
+    return path
+
+
+def fill_rocksdb(path: Path, count: int, length: int, compression: str | None) -> Path:
+    from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
+
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.snappy() if compression else DBCompressionType.none())
+    database = Rdict(str(path), options)
+    for pairs in batches(count, length):
+        batch = WriteBatch(raw_mode=True)
+        for key, value in pairs:
+            batch.put(key, value)
+        database.write(batch)
+    database.flush()
+    database.compact_range(None, None)
+    database.close()
+    return path
+
+
+def read(path: Path | list[Path], format: str) -> None:
+    for _ in sawlog.open(path, format=format, use_threads=False).to_batches():
+        pass
+
+
+def iterate_leveldb(path: Path) -> None:
+    import plyvel
+
+    with plyvel.DB(str(path)) as database:
+        for _ in database.iterator(fill_cache=False, verify_checksums=True):
+            pass
+
+
+def iterate_rocksdb(path: Path) -> None:
+    from rocksdict import Options, Rdict
+
+    database = Rdict(str(path), Options(raw_mode=True))
+    for _ in database.items():
+        pass
+    database.close()

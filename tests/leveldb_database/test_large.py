@@ -1,0 +1,105 @@
+"""Databases of a gigabyte, and databases that are at work, give what they themselves answer."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import plyvel
+import pytest
+from rocksdict import Options, Rdict, WriteBatch
+
+import sawlog
+from sawlog import SawlogError
+
+GIGABYTE = 1 << 30
+VALUE = 1000
+
+
+def batches(size: int) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    """Puts on keys in no order, some of them twice, and deletions."""
+    dice = np.random.default_rng(1)
+    pool = dice.integers(0, 256, 1 << 20, dtype=np.uint8).tobytes()
+    count = size // VALUE
+    for _ in range(0, count, 1000):
+        numbers = dice.integers(0, count, 1000).tolist()
+        starts = dice.integers(0, len(pool) - VALUE, 1000).tolist()
+        yield [
+            (b"%012d" % number, None if number % 17 == 0 else pool[start : start + VALUE])
+            for number, start in zip(numbers, starts, strict=True)
+        ]
+
+
+def compare(path: Path, answers: Iterator[tuple[bytes, bytes]]) -> int:
+    """Every key and value of the live view are those of an iterator, in its order."""
+    rows = 0
+    for batch in sawlog.open(path, format="leveldb_database", view="live").to_batches():
+        keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+        for pair in zip(keys, values, strict=True):
+            assert pair == next(answers)
+        rows += len(keys)
+    assert next(answers, None) is None
+    return rows
+
+
+@pytest.mark.heavy
+def test_a_leveldb_of_a_gigabyte(tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path / "db"), create_if_missing=True) as database:
+        for pairs in batches(GIGABYTE):
+            with database.write_batch() as batch:
+                for key, value in pairs:
+                    batch.delete(key) if value is None else batch.put(key, value)
+        copy(tmp_path / "db", tmp_path / "copy")
+        with database.iterator() as answers:
+            assert compare(tmp_path / "copy", answers) > 500_000
+
+
+@pytest.mark.heavy
+def test_a_rocksdb_of_a_gigabyte(tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    for pairs in batches(GIGABYTE):
+        batch = WriteBatch(raw_mode=True)
+        for key, value in pairs:
+            batch.delete(key) if value is None else batch.put(key, value)
+        database.write(batch)
+    database.flush()
+    copy(tmp_path / "db", tmp_path / "copy")
+    assert compare(tmp_path / "copy", iter(database.items())) > 500_000
+    database.close()
+
+
+def copy(home: Path, to: Path) -> None:
+    """The files of a database that may still delete some."""
+    to.mkdir()
+    # Tables and logs first: what the MANIFEST names must be there, whatever else is.
+    for path in sorted(home.iterdir(), key=lambda one: one.name.startswith(("MANIFEST", "CURRENT"))):
+        try:
+            shutil.copy(path, to)
+        except FileNotFoundError:
+            continue
+
+
+def test_a_database_that_is_written_gives_a_state_that_was_or_says_that_it_cannot(tmp_path: Path) -> None:
+    """Each batch puts the same number under all keys: a state between two batches would show two."""
+    keys = [b"key%03d" % number for number in range(200)]
+    answers, refusals = [], 0
+    options = {"write_buffer_size": 100_000, "max_file_size": 1 << 20}
+    with plyvel.DB(str(tmp_path / "db"), create_if_missing=True, **options) as database:
+        for number in range(1, 400):
+            with database.write_batch() as batch:
+                for key in keys:
+                    batch.put(key, b"%06d" % number * 10)
+            if number % 8:
+                continue
+            try:
+                table = sawlog.read(tmp_path / "db", format="leveldb_database", view="live", columns=["key", "value"])
+            except SawlogError:
+                refusals += 1
+                continue
+            assert table["key"].to_pylist() == keys
+            (value,) = set(table["value"].to_pylist())
+            answers.append(value)
+    assert answers == sorted(answers)
+    assert len(answers) > refusals
