@@ -126,6 +126,20 @@ def test_a_column_that_is_shorter_than_the_others(tmp_path: Path) -> None:
     assert only(damages) == ("m.dat", 80, 3, "short_file")
 
 
+def test_damage_of_a_column_does_not_depend_on_the_others(tmp_path: Path) -> None:
+    """Bad rows on both sides of the end of a shorter column are one damage, as they are without it."""
+    types = {"s": "String", "t": "String(None)"}
+    put_symbols(tmp_path, "s", ["a", "a", "a", "a"], Shape())
+    data = tmp_path / "s.dat"
+    data.write_bytes(data.read_bytes()[:-12] + struct.pack("<3i", 7, 7, 7))
+    put_text(tmp_path, "t", ["x", "y"], Shape())
+    put_rows(tmp_path, 4)
+    _, damages = skipping(tmp_path, types)
+    found = [(Path(one["file"]).name, one["offset"], one["length"], one["kind"]) for one in damages]
+    assert ("s.dat", 68, 12, "bad_symbol") in found
+    checked(tmp_path, types=types)
+
+
 def test_more_rows_than_any_column_has(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2, 3], Shape())
     put_rows(tmp_path, (1 << 31) - 1)

@@ -169,6 +169,7 @@ class TestLaws(Laws):
                 root="T",
                 options={"types": {"n": "long"}},
                 ordered=False,
+                advisory=advisory,
                 repaired="no",
                 body=Span(HEADER, 0, "T/n.dat"),
             ),

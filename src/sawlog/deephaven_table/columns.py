@@ -94,15 +94,16 @@ class ColumnReader:
         count = min(count, self._most)
         if self._binary is None or first >= self._capacity:
             return count
-        count = min(count, self._capacity - first)
-        ends, bad = self._offsets(first, count)
+        held = min(count, self._capacity - first)
+        ends, bad = self._offsets(first, held)
         if int(ends[-1]) - int(ends[0]) <= min(BATCH_BYTES, self._budget) and not bad.any():
             return count
         lengths = np.where(bad, 0, np.diff(ends))
         # Values that overlap would make much of little.
         bad |= (lengths > MAX_VALUE) | (np.cumsum(lengths) > self._budget)
         filled = np.cumsum(np.where(bad, 0, lengths))
-        return max(1, int(np.searchsorted(filled, BATCH_BYTES, side="right")))
+        fitting = max(1, int(np.searchsorted(filled, BATCH_BYTES, side="right")))
+        return count if fitting == held else fitting
 
     def read(self, first: int, count: int) -> pa.Array:
         """Rows `first` to `first + count`."""

@@ -248,7 +248,7 @@ class DeephavenTableDataset(Dataset):
                     behind,
                     grouped,
                 )
-        if not rows.count and rows.stated:
+        if not rows.count:
             yield RowRange(self.scan, self.projection, location.directory, 0, location, specs, rows, 0, 0)
 
     def _size(self, location: Location) -> int:
