@@ -87,7 +87,7 @@ def test_a_database_that_is_written_gives_a_state_that_was_or_says_that_it_canno
     answers, refusals = [], 0
     options = {"write_buffer_size": 100_000, "max_file_size": 1 << 20}
     with plyvel.DB(str(tmp_path / "db"), create_if_missing=True, **options) as database:
-        for number in range(1, 400):
+        for number in range(1, 240):
             with database.write_batch() as batch:
                 for key in keys:
                     batch.put(key, b"%06d" % number * 10)

@@ -36,7 +36,7 @@ class TableRange(FileRange):
         """See `Fragment.decode`."""
         from sawlog.leveldb_table.meta import MapReader
 
-        with closing(self.scan.storage.open(self.path, self.end, mapped=True)) as source:
+        with closing(self.scan.storage.open(self.path, self.end)) as source:
             if source.size < self.file.size:
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             try:
