@@ -32,8 +32,8 @@ class Excerpt:
     parts: list[Part]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of name, offset, length, value, expected."""
-        parts = [[one.name, one.offset, one.length, one.value[:MOST_TEXT], one.expected] for one in self.parts]
+        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of their attributes."""
+        parts = [[one.name, one.offset, one.length, one.value[:MOST_TEXT], one.expected, one.use] for one in self.parts]
         return {"offset": self.offset, "hex": self.data.hex(), "parts": parts}
 
 

@@ -38,9 +38,9 @@ function hexView(file, place) {
   if (parts.length) {
     const rows = parts.map((part, i) => el("tr", { "data-part": i },
       el("td", {}, el("span", { class: `swatch part${i % 6}` }), part.name),
-      el("td", { class: "number" }, whole(part.offset)), el("td", { class: "number" }, whole(part.length)),
+      el("td", { class: "number" }, whole(part.offset)), el("td", { class: "number" }, whole(part.length)), el("td", {}, part.use),
       el("td", { class: "text" }, part.value, part.expected ? el("span", { class: "wrong" }, ` expected ${part.expected}`) : "")));
-    const head = el("tr", {}, ...["Field", "Offset", "Bytes", "Value"].map((name, i) => el("th", { class: i === 1 || i === 2 ? "number" : "", scope: "col" }, name)));
+    const head = el("tr", {}, ...["Field", "Offset", "Bytes", "Use", "Value"].map((name, i) => el("th", { class: i === 1 || i === 2 ? "number" : "", scope: "col" }, name)));
     const table = el("table", { id: "parts" }, el("thead", {}, head), el("tbody", {}, rows));
     const light = (event, on) => {
       const cell = event.target.closest("[data-part]");

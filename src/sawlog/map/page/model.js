@@ -48,7 +48,7 @@ class FileModel {
     this.lengths = data.spans.bytes;
     let at = 0;
     data.spans.steps.forEach((step, i) => { at += step; this.starts[i] = at; });
-    this.excerpts = data.excerpts.map((one) => ({ ...one, parts: one.parts.map(([name, offset, length, value, expected]) => ({ name, offset, length, value, expected })) }));
+    this.excerpts = data.excerpts.map((one) => ({ ...one, parts: one.parts.map(([name, offset, length, value, expected, use]) => ({ name, offset, length, value, expected, use })) }));
     this.lost = [...data.damages].sort((a, b) => a.offset - b.offset);
   }
 
