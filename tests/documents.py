@@ -149,10 +149,16 @@ class Reader:
             Path(target).write_bytes(out.buffer.getvalue())
 
 
-def read_page(page: str, names: Mapping[str, object] = {}, places: Mapping[str, str] = {}) -> dict[str, Any]:
-    """Type a whole page; returns what is there in the end."""
+def read_page(
+    page: str,
+    names: Mapping[str, object] = {},
+    places: Mapping[str, str] = {},
+    skip: re.Pattern[str] | None = None,
+) -> dict[str, Any]:
+    """Type a whole page, but for Python blocks in which something is found; returns what is there in the end."""
     reader = Reader(names, places)
     for block in blocks(page):
-        if not block.reason and block.language not in SHOWN:
+        skipped = skip is not None and block.language == "python" and skip.search(block.text)
+        if not block.reason and block.language not in SHOWN and not skipped:
             reader.read(block)
     return reader.names
