@@ -51,9 +51,10 @@ def test_a_leveldb_of_a_gigabyte(tmp_path: Path) -> None:
             with database.write_batch() as batch:
                 for key, value in pairs:
                     batch.delete(key) if value is None else batch.put(key, value)
-        copy(tmp_path / "db", tmp_path / "copy")
-        with database.iterator() as answers:
-            assert compare(tmp_path / "copy", answers) > 500_000
+    # A database that is opened may compact its files.
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    with plyvel.DB(str(tmp_path / "db")) as database, database.iterator() as answers:
+        assert compare(tmp_path / "copy", answers) > GIGABYTE // VALUE // 2
 
 
 @pytest.mark.heavy
@@ -64,21 +65,11 @@ def test_a_rocksdb_of_a_gigabyte(tmp_path: Path) -> None:
         for key, value in pairs:
             batch.delete(key) if value is None else batch.put(key, value)
         database.write(batch)
-    database.flush()
-    copy(tmp_path / "db", tmp_path / "copy")
-    assert compare(tmp_path / "copy", iter(database.items())) > 500_000
     database.close()
-
-
-def copy(home: Path, to: Path) -> None:
-    """The files of a database that may still delete some."""
-    to.mkdir()
-    # Tables and logs first: what the MANIFEST names must be there, whatever else is.
-    for path in sorted(home.iterdir(), key=lambda one: one.name.startswith(("MANIFEST", "CURRENT"))):
-        try:
-            shutil.copy(path, to)
-        except FileNotFoundError:
-            continue
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    database = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    assert compare(tmp_path / "copy", iter(database.items())) > GIGABYTE // VALUE // 2
+    database.close()
 
 
 def test_a_database_that_is_written_gives_a_state_that_was_or_says_that_it_cannot(tmp_path: Path) -> None:
