@@ -13,6 +13,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import EventType, Kind
 from sawlog.storage import Source
 
+Content = Literal["insert", "delta", "ddl", "index", "columns", "stats", "bm25"]
 Shape = Literal["v1", "parquet", "stats", "manifest", "encrypted_parquet", "unknown"]
 
 
@@ -110,6 +111,15 @@ def data_type_name(code: int) -> str:
         return layout.DataType(code).name.rstrip("_")
     except ValueError:
         return str(code)
+
+
+def content_of(event: EventType, descriptor: Descriptor) -> Content:
+    """What an event holds."""
+    if event is EventType.DELETE and descriptor.field in (layout.DELTA_FIELD, 0):
+        return "delta"
+    if event is EventType.INDEX_FILE:
+        return "index"
+    return "ddl" if event in layout.DDL_EVENTS and descriptor.payload_type == layout.DataType.String else "insert"
 
 
 def sniff(head: bytes) -> Shape:

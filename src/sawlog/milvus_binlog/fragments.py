@@ -19,12 +19,12 @@ from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, Kind
 from sawlog.milvus_binlog.metadata.manifest import read_manifest
-from sawlog.milvus_binlog.opener import Log, Part, blame, opened
+from sawlog.milvus_binlog.opener import Log, Part, blame, check_content, opened
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
 from sawlog.milvus_binlog.payloads.stored import check_stored
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats, stats_batch
-from sawlog.milvus_binlog.subject import Subject, content_of, subject_of
+from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File
 
@@ -97,11 +97,7 @@ class FileFragment(Fragment):
         with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
             subject = self.subject or self._judged(log)
             if subject is None:
-                for part in log.parts(log.descriptor(findings), findings):
-                    try:
-                        log.payload(part)
-                    except UnreadableError as error:
-                        blame(part, error.damage, findings)
+                self._payloads(log, findings)
             elif subject.content == "stats":
                 entries = check_stats(log.content(), self.path, findings)
                 yield self._deliver(stats_batch(entries), schema, 0)
@@ -123,6 +119,19 @@ class FileFragment(Fragment):
         else:
             findings.account.record += self.size
 
+    def _payloads(self, log: Log, findings: Findings) -> None:
+        """The payloads of a file that does not say what it holds."""
+        descriptor = log.descriptor(findings)
+        parts = 0
+        for part in log.parts(descriptor, findings):
+            parts += 1
+            try:
+                log.payload(part)
+            except UnreadableError as error:
+                blame(part, error.damage, findings)
+        if not parts and not findings.kinds:
+            findings.damage(log.without_events())
+
     def _judged(self, log: Log) -> Subject | None:
         """What the file holds; `None` when it is too broken to say."""
         if self.log is not None and self.log.kind == layout.DELTA_LOG:
@@ -140,7 +149,7 @@ class FileFragment(Fragment):
         for part in log.parts(descriptor, findings):
             parts += 1
             try:
-                check_content(part, descriptor, subject, self.path)
+                check_content(part, descriptor, subject.content, self.path)
                 if subject.content in ("insert", "columns"):
                     yield from self._columns(log.payload(part), part, subject.fields, schema, findings)
                 else:
@@ -228,17 +237,6 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
     return pa.RecordBatch.from_pylist(
         [{"type": name, "timestamp": time, "request": cell} for cell in cells], schema=DDL_SCHEMA
     )
-
-
-def check_content(part: Part, descriptor: Descriptor | None, subject: Subject, path: str) -> None:
-    """Refuse an event of another type than those of its file.
-
-    Raises:
-        UnreadableError: Says which one it is.
-    """
-    if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != subject.content:
-        detail = f"an event of type {part.event.type.name} in a log of type {subject.content}"
-        raise UnreadableError(Damage(path, part.offset, part.length, Kind.UNKNOWN_EVENT, detail))
 
 
 def _take(stream: ColumnStream, count: int, field: Field, payload: Payload) -> pa.Array:

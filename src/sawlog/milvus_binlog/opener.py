@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sawlog.damage import Damage, Findings
 from sawlog.milvus_binlog import envelope, source
-from sawlog.milvus_binlog.envelope import Descriptor, Event, Shape
+from sawlog.milvus_binlog.envelope import Content, Descriptor, Event, Shape, content_of
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage
@@ -48,6 +48,17 @@ def blame(part: Part, damage: Damage, findings: Findings) -> None:
     """
     findings.damage(damage)
     findings.account.header += part.length - damage.length
+
+
+def check_content(part: Part, descriptor: Descriptor | None, content: Content, path: str) -> None:
+    """Refuse an event of another type than those of its file.
+
+    Raises:
+        UnreadableError: Says which one it is.
+    """
+    if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != content:
+        detail = f"an event of type {part.event.type.name} in a log of type {content}"
+        raise UnreadableError(Damage(path, part.offset, part.length, Kind.UNKNOWN_EVENT, detail))
 
 
 class Log:
@@ -92,7 +103,7 @@ class Log:
         return Payload(self.source, self.path, part.extent, self._limit)
 
     def whole(self, findings: Findings) -> list[tuple[Part, Payload]]:
-        """Every part of a file of which nothing may be missing, at least one.
+        """Every part of a file of inserts of which nothing may be missing, at least one.
 
         Args:
             findings: Told of damage that costs no row.
@@ -101,12 +112,15 @@ class Log:
             UnreadableError: When the file does not hold all of its rows.
         """
         strict = Findings("skip", drained=True)
-        parts = list(self.parts(self.descriptor(strict), strict))
+        descriptor = self.descriptor(strict)
+        parts = list(self.parts(descriptor, strict))
         lost = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
         if lost:
             raise UnreadableError(lost[0])
         if not parts:
             raise UnreadableError(self.without_events())
+        for part in parts:
+            check_content(part, descriptor, "insert", self.path)
         found = [(part, self.payload(part)) for part in parts]
         for damage in strict.damages:
             findings.damage(damage)

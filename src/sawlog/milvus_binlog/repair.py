@@ -15,10 +15,10 @@ from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.deletes.log import Deletes, part_deletes, stored_deletes
 from sawlog.milvus_binlog.encode import parquet
 from sawlog.milvus_binlog.envelope import Descriptor
-from sawlog.milvus_binlog.fragments import check_content, decoded, part_values, rows_at_once
+from sawlog.milvus_binlog.fragments import decoded, part_values, rows_at_once
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
-from sawlog.milvus_binlog.opener import Log, Part, blame, opened
+from sawlog.milvus_binlog.opener import Log, Part, blame, check_content, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError
 from sawlog.milvus_binlog.payloads.stored import described_field
@@ -128,7 +128,7 @@ def _part(
     rows = 0
     payload: Payload | None = None
     try:
-        check_content(part, descriptor, subject, log.path)
+        check_content(part, descriptor, subject.content, log.path)
         payload = log.payload(part)
         for count in _counted(part, payload, subject):
             rows += count

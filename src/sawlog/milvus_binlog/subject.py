@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pyarrow as pa
 
@@ -12,15 +11,13 @@ from sawlog.damage import Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import envelope, layout
 from sawlog.milvus_binlog.deletes.log import read_deletes
-from sawlog.milvus_binlog.envelope import Descriptor
-from sawlog.milvus_binlog.layout import DDL_EVENTS, DataType, EventType
+from sawlog.milvus_binlog.envelope import Content, Descriptor, content_of
+from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.opener import Log, Part
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.payload import UnreadableError
 from sawlog.milvus_binlog.payloads.stored import described_field, stored_fields
 from sawlog.milvus_binlog.types import SYSTEM, Field
-
-Content = Literal["insert", "delta", "ddl", "index", "columns", "stats", "bm25"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +66,6 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
         id = place.field
     fields = _fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
     return Subject(content, tuple(named.get(one.id, one) for one in fields))
-
-
-def content_of(event: EventType, descriptor: Descriptor) -> Content:
-    """What an event holds."""
-    if event is EventType.DELETE and descriptor.field in (layout.DELTA_FIELD, 0):
-        return "delta"
-    if event is EventType.INDEX_FILE:
-        return "index"
-    return "ddl" if event in DDL_EVENTS and descriptor.payload_type == DataType.String else "insert"
 
 
 def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: str) -> Content:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
@@ -98,6 +99,7 @@ class BatchFragment(Fragment):
         """See `Fragment.decode`. A batch that lacks a file, or whose files disagree, is damaged as a whole."""
         with ExitStack() as stack:
             columns = Columns(self, findings, stack)
+            join = _Join(self, columns, schema, findings)
             try:
                 missing = self.missing or columns.missing()
                 told = self.first or not self.missing or findings.on_damage == "fail"
@@ -105,22 +107,41 @@ class BatchFragment(Fragment):
                     findings.damage(one.damage)
                 if missing:
                     return
-                yield from _Join(self, columns, schema, findings).batches()
+                yield from join.batches()
             except UnreadableError as error:
+                read = join.wanted.values() if findings.on_damage == "skip" else ()
                 elsewhere = {log.file.path for id, log in self.batch.files.items() if id in self.batch.again}
-                for damage in self._blamed(error.damage):
+                for damage in self._blamed(error.damage, read, columns):
                     known = damage in findings.damages or (damage.path in elsewhere and findings.on_damage != "fail")
                     if not known:
                         findings.damage(damage)
 
-    def _blamed(self, damage: Damage) -> list[Damage]:
-        """All that is wrong with the file that a damage was met in, as its own check says."""
-        logs = [log for log in self.batch.files.values() if log.file.path == damage.path]
+    def _blamed(self, damage: Damage, read: Iterable[Field], columns: Columns) -> list[Damage]:
+        """All that is wrong with the file that a damage was met in, as its own check says, and with others.
+
+        Args:
+            damage: The damage.
+            read: The fields whose files are checked, too: nobody reads them further.
+            columns: The files, open.
+        """
+        files = self.batch.files
+        others = {id for one in read for id in self._places(one)}
+        told = [log for id, log in files.items() if id in others or log.file.path == damage.path]
         named = {one.id: one for one in self.shared.fields.values()}
-        for log in logs:
+        found: list[Damage] = []
+        for log in sorted(told, key=lambda log: log.file.path != damage.path):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
-            return FileFragment(*common, None, named).inspect(every=True).damages or [damage]
-        return [damage]
+            found += FileFragment(*common, None, named).inspect(every=True).damages
+        odd = columns.odd()
+        if odd is not None and odd.path in {log.file.path for log in told}:
+            found.append(odd)
+        return found if any(one.path == damage.path for one in found) else [damage, *found]
+
+    def _places(self, field: Field) -> Collection[int]:
+        """Which files of the batch may hold a field."""
+        if field.id in self.batch.groups:
+            return [self.batch.groups[field.id]]
+        return [field.id] if field.id in self.batch.files else self.batch.files.keys()
 
 
 class Columns:
@@ -179,6 +200,26 @@ class Columns:
             return []
         fields = [one for one in self._fragment.shared.fields.values() if not one.optional and self._find(one) is None]
         return [_in_no_file(self._fragment, one) for one in fields]
+
+    def counts(self) -> dict[int, int]:
+        """Rows of every file that can be read, by field or column group."""
+        found = {}
+        for id in self._fragment.batch.files:
+            with suppress(UnreadableError):
+                found[id] = self.open(id).rows
+        return found
+
+    def odd(self) -> Damage | None:
+        """The first file that has another number of rows than most of the files; `None` where all have the same."""
+        counts = self.counts()
+        if len(set(counts.values())) < 2:
+            return None
+        usual, _ = Counter(counts.values()).most_common(1)[0]
+        id = next(id for id, count in sorted(counts.items()) if count != usual)
+        said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
+        batch = self._fragment.batch
+        detail = f"the files of binlog batch {batch.index} have different numbers of rows ({said})"
+        return Damage(batch.files[id].file.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail)
 
     def any(self) -> Stored:
         """One file that can be read, whichever; its rows are as many as those of the others.
@@ -283,7 +324,7 @@ class _Join:
         self._lives: dict[str, pa.Array] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        wanted = self._wanted()
+        wanted = self.wanted
         opened = {one.id: found for one in wanted.values() if (found := self._columns.stored(one)) is not None}
         some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
         if not opened:  # nothing else proves how many rows there are
@@ -304,7 +345,8 @@ class _Join:
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
-    def _wanted(self) -> dict[str, Field]:
+    @cached_property
+    def wanted(self) -> dict[str, Field]:
         """The fields to read: those of the schema, and those that decide which rows survive.
 
         Who only counts or checks reads what is delivered otherwise, so that both meet the same damage.
@@ -328,12 +370,11 @@ class _Join:
         Raises:
             UnreadableError: When they disagree.
         """
-        counts = {id: one.rows for id, one in found.items()}
-        if len(set(counts.values())) > 1:
-            said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
-            detail = f"the files of binlog batch {self._fragment.batch.index} have different numbers of rows ({said})"
-            raise UnreadableError(Damage(self._fragment.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
-        return next(iter(counts.values()))
+        counts = {one.rows for one in found.values()}
+        odd = self._columns.odd() if len(counts) > 1 else None
+        if odd is not None:
+            raise UnreadableError(odd)
+        return counts.pop()
 
     def _offsets(self, stored: Stored) -> None:
         """Where rows come from: the events of the file with the lowest field id."""
