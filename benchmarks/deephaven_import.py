@@ -138,7 +138,7 @@ def trades(rows: int, seed: int) -> Iterator[pa.RecordBatch]:
     names = pa.array([f"SYM{number:04d}" for number in range(SYMBOLS)])
     for first in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - first)
-        times = 1_709_251_200_000_000 + first * 1000 + np.cumsum(random.integers(0, 2000, count))
+        times = 1_709_251_200_000_000 + 1000 * (first + np.cumsum(random.integers(0, 3, count)))
         columns = [
             pa.array(times, SCHEMA.field(0).type),
             names.take(pa.array(random.integers(0, SYMBOLS, count))),
@@ -173,7 +173,7 @@ def logger(directory: Path, host: str) -> Logger:
         table="Trades",
         internal_partition=host,
         column_partition=DATE,
-        timestamp_unit="ns",
+        timestamp_unit="ms",
     )
 
 
