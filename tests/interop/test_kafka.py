@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import sawlog
 from sawlog.filodb_record import RecordContainer, Schemas
+from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import partition_hashes, shards
+from sawlog.filodb_record.values import ValueDecoder, partition_hashes, shards
+from tests.filodb_record import golden
 from tests.interop.kafka_server import connector_jars, kafka
 
 pytestmark = pytest.mark.interop
@@ -77,20 +80,78 @@ def send(address: str, table: pa.Table, place: Path) -> int:
     return sent
 
 
-def test_what_is_sent_is_read(broker: str, tmp_path: Path) -> None:
-    table = samples()
-    assert send(broker, table, tmp_path) > 2 * SHARDS
-    script = Path(__file__).with_name("kafka_stream.py")
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+def stream(script: str, broker: str, place: Path) -> None:
+    """Run a program beside this file until all of its topic is read."""
     done = subprocess.run(
-        [sys.executable, str(script), broker, connector_jars(), str(tmp_path)],
-        env=environment,
+        [sys.executable, str(Path(__file__).with_name(script)), broker, connector_jars(), str(place)],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[-5000:]
+
+
+def poisoned() -> dict[int, tuple[bytes, int, str | None]]:
+    """Values by number: their bytes, how many rows can be read of each, and the first kind of damage."""
+    sound = golden.data("gauge_100_small_00")
+    short, pointer, clock = (bytearray(sound) for _ in range(3))
+    short[0:4] = (4).to_bytes(4, "little")
+    struct.pack_into("<I", pointer, 16 + 22, 0xFFFF)
+    struct.pack_into("<q", clock, 16 + 6, (1 << 63) - 1)
+    rows = sound_rows(sound)
+    values: dict[int, tuple[bytes, int, str | None]] = dict.fromkeys(range(20), (sound, rows, None))
+    values[3] = (b"this is no container at all, but text", 0, "bad_record_length")
+    values[4] = (bytes(short), 0, "bad_header")
+    values[9] = (bytes(pointer), rows - 1, "bad_pointer")
+    values[10] = (bytes(clock), rows - 1, "bad_timestamp")
+    end = 4 + int.from_bytes(sound[:4], "little")
+    values[17] = (sound[:4] + b"\2" * 4 + sound[8:end], 0, "unknown_schema")
+    values[19] = (b"", 0, None)
+    return values
+
+
+def sound_rows(value: bytes) -> int:
+    decoder = ValueDecoder(ReadOptions(schema=("gauge",)))
+    return len(decoder.decode(pa.array([value], pa.binary()))[0])
+
+
+def test_poison_is_put_aside_by_its_place(broker: str, tmp_path: Path) -> None:
+    """As the documentation has it: no value stops the stream, and what is damaged is found again in Kafka."""
+    admin = AdminClient({"bootstrap.servers": broker})
+    for future in admin.create_topics([NewTopic("poisoned", 2, 1)]).values():
+        future.result(60)
+    producer = Producer({"bootstrap.servers": broker})
+    values = poisoned()
+    expected = []
+    for number, (value, _, kind) in values.items():
+        producer.produce("poisoned", value, partition=number % 2)
+        if kind is not None:
+            expected.append(("poisoned", number % 2, number // 2, kind))
+    assert producer.flush(60) == 0
+    stream("kafka_quarantine.py", broker, tmp_path)
+    found = ds.dataset(tmp_path / "quarantine", format="parquet", exclude_invalid_files=True).to_table().to_pylist()
+    assert len(expected) == 5
+    assert sorted((one["topic"], one["partition"], one["offset"], one["damage"][0]["kind"]) for one in found) == sorted(
+        expected
+    )
+    samples = ds.dataset(tmp_path / "samples", format="parquet", exclude_invalid_files=True)
+    assert samples.count_rows() == sum(rows for _, rows, _ in values.values())
+    # Who has the place has the value.
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": "finder"})
+    for one in found:
+        consumer.assign([TopicPartition(one["topic"], one["partition"], one["offset"])])
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.value() == values[2 * one["offset"] + one["partition"]][0]
+    consumer.close()
+
+
+def test_what_is_sent_is_read(broker: str, tmp_path: Path) -> None:
+    table = samples()
+    assert send(broker, table, tmp_path) > 2 * SHARDS
+    stream("kafka_stream.py", broker, tmp_path)
     found = (
         ds.dataset(tmp_path / "samples", format="parquet", exclude_invalid_files=True).to_table().sort_by("timestamp")
     )
