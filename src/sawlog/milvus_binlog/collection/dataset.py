@@ -233,10 +233,11 @@ class MilvusDataset(Dataset):
                 for segment in Selection(collection, self._options).every:
                     yield replace(self._segment(segment, collection), alone=True)
         elif view == "deletes":
-            for log, deletes_only in self._delta_logs():
-                place = (log.collection, log.partition, log.segment)
-                common = (self.scan, self.projection, log.file.path, log.file.size, log.file)
-                yield DeltaFragment(*common, place, deletes_only, self._key_type)
+            for segment in self._selection.every:
+                for log in segment.deltas:
+                    place = (log.collection, log.partition, log.segment)
+                    common = (self.scan, self.projection, log.file.path, log.file.size, log.file)
+                    yield DeltaFragment(*common, place, segment.deletes_only, self._key_type)
         elif view == "events":
             for log in self._own_logs():
                 yield EventsFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
@@ -365,16 +366,10 @@ class MilvusDataset(Dataset):
         facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
         facts["L0 segments"] = len(collection.level_zero())
-        facts |= self._remarks()
-        return facts
-
-    def _remarks(self) -> dict[str, Any]:
-        """What a user should know about what is not read, or not known."""
-        remarks: dict[str, Any] = {}
         guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
-        if guessed and self._options.schema is None and self.collection.meta is None:
-            remarks["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
-        return remarks
+        if guessed and self._options.schema is None and collection.meta is None:
+            facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
+        return facts
 
     def _batches(self) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._planned()
@@ -452,9 +447,6 @@ class MilvusDataset(Dataset):
             return frozenset()
         given = (self.primary, self.projection.filters, self.scan.storage)
         return frozenset(one.id for one in self._selection.every if one.inserts and excluded(one, *given))
-
-    def _delta_logs(self) -> list[tuple[LogFile, bool]]:
-        return [(log, segment.deletes_only) for segment in self._selection.every for log in segment.deltas]
 
     def _warn(self) -> None:
         """Say what the rows are when nothing tells which of them are alive.
