@@ -101,7 +101,7 @@ class BlockRules:
                 return Compression(code)
             except ValueError:
                 return None
-        if code == layout.LEVELDB_ZSTD and stored.slice(0, 4).to_pybytes() == layout.ZSTD_MAGIC:
+        if code == layout.LEVELDB_ZSTD and _head(stored, len(layout.ZSTD_MAGIC)) == layout.ZSTD_MAGIC:
             return Compression.ZSTD
         return Compression.ZLIB if code in (layout.LEVELDB_ZSTD, layout.LEVELDB_DEFLATE) else None
 
@@ -113,14 +113,14 @@ class BlockRules:
             size, width = _varint(stored)
             return size, stored.slice(width)
         if kind in (Compression.LZ4, Compression.LZ4HC):
-            size = int.from_bytes(stored.slice(0, layout.OLD_LZ4_SIZE).to_pybytes(), "little")
+            size = int.from_bytes(_head(stored, layout.OLD_LZ4_SIZE), "little")
             return size, stored.slice(min(layout.OLD_LZ4_SIZE, stored.size))
         return None, stored
 
     def _expand(self, kind: Compression, data: pa.Buffer, size: int | None) -> pa.Buffer | None:
         if kind is Compression.ZLIB:
             # LevelDB's forks keep zlib's header, RocksDB does not; one byte more than allowed shows what is too long.
-            bare = self.dialect != "leveldb" or data.slice(0, 1).to_pybytes() != b"\x78"
+            bare = self.dialect != "leveldb" or _head(data, 1) != b"\x78"
             decoder = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS)
             content = decoder.decompress(data, (self.longest if size is None else size) + 1)
             return pa.py_buffer(content) if decoder.eof else None
@@ -135,10 +135,15 @@ class BlockRules:
         return buffer
 
 
+def _head(data: pa.Buffer, length: int) -> bytes:
+    """The first bytes of a buffer, as many as there are."""
+    return bytes(data.slice(0, min(length, data.size)).to_pybytes())
+
+
 def _varint(data: pa.Buffer) -> tuple[int | None, int]:
     """The varint that data begins with, and its width; None where there is none."""
     value = 0
-    for index, byte in enumerate(data.slice(0, _VARINT).to_pybytes()):
+    for index, byte in enumerate(_head(data, _VARINT)):
         value |= (byte & 127) << 7 * index
         if byte < 128:
             return value, index + 1
