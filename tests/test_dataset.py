@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
+from sawlog.errors import SchemaError
 from sawlog.pruning import conditions
+from sawlog.scanner import exported
 from tests.samples import samples
 
 __all__ = ["samples"]
@@ -224,3 +226,9 @@ def test_duckdb_pushes_columns_and_rows_down(everything: pa.Table) -> None:
     assert lines[2] == f"[({pc.count(everything['key'])},)]"
     assert lines[3] == f"[({everything.num_rows},)] ['sequence']"
     assert lines[4] == "[(10495,)]"
+
+
+def test_names_that_the_c_stream_would_cut_are_refused() -> None:
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("S\0x", pa.int64())]), [])
+    with pytest.raises(SchemaError, match="NUL in its name"):
+        exported(reader)

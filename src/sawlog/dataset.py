@@ -30,7 +30,7 @@ from sawlog.scan import (
     Scan,
     fixed_schema,
 )
-from sawlog.scanner import Scanner, narrowed
+from sawlog.scanner import Scanner, exported, narrowed
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
 from sawlog.watching import Watch
@@ -465,7 +465,7 @@ class Dataset(ABC):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        return exported(self.to_reader(), requested_schema)
 
     def __len__(self) -> int:
         """How many rows there are, counted anew by every call."""

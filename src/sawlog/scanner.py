@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.errors import SchemaError
+
 if TYPE_CHECKING:
     from sawlog.format import Dataset
 
@@ -55,7 +57,19 @@ class Scanner:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        return exported(self.to_reader(), requested_schema)
+
+
+def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
+    """A reader as an Arrow C stream.
+
+    Raises:
+        SchemaError: For columns that the C stream would call otherwise: its names end at a NUL.
+    """
+    broken = [name for name in reader.schema.names if "\0" in name]
+    if broken:
+        raise SchemaError(f"the column {broken[0]!r} has a NUL in its name, with which no other library can take it")
+    return reader.__arrow_c_stream__(requested)
 
 
 def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any = None) -> Dataset:

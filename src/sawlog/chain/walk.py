@@ -185,8 +185,9 @@ class ChainWalk(ABC):
         self._account()
 
     def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
-        """Tell of a row in hand that cannot be delivered, although the kernel took it."""
-        self._complaints.append(Damage(self.path, offset, length, kind.name.lower(), detail))
+        """Tell of a row in hand that cannot be delivered, although the kernel took it; of no byte behind the file."""
+        there = min(length, self.span.file.size - offset)
+        self._complaints.append(Damage(self.path, offset, there, kind.name.lower(), detail))
 
     def _window(self) -> k.Window:
         position, size = int(self.state.position), self.span.file.size

@@ -98,9 +98,10 @@ def same_counts(subject: Subject) -> Iterator[str]:
     for count in sorted({0, 1, len(rows) // 2, len(rows), len(rows) + 5}):
         if texts(dataset.head(count)) != rows[:count]:
             yield f"head({count}) differs from the first rows"
-    stream = pa.RecordBatchReader.from_stream(dataset)
-    if stream.schema != dataset.schema or texts(stream.read_all()) != rows:
-        yield "the Arrow C stream differs"
+    if not any("\0" in name for name in dataset.schema.names):  # which it refuses
+        stream = pa.RecordBatchReader.from_stream(dataset)
+        if stream.schema != dataset.schema or texts(stream.read_all()) != rows:
+            yield "the Arrow C stream differs"
     if not table.schema.equals(dataset.schema, check_metadata=True):
         yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
 
@@ -188,9 +189,17 @@ _COMPARED: dict[str, Any] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
-    "in": lambda column, values: pc.is_in(column, value_set=values),
-    "not in": lambda column, values: pc.and_(pc.invert(pc.is_in(column, value_set=values)), pc.is_valid(column)),
+    "in": lambda column, values: pc.is_in(column, value_set=_both_zeros(values)),
+    "not in": lambda column, values: pc.and_(
+        pc.invert(pc.is_in(column, value_set=_both_zeros(values))), pc.is_valid(column)
+    ),
 }
+
+
+def _both_zeros(values: pa.Array) -> pa.Array:
+    """Values as `=` has them: Arrow's `is_in` takes 0.0 and -0.0 for two."""
+    zeros = pa.types.is_floating(values.type) and 0.0 in values.to_pylist()
+    return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)]) if zeros else values
 
 
 def _filtered(table: pa.Table, filters: Any) -> pa.Table:
