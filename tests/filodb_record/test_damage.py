@@ -356,3 +356,14 @@ def test_damage_comes_in_reading_order_however_a_file_is_cut(path: Path, view: s
     assert orders[0] == sorted(orders[0])
     assert len(orders[0]) > 1
     assert all(one == orders[0] for one in orders)
+
+
+def test_damage_ends_with_the_file() -> None:
+    """A record that the file cuts off within its padding, whose map is broken, too."""
+    path = Path(__file__).parent / "cut_behind_a_map.container"
+    size = path.stat().st_size
+    last = sawlog.read(path, view="damage").to_pylist()[-1]
+    assert last["kind"] == "bad_map"
+    assert last["offset"] + last["length"] == size
+    (report,) = sawlog.verify(path).files
+    assert report.account.total == size
