@@ -139,4 +139,5 @@ class TestLawsOfEveryKind(Laws):
             backup(),
             backup("inserts"),
             backup("deletes"),
+            backup("history"),
         ]

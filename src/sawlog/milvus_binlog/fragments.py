@@ -130,7 +130,7 @@ class FileFragment(Fragment):
             except UnreadableError as error:
                 blame(part, error.damage, findings)
         if not parts and not findings.kinds:
-            findings.damage(log.without_events())
+            _tell_empty(log, findings)
 
     def _judged(self, log: Log) -> Subject | None:
         """What the file holds; `None` when it is too broken to say."""
@@ -161,7 +161,7 @@ class FileFragment(Fragment):
             else:
                 findings.account.record += part.length
         if not parts and self.named and before == sum(findings.kinds.values()):
-            findings.damage(log.without_events())
+            _tell_empty(log, findings)
 
     def _columns(
         self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
@@ -189,6 +189,12 @@ class FileFragment(Fragment):
             else:
                 arrays.append(pa.repeat(pa.scalar(offset, pa.int64()), count))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _tell_empty(log: Log, findings: Findings) -> None:
+    """Tell of a file that is nothing but a descriptor, all of whose bytes are damage."""
+    findings.account.header = 0
+    findings.damage(log.without_events())
 
 
 def decoded(payload: Payload, fields: Sequence[tuple[int, Field]]) -> Iterator[tuple[dict[str, pa.Array], int]]:
