@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,15 @@ def test_a_verb_that_is_ended_says_so_in_a_line(
     assert sorted(path.name for path in tmp_path.rglob("*")) in ([log.name, "pipe"], [log.name, "out", "pipe"])
 
 
+@pytest.fixture
+def no_other_handler() -> Iterator[None]:
+    """Ctrl-C as Python has it: who has started Spark in this process has left a handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("no_other_handler")
 def test_what_a_library_makes_of_the_end_of_a_process_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log: Path
 ) -> None:
