@@ -204,9 +204,11 @@ class Columns:
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""
         found = {}
+        told, self._findings = self._findings, Findings("skip", drained=True)  # who counts reads no rows
         for id in self._fragment.batch.files:
             with suppress(UnreadableError):
                 found[id] = self.open(id).rows
+        self._findings = told
         return found
 
     def odd(self) -> Damage | None:
