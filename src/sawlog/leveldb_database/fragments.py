@@ -136,19 +136,27 @@ class KeyRange(Fragment):
                 deeper.setdefault(table.level, []).append(stream)
         return [*groups, *(streams for _, streams in sorted(deeper.items()))]
 
-    def _bounds(self) -> tuple[tuple[str, str, bytes], ...]:
-        above = (("key", ">=", self.low),) if self.low else ()
-        return (*above, ("key", "<", self.high)) if self.high is not None else above
+    def _bounds(self, table: LiveTable) -> tuple[bytes, bytes | None]:
+        """Between which keys a table is read: what begins or ends in the range is read whole there.
+
+        So nothing of it is lost, should it hold keys that the MANIFEST does not know of.
+        """
+        low = self.low if table.smallest < self.low else b""
+        high = self.high if self.high is not None and table.largest >= self.high else None
+        return low, high
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         options = self.scan.options.table
-        scan = Scan(filters=self._bounds(), on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        low, high = self._bounds(table)
+        above = (("key", ">=", low),) if low else ()
+        bounds = (*above, ("key", "<", high)) if high is not None else above
+        scan = Scan(filters=bounds, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(ROWS_SCHEMA, scan)
         file = table.file
         whole = _Table(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
         owned = not self.low or table.smallest >= self.low
         batches = whole.decode(ENTRY_SCHEMA, self._apart(findings, owned=owned))
-        return Stream(file.path, table.level, (self._inside(batch) for batch in batches))
+        return Stream(file.path, table.level, (_inside(batch, low, high) for batch in batches))
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
         from sawlog.leveldb_database.state import sorted_batch
@@ -162,7 +170,7 @@ class KeyRange(Fragment):
             whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto")
             ledger = self._apart(findings, owned=not self.low)
             found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
-            batches = [self._inside(self._of_family(batch)) for batch in found]
+            batches = [_inside(self._of_family(batch), self.low, self.high) for batch in found]
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
             yield Stream(file.path, LOG_LEVEL, iter([sorted_batch(pa.concat_batches(batches))] if batches else []))
@@ -182,22 +190,6 @@ class KeyRange(Fragment):
         columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
         return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
-    def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The entries on keys of the range; a range deletion counts where it reaches into it."""
-        import pyarrow.compute as pc
-
-        from sawlog.leveldb_database.state import within
-
-        if (not self.low and self.high is None) or within(batch, self.low, self.high):
-            return batch
-        keys = batch.column("key")
-        if self.low:
-            deletion = pc.equal(batch.column("operation"), RANGE)
-            reach = pc.if_else(deletion, pc.greater(batch.column("value"), self.low), pc.greater_equal(keys, self.low))
-            batch = batch.filter(reach)
-            keys = batch.column("key")
-        return batch if self.high is None else batch.filter(pc.less(keys, self.high))
-
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""
         return _Forwarded(findings.on_damage, into=findings if owned or findings.on_damage == "fail" else None)
@@ -216,6 +208,23 @@ class BlobDamage(KeyRange):
             if BLOB_NAME.match(posixpath.basename(damage.path)):
                 findings.damage(damage)
         yield from ()
+
+
+def _inside(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+    """The entries on keys in `[low, high)`; a range deletion counts where it reaches into it."""
+    import pyarrow.compute as pc
+
+    from sawlog.leveldb_database.state import within
+
+    if (not low and high is None) or within(batch, low, high):
+        return batch
+    keys = batch.column("key")
+    if low:
+        deletion = pc.equal(batch.column("operation"), RANGE)
+        reach = pc.if_else(deletion, pc.greater(batch.column("value"), low), pc.greater_equal(keys, low))
+        batch = batch.filter(reach)
+        keys = batch.column("key")
+    return batch if high is None else batch.filter(pc.less(keys, high))
 
 
 class _Table(TableRange):
