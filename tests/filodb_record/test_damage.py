@@ -367,3 +367,12 @@ def test_damage_ends_with_the_file() -> None:
     assert last["offset"] + last["length"] == size
     (report,) = sawlog.verify(path).files
     assert report.account.total == size
+
+
+def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path) -> None:
+    """The reader takes a length that is no multiple of four for damaged; so does who looks for schemas."""
+    path = Path(__file__).parent / "wrong_length.container"
+    rows = sawlog.read(path, format="filodb_record", on_damage="skip")
+    assert "_schema" not in rows.schema.names
+    sawlog.repair(path, tmp_path / "whole.container", format="filodb_record")
+    assert sawlog.read(tmp_path / "whole.container", on_damage="skip").equals(rows)

@@ -69,12 +69,13 @@ def is_whole(size: int, unused: int, length: int, record: int, known: int) -> bo
     return length == EMPTY_CONTAINER or unused < record + LENGTH_SIZE
 
 
-def header_length(head: bytes | memoryview, size: int | None = None) -> int | None:
+def header_length(head: bytes | memoryview, size: int | None = None, *, damaged: bool = False) -> int | None:
     """The length field of the container that begins some bytes; `None` if none does.
 
     Args:
         head: The bytes, or the first of them.
         size: How many there are in all, which the container must not go beyond; `None` where that is no matter.
+        damaged: Whether the length may be wrong in its last bits, as whoever reads the container takes it.
     """
     if len(head) < CONTAINER_HEADER_SIZE:
         return None
@@ -82,6 +83,7 @@ def header_length(head: bytes | memoryview, size: int | None = None) -> int | No
     record = UNSEEN
     if len(head) >= CONTAINER_HEADER_SIZE + LENGTH_SIZE:
         (record,) = _LENGTH.unpack_from(head, CONTAINER_HEADER_SIZE)
-    if not is_header(length, word, time, record, word) or (size is not None and length + LENGTH_SIZE > size):
+    judged, first = (length - length % ALIGNMENT, UNSEEN) if damaged else (length, record)
+    if not is_header(judged, word, time, first, word) or (size is not None and length + LENGTH_SIZE > size):
         return None
     return int(length)

@@ -90,7 +90,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
 def _records(head: bytes) -> Iterator[memoryview]:
     """The records at the start of some data, as far as they can be made out."""
     at, end = 0, len(head)
-    length = header_length(head)
+    length = header_length(head, damaged=True)
     if length is not None:
         at, end = layout.CONTAINER_HEADER_SIZE, min(end, length + layout.LENGTH_SIZE)
     view = memoryview(head)
