@@ -369,6 +369,7 @@ def test_damage_ends_with_the_file() -> None:
     assert report.account.total == size
 
 
+@pytest.mark.filterwarnings("ignore::sawlog.damage.DamageWarning")
 def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path) -> None:
     """The reader takes a length that is no multiple of four for damaged; so does who looks for schemas."""
     path = Path(__file__).parent / "wrong_length.container"
