@@ -19,6 +19,7 @@ import pytest
 import sawlog
 from sawlog.cli import main
 from sawlog.cli.errors import Exit, complain, guarded
+from sawlog.cli.signals import pause, terminable
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, write_log
 
@@ -223,3 +224,13 @@ def test_alone_it_says_what_it_can_do(run: Run) -> None:
 def test_the_installed_command_ends_with_the_exit_code(damaged: Path) -> None:
     command = Path(sys.executable).with_name("sawlog")
     assert subprocess.run([command, "verify", damaged], check=False, capture_output=True).returncode == 1
+
+
+@pytest.mark.usefixtures("no_other_handler")
+def test_an_interrupt_that_was_swallowed_ends_the_next_wait() -> None:
+    with terminable():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            pause(0)
+    pause(0)

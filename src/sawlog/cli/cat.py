@@ -16,9 +16,11 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, progress
 from sawlog.cli.scan import Losses, rows, size_of
+from sawlog.cli.signals import pause
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Dataset
+from sawlog.watching import Watch
 
 POLL = 0.5
 """Seconds between two looks at files that are followed."""
@@ -82,7 +84,7 @@ def cat(
     if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
         raise OptionError("--tail, --sample and --follow exclude each other")
     if follow:
-        batches = _flushed(_limited(iter(dataset.watch(poll=POLL)), limit))
+        batches = _flushed(_limited(iter(Watch(dataset, poll=POLL, wait=pause)), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)

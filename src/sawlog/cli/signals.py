@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 INTERRUPTED = 130
@@ -51,6 +52,13 @@ def ended(error: BaseException) -> int | None:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     return _received[0] if _received else None
+
+
+def pause(seconds: float) -> None:
+    """Wait; and end as a signal has said that was lost in a destructor, whose exceptions Python only prints."""
+    time.sleep(seconds)
+    if _received:
+        raise Terminated if _received[0] == TERMINATED else KeyboardInterrupt
 
 
 def _end(number: int, frame: object) -> None:
