@@ -69,3 +69,28 @@ def s3() -> Iterator[dict[str, Any]]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+@pytest.fixture
+def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of every window into a file."""
+    from sawlog.storage import Storage
+
+    sizes: list[int] = []
+    plain = Storage.open
+
+    class Counting:
+        def __init__(self, source: Any) -> None:
+            self._source = source
+            self.size = source.size
+
+        def window(self, offset: int, length: int) -> Any:
+            found = self._source.window(offset, length)
+            sizes.append(len(found))
+            return found
+
+        def close(self) -> None:
+            self._source.close()
+
+    monkeypatch.setattr(Storage, "open", lambda self, path, *args, **how: Counting(plain(self, path, *args, **how)))
+    return sizes

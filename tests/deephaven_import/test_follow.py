@@ -13,7 +13,6 @@ from sawlog.deephaven_import import tree
 from sawlog.deephaven_import.spark import follow_logs, import_logs
 from sawlog.deephaven_import.tree import IntradayTable
 from sawlog.errors import OptionError, SawlogError
-from sawlog.storage import Storage
 
 from .support import DATE, Logs, batch
 
@@ -33,29 +32,6 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds: list[float] = []
     monkeypatch.setattr("sawlog.deephaven_import.spark.follow.sleep", seconds.append)
     return seconds
-
-
-@pytest.fixture
-def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of every window into a log."""
-    sizes: list[int] = []
-    plain = Storage.open
-
-    class Counting:
-        def __init__(self, source: Any) -> None:
-            self._source = source
-            self.size = source.size
-
-        def window(self, offset: int, length: int) -> Any:
-            found = self._source.window(offset, length)
-            sizes.append(len(found))
-            return found
-
-        def close(self) -> None:
-            self._source.close()
-
-    monkeypatch.setattr(Storage, "open", lambda self, path, *args, **how: Counting(plain(self, path, *args, **how)))
-    return sizes
 
 
 def numbers(db: Path, table: str = "T") -> list[int]:

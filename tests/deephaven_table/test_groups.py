@@ -11,7 +11,6 @@ import pytest
 import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError
-from sawlog.storage import Storage
 
 from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text
 
@@ -27,29 +26,6 @@ def grouped(directory: Path, groups: Any = GROUPS, start: int = 131072) -> Path:
     put_text(directory, "t", [f"row {i:05d}" for i in range(ROWS)], Shape())
     put_rows(directory, ROWS)
     return directory
-
-
-@pytest.fixture
-def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of every window into a file."""
-    sizes: list[int] = []
-    plain = Storage.open
-
-    class Counting:
-        def __init__(self, source: Any) -> None:
-            self._source = source
-            self.size = source.size
-
-        def window(self, offset: int, length: int) -> Any:
-            found = self._source.window(offset, length)
-            sizes.append(len(found))
-            return found
-
-        def close(self) -> None:
-            self._source.close()
-
-    monkeypatch.setattr(Storage, "open", lambda self, path, **how: Counting(plain(self, path, **how)))
-    return sizes
 
 
 @pytest.mark.parametrize("start", [131072, 64])
