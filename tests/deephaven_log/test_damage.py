@@ -50,6 +50,15 @@ def test_truncation_at_every_byte():
         assert not report.damaged
 
 
+@pytest.mark.parametrize("junk", [b"\0", b"\1", b"\0\0", b"\0\0\0", b"\0\0\1", b"\xff\0\0"])
+def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes) -> None:
+    """They are not enough for a size: what they are is seen with what stands behind them, wherever the log is cut."""
+    for flags in ([3], [3, 3]):
+        at = len(make(flags))
+        rows, report = checked(make(flags) + junk + SINGLES[at:], strict=True)
+        assert (rows, [one.offset for one in report.damages]) == (list(range(12)), [at])
+
+
 def test_every_flipped_bit_of_a_small_log():
     for at in range(len(HEADER), len(SINGLES)):
         for bit in (0, 3, 7):

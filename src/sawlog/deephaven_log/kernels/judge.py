@@ -332,11 +332,9 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return ENDED, _ZERO
     left = window.end - at
     last = window.end == window.size
-    if left < _SIZE:
-        if last:
-            return TORN, left
-        return _lose(state, rules, _BAD_SIZE, np.int64(left), np.int64(_SIZE), _NONE)
-    if np.uint64(len(data)) - pos < min(_HEAD, left):
+    if left < _SIZE and last:
+        return TORN, left
+    if np.uint64(len(data)) - pos < min(_HEAD, window.size - at):
         return SHORT, _HEAD
     length = load_big_u32(data, pos)
     total = _SIZE + length
