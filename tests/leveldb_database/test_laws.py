@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import plyvel
 
-from sawlog.testing import Exemption, Laws, Sample, Span
+from sawlog.testing import Laws, Sample, Span
 
 from .mutators import MUTATORS
 
@@ -30,16 +30,7 @@ def files() -> dict[str, bytes]:
 
 
 class TestLaws(Laws):
-    page = Path(__file__).parents[2] / "docs/formats/leveldb-database.md"
     mutators = MUTATORS
-    exemptions = (
-        Exemption(
-            "below_checksums",
-            "Logs that hold prepared transactions are refused",
-            told="the logs hold prepared transactions",
-            fuzzed=True,
-        ),
-    )
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:

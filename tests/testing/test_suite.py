@@ -78,6 +78,7 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("repairs by copying", "repair", "is not clean|not clean|or others"),
         ("reads tails", "follow", "looks after"),
         ("passes over damage", "follow_damaged", "4 rows, one read gives 3"),
+        ("refuses what is verified", "bits", "skip refuses .*, verify delivers . rows"),
         ("shortens", "write_and_read_back", "wrote 5 rows, read 5, or others"),
     ],
 )
@@ -85,6 +86,12 @@ def test_each_fault_breaks_its_law(fault: str, broken: str, said: str) -> None:
     toy.FAULTS.add(fault)
     with pytest.raises(AssertionError, match=f"(?s)law {broken}, sample texts: broken .*({said})"):
         law(broken)
+
+
+@pytest.mark.parametrize("name", ["bits", "splices", "any_fragments", "same_counts", "same_filters", "two_threads"])
+def test_what_all_verbs_refuse_once_they_read_is_refused(name: str) -> None:
+    toy.FAULTS.add("refuses")
+    law(name)
 
 
 def test_check_tells_what_the_verbs_made_of_a_file_and_where_they_do_not_agree() -> None:

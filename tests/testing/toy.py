@@ -62,6 +62,8 @@ class ToyRange(Fragment):
             if "leaks" in FAULTS and whole[1:5] == b"\0\0\0\0":
                 raise IndexError(at)
             if whole != record(whole[HEADER:]) and "trusts" not in FAULTS:
+                if "refuses" in FAULTS or ("refuses what is verified" in FAULTS and schema.names):
+                    raise FormatError(f"{self.path}: such records are not supported")
                 break
             rows.append((at, whole[HEADER:]))
             at += len(whole)

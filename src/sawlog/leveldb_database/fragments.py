@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
-from sawlog.errors import SawlogError
+from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, LIVE, RANGE, Run, Stream, operation_names
 from sawlog.leveldb_database.layout import BLOB_NAME, Kind
@@ -180,7 +180,7 @@ class KeyRange(Fragment):
         import pyarrow.compute as pc
 
         if pc.any(pc.is_in(batch.column("operation"), value_set=pa.array(_MARKS))).as_py():
-            raise SawlogError(
+            raise FormatError(
                 f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
                 ' read them with view="writes", latest=True'
             )

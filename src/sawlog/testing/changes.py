@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from sawlog.damage import TailStatus
-from sawlog.errors import SawlogError
+from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import raised_by_system
 from sawlog.testing.counting import SPARE_MEMORY, counted, measured
 from sawlog.testing.mutations import effort, seeded
@@ -34,13 +34,16 @@ def readable(subject: Subject) -> bool:
 
 
 def watched(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iterator[str]:
-    """What a check says; exceptions that leave a verb are complaints too."""
+    """What a check says; exceptions that leave a verb are complaints too, but that nothing reads the path."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield from check(subject)
         except AssertionError:
             raise
+        except FormatError as error:
+            if examine(subject, every_verb=False).refused is None:
+                yield explain(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             if not raised_by_system(error):
                 yield explain(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import UNREADABLE, Account, Damage, FileReport, Findings
-from sawlog.errors import DamageError, SawlogError
+from sawlog.errors import DamageError, FormatError, SawlogError
 from sawlog.format import Dataset
 from sawlog.guard import raised_by_system
 from sawlog.testing.sample import Subject
@@ -55,8 +55,8 @@ class Outcome:
 
     Attributes:
         complaints: Where they do not agree, or break a law.
-        refused: Why the path was not opened, if it was not.
-        table: What `skip` delivers; nothing where the path was not opened.
+        refused: Why the path is not read, if it is not.
+        table: What `skip` delivers; nothing where the path is not read.
         rows: The same as texts, for comparison.
         origins: File and offset of each row, where that says which of them stand before a damage.
         damages: What is damaged.
@@ -159,19 +159,21 @@ def places(damages: Iterable[Damage]) -> list[Place]:
 def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     """Read a subject with every verb, or with `skip` and `verify`, and see whether they agree: laws 3, 4 and 9."""
     outcome = Outcome()
-    with attending(outcome, "open"):
+    with attending(outcome, "skip"):
         try:
             dataset = opened(subject, on_damage="skip")
         except (SawlogError, OSError) as error:
-            if isinstance(error, OSError) and not raised_by_system(error):
-                raise
-            outcome.refused = f"{type(error).__name__}: {error}".replace(subject.directory, "")
+            outcome.refused = _refusal(subject, error)
+        else:
+            try:
+                table, findings = delivered(dataset)
+            except FormatError as error:  # what only the reading of a file tells: a version that is not supported
+                outcome.refused = _refusal(subject, error)
     if outcome.refused is not None or outcome.complaints:
         if every_verb:
             _refuse(subject, outcome)
         return outcome
     with attending(outcome, "skip"):
-        table, findings = delivered(dataset)
         table.validate(full=True)
         outcome.table, outcome.rows = table, texts(table)
         with attending(outcome, "verify"):
@@ -219,18 +221,31 @@ def _some(found: list[Any]) -> str:
     return f"{[tuple(one) for one in found[:3]]}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
 
 
+def _refusal(subject: Subject, error: SawlogError | OSError) -> str:
+    """Why a path is not read; errors of the operating system are those that it gives for the path."""
+    if isinstance(error, OSError) and not raised_by_system(error):
+        raise error
+    return f"{type(error).__name__}: {error}".replace(subject.directory, "")
+
+
+_COUNTING: dict[str, tuple[dict[str, str], Callable[[Dataset], int]]] = {
+    "fail": ({"on_damage": "fail"}, lambda dataset: dataset.to_table().num_rows),
+    "verify": ({"on_damage": "skip"}, lambda dataset: sum(report.rows for report in dataset.verify(every=True))),
+    "the damage view": ({"view": "damage"}, lambda dataset: dataset.to_table().num_rows),
+}
+
+
 def _refuse(subject: Subject, outcome: Outcome) -> None:
-    """What `skip` does not open is not opened otherwise."""
-    for verb, options in (("fail", {"on_damage": "fail"}), ("the damage view", {"view": "damage"})):
+    """What `skip` does not read is not read otherwise."""
+    for verb, (options, rows_of) in _COUNTING.items():
         with attending(outcome, verb):
             try:
-                rows = opened(subject, **options).to_table().num_rows
+                rows = rows_of(opened(subject, **options))
             except (SawlogError, OSError) as error:
-                if isinstance(error, OSError) and not raised_by_system(error):
-                    raise
+                _refusal(subject, error)
                 continue
             # That view may describe what no other can be opened for.
-            if verb == "fail" or not rows:
+            if verb != "the damage view" or not rows:
                 outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} delivers {rows} rows")
 
 
