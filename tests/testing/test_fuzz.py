@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +90,19 @@ def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == 2
     (kept,) = [one for one in tmp_path.iterdir() if "skip meets" in (one / "README").read_text()]
     assert (kept / "a.toy").stat().st_size == min(sizes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_totals_are_told_as_it_goes_and_when_it_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sawlog.testing.fuzz", NAME, "--minutes", "60", "--every", "0.01", "--jobs", "1"]
+    environment = {**os.environ, "TOY_FAULTS": "verify is blind"}
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        told = (re.search(r": (\d+) inputs, \d+ complaints of \d+ kinds", line) for line in process.stdout)
+        assert any(one is not None and int(one[1]) > 20 for one in told)
+        process.send_signal(number)
+        last = process.stdout.read()
+    assert process.returncode == 1
+    assert re.search(r"(?m)inputs, \d+ complaints of \d+ kinds\n +\d+ agreed: ", last)

@@ -7,11 +7,13 @@ import json
 import math
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from sawlog.testing.sample import placed
 
 STARTING = 600.0
 """Seconds that a process may take to compile everything."""
+_TICK = 0.2
+"""Seconds after which it is seen whether it is time to end."""
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Watch:
         step: How many processes share the inputs.
         silence: Seconds that one input may take.
         seconds: How long to try, from when the first process is ready.
+        stop: Set when it is to end before.
     """
 
     name: str
@@ -45,19 +50,27 @@ class Watch:
     step: int
     silence: float
     seconds: float
+    stop: threading.Event
     until: float = field(default=math.inf, init=False)
     tried: int = field(default=0, init=False)
 
     def run(self, first: int) -> None:
         """Watch until it is time to end."""
         number = first
-        while time.monotonic() < self.until:
+        while self.going_on():
             number = self._watch(number)
+
+    def going_on(self) -> bool:
+        """Whether there is time for more."""
+        return time.monotonic() < self.until and not self.stop.is_set()
 
     def _watch(self, first: int) -> int:
         """Watch one process to its end; the input to go on with."""
         command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", self.name, self.seed, str(first), str(self.step)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+        # In a session of its own: an interrupt of the terminal is for the watch, which ends it.
+        process = subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         said: queue.Queue[dict[str, Any] | None] = queue.Queue()
         errors: list[str] = []
         listeners = [
@@ -68,13 +81,16 @@ class Watch:
             listener.start()
         number, patience = first - self.step, STARTING
         try:
-            while time.monotonic() < self.until:
+            silent_since = time.monotonic()
+            while self.going_on():
                 try:
-                    message = said.get(timeout=max(0.1, min(patience, self.until - time.monotonic())))
+                    message = said.get(timeout=min(_TICK, patience))
                 except queue.Empty:
-                    if time.monotonic() < self.until:
-                        self._found(number, "hang", f"nothing for {patience:.0f} s")
+                    if time.monotonic() - silent_since < patience:
+                        continue
+                    self._found(number, "hang", f"nothing for {patience:.0f} s")
                     break
+                silent_since = time.monotonic()
                 if message is None:
                     cause = _death(process.wait(), errors)
                     if number < first:
@@ -143,31 +159,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, for each of them")
     parser.add_argument("--seed", default="1", help="any text: the same inputs for the same text")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--every", type=float, default=5.0, help="minutes between two lines that say how far it is")
     parser.add_argument("--silence", type=float, default=60.0, help="seconds that one input may take")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where inputs are kept that break laws")
     parser.add_argument("--number", type=int, help="try only this input, here")
     given = parser.parse_args(arguments)
     if given.number is not None:
         return max(repeat(name, given.seed, given.number) for name in given.laws)
-    broken = 0
-    for name in given.laws:
-        inputs = Inputs.of(name, given.seed)
-        log = Log(given.out / inputs.samples[0].format, name, given.seed)
-        watches = [
-            Watch(name, given.seed, inputs, log, given.jobs, given.silence, given.minutes * 60)
-            for _ in range(given.jobs)
-        ]
-        threads = [threading.Thread(target=watch.run, args=(n,)) for n, watch in enumerate(watches)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        broken += len(log.causes)
-        tried = sum(watch.tried for watch in watches)
-        print(f"{name}: {tried} inputs, {sum(log.causes.values())} complaints of {len(log.causes)} kinds")  # noqa: T201
-        for cause, count in log.causes.most_common():
-            print(f"  {count:6} {cause}")  # noqa: T201
+    stop = threading.Event()
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        broken = sum(_fuzz(name, given, stop) for name in given.laws if not stop.is_set())
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
     return 1 if broken else 0
+
+
+def _fuzz(name: str, given: argparse.Namespace, stop: threading.Event) -> int:
+    """Try one class of laws until its time is over, or it is to stop; how many causes were found."""
+    inputs = Inputs.of(name, given.seed)
+    log = Log(given.out / inputs.samples[0].format, name, given.seed)
+    watches = [
+        Watch(name, given.seed, inputs, log, given.jobs, given.silence, given.minutes * 60, stop)
+        for _ in range(given.jobs)
+    ]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        running = [pool.submit(watch.run, n) for n, watch in enumerate(watches)]
+        told = time.monotonic()
+        while not all(one.done() for one in running):
+            wait(running, timeout=_TICK)
+            if time.monotonic() - told > given.every * 60:
+                told = time.monotonic()
+                _tell(name, watches, log)
+    _tell(name, watches, log)
+    for cause, count in log.causes.most_common():
+        print(f"  {count:6} {cause}", flush=True)  # noqa: T201
+    for one in running:
+        one.result()
+    return len(log.causes)
+
+
+def _tell(name: str, watches: Sequence[Watch], log: Log) -> None:
+    tried = sum(watch.tried for watch in watches)
+    found = f"{sum(log.causes.values())} complaints of {len(log.causes)} kinds"
+    print(f"{name}: {tried} inputs, {found}", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
