@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from sawlog.storage import File
@@ -27,12 +27,14 @@ class Succession(NamedTuple):
 class FollowedFormat:
     """The part of a format that streams use, with what is right for files that grow, each by itself."""
 
-    recycles: ClassVar[bool] = False
-    """Whether writers use finished files again for later ones, under new names: such a file has not been read."""
-
     def stream_name(self, name: str) -> str:
         """What a stream calls a file, whose name is given relative to the stream's path; the same after a move."""
         return name
+
+    def predecessors(self, name: str) -> Iterable[str]:
+        """What a stream calls the earlier files that a writer may have written this one over: it has not been read."""
+        del name
+        return ()
 
     def succession(self, file: File) -> Succession | None:
         """The writer of a file, and the file's place among that writer's; `None` where its name does not tell.

@@ -6,7 +6,7 @@ import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,10 @@ AT_A_TIME = 2
 """Sinks that one driver streams into; the next one takes others. Each query of Spark starts several processes."""
 EARLY = 0.25
 """How often a driver has to bear kills before its queries have got anywhere."""
+OFTEN, MODEST = "100 milliseconds", "5 seconds"
+"""How often queries look for rows: where things happen, and where nothing does for an hour."""
+LOOK = 10.0
+"""Seconds between looks at Spark's processes."""
 STARTED = "starts query"
 """What the driver says of each query that it starts."""
 
@@ -84,6 +88,7 @@ class Harness:
         self._writer = ""
         self._now: list[str] = []
         self._turns = self._chance.sample(self.sinks, len(self.sinks))
+        self._interval = OFTEN
         (root / "logs").mkdir()
 
     def run(self, kills: int, pause: float) -> Tally:
@@ -103,6 +108,22 @@ class Harness:
                     self._strike(event, first)
                 else:
                     self._happen(event)
+            self._kill_writer("writer")
+            self._finish(self._driver)
+            return self._count()
+
+    def rest(self, seconds: float, look: Callable[[Sequence[int]], None]) -> Tally:
+        """Let nothing happen for a time, have `look` see the ids of Spark's Python processes, and count."""
+        self._interval = MODEST
+        with self._processes.running():
+            self._start_writer()
+            self._start_driver(patient=True)
+            ended = time.monotonic() + seconds
+            while time.monotonic() < ended:
+                time.sleep(LOOK)
+                if self._driver.poll() is not None:
+                    raise RuntimeError(f"the driver has ended with {self._driver.returncode}; see {self.root}")
+                look([pid for pid in descendants(self._driver.pid) if is_worker(pid)])
             self._kill_writer("writer")
             self._finish(self._driver)
             return self._count()
@@ -155,7 +176,7 @@ class Harness:
         (self.root / "finish").touch()
         driver.wait(600)
         if set(self._now) != set(self.sinks):
-            driver = self._processes.start("run_queries", str(self.root), *self.sinks)
+            driver = self._processes.start("run_queries", str(self.root), self._interval, *self.sinks)
             driver.wait(1200)
         if driver.returncode:
             raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
@@ -172,7 +193,7 @@ class Harness:
         self._now = self._turns[:AT_A_TIME]
         self._turns = self._turns[AT_A_TIME:] + self._now
         self.tally.drivers += 1
-        driver, begun = self._processes.start("run_queries", str(self.root), *self._now), time.time()
+        driver, begun = self._processes.start("run_queries", str(self.root), self._interval, *self._now), time.time()
         while patient and driver.poll() is None and time.time() - begun < 300:
             if all(self._committed(sink) > begun for sink in self._now):
                 break

@@ -1,7 +1,8 @@
 """The driver process: one query per sink, until it is killed or told to finish.
 
-`python -m tests.exactly_once.run_queries ROOT SINK...`. When the file `ROOT/finish` is there, all that the logs hold is
-read, the keys in the Parquet sink are written to `ROOT/parquet.arrow`, and the process ends.
+`python -m tests.exactly_once.run_queries ROOT TRIGGER SINK...`, where the trigger is an interval. When the file
+`ROOT/finish` is there, all that the logs hold is read, the keys in the Parquet sink are written to
+`ROOT/parquet.arrow`, and the process ends.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def finish(spark: SparkSession, root: str, sink: str) -> None:
             return
 
 
-def main(root: str, sinks: list[str]) -> None:
+def main(root: str, interval: str, sinks: list[str]) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException
 
@@ -96,7 +97,7 @@ def main(root: str, sinks: list[str]) -> None:
                 if sink in queries:
                     print(str(queries[sink].exception())[:1000], flush=True)
                 try:
-                    queries[sink] = start(spark, root, sink, "200k", "50000", processingTime="100 milliseconds")
+                    queries[sink] = start(spark, root, sink, "200k", "50000", processingTime=interval)
                 except (AnalysisException, Py4JError) as error:  # the process that looks the source up was killed
                     failures += 1
                     if failures == ATTEMPTS:
@@ -115,4 +116,4 @@ def main(root: str, sinks: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -179,6 +179,34 @@ def test_what_was_read_is_known_again(tmp_path: Path, later, way: str, finished:
     assert stream.numbers == list(range(source.written))
 
 
+@pytest.mark.parametrize("place", ["archive", "old", "away/db"])
+def test_logs_of_a_database_are_known_wherever_they_move(tmp_path: Path, later, place: str) -> None:
+    def ints(batch: pa.RecordBatch) -> list[int]:
+        return [int(value) for value in batch.column("record").to_pylist()]
+
+    def log(number: int) -> Path:
+        path = tmp_path / f"{number:06}.log"
+        sawlog.write(
+            pa.table({"record": [b"%d" % n for n in (2 * number, 2 * number + 1)]}), path, format="leveldb_log"
+        )
+        return path
+
+    logs = [log(number) for number in range(5)]
+    stream = Stream(tmp_path)
+    stream.ints = ints
+    stream.drain()
+    (tmp_path / place).mkdir(parents=True)
+    for count, path in enumerate(logs[:4]):
+        path.rename(tmp_path / place / path.name)
+        if count % 2:
+            stream = later(stream)
+            stream.ints = ints
+            stream.drain()
+    log(5)
+    stream.drain()
+    assert stream.numbers == list(range(12))
+
+
 def test_a_file_that_is_moved_with_a_part_unread(tmp_path: Path, later) -> None:
     source = Source(tmp_path, roll_bytes=1 << 20)
     source.log(3)

@@ -6,7 +6,7 @@ import os
 import posixpath
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,6 +39,8 @@ _NAMES_OF_VIEWS = {
 }
 """What of a directory the views that decode records read."""
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
+_WRITTEN_OVER = 1000
+"""How far back the numbers of logs may lie that a log is written over."""
 _WRITE_BATCH = bytes.fromhex("0100000000000000 01000000 01016b0176")
 """A record to warm up with: one write batch that puts `k` = `v` as number 1."""
 
@@ -57,7 +59,6 @@ class LevelDBLog(Format):
         "files": "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
         "entities": "one row per entity of a Datastore or Firestore export: key, properties",
     }
-    recycles = True
     read_options = ReadOptions
     write_options = WriteOptions
 
@@ -92,6 +93,14 @@ class LevelDBLog(Format):
         if posixpath.basename(directory) == layout.ARCHIVE_NAME and layout.LOG_NAME.match(base):
             return posixpath.join(posixpath.dirname(directory), base)
         return name
+
+    def predecessors(self, name: str) -> Iterator[str]:
+        """RocksDB and Pebble write new logs over old ones, whose numbers are smaller."""
+        directory, base = posixpath.split(name)
+        if number := layout.LOG_NAME.match(base):
+            last = int(number[1])
+            for earlier in range(max(0, last - _WRITTEN_OVER), last):
+                yield posixpath.join(directory, f"{earlier:06}.log")
 
     def succession(self, file: File) -> Succession | None:
         """A database's logs are numbered."""

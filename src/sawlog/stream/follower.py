@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,12 +213,6 @@ class Follower:
         if path not in self._successions:
             self._successions[path] = self.format.succession(seen.file)
         return self._successions[path]
-
-    def succeeds(self, one: Seen, seen: Mapping[str, Seen]) -> bool:
-        """Whether the writer of a file has written others before."""
-        place = self.succession(one)
-        others = (self.succession(other) for other in seen.values()) if place is not None else ()
-        return any(o is not None and o.writer == place.writer and o.place < place.place for o in others if place)
 
     def _name(self, path: str) -> str:
         inner = path.removeprefix(self.root) if self.root else path

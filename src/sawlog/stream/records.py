@@ -178,12 +178,13 @@ class Records:
         lengths = sorted({min(one.at, PROVEN_BYTES) for _, one in lost}, reverse=True)
         moved = set()
         for name, one in arrived.items():
-            if self._follower.format.recycles and self._follower.succeeds(one, seen):
-                continue
             heads = {
                 length: head(one.file, length, self._follower.storage) for length in lengths if length <= one.file.size
             }
             match = self._match(one, lost, heads)
+            if match is not None:
+                written_over = set(map(key_of, self._follower.format.predecessors(name)))
+                match = self._match(one, [found for found in lost if _key(found[0]) not in written_over], heads)
             if match is not None:
                 lost.remove(match)
                 self._move(*match, name, one)
@@ -220,7 +221,7 @@ class Records:
             self._follower.forget(old)
             self.files[name] = Place(record.at, record.proof, record.at)
             return
-        key = key_of(old) if isinstance(old, str) else old
+        key = _key(old)
         if isinstance(old, str):
             self.ended.pop(old, None)
         self._removed.add(key)
@@ -274,6 +275,10 @@ class Records:
         if self._follower.options.failondataloss:
             raise SawlogError(f"{told}; failOnDataLoss=false reads on without them")
         logger.warning(told)
+
+
+def _key(lost: str | bytes) -> bytes:
+    return key_of(lost) if isinstance(lost, str) else lost
 
 
 def _same(ended: Ended, proof: str) -> bool:
