@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import sawlog
 
 from .processes import Processes, descendants, is_worker
-from .weather import HOUR, WEATHER, Weather
+from .weather import HOUR, RECYCLED, WEATHER, Weather
 
 VICTIMS = {"worker": 12, "writer": 9, "driver": 3}
 """Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again."""
@@ -83,7 +83,7 @@ class Harness:
         self._processes = Processes(root, seed)
         self.tally = Tally(kills=self._processes.kills)
         self._chance = self._processes.chance
-        self._weather = Weather(root / "logs", self._chance)
+        self._weather = Weather(root / "logs", root / "wal", self._chance)
         self._writers = 0
         self._writer = ""
         self._now: list[str] = []
@@ -145,8 +145,8 @@ class Harness:
         """Anything but the death of a single process."""
         if event == "night":
             self._weather.night(self._log)
-        elif event == "late":
-            self._weather.late()
+        elif event in ("late", "recycle"):
+            getattr(self._weather, event)()
         elif event == "clock":
             self._kill_writer(event)
             self._start_writer(self._chance.choice([-HOUR, HOUR]))
@@ -212,7 +212,8 @@ class Harness:
         self._processes.kill(kind, pids, f", while rows go into {' and '.join(self._now)}")
 
     def _count(self) -> Tally:
-        logged = self._keys("logs", "deephaven_log")
+        recycled = RECYCLED - np.arange(self._weather.recycled)
+        logged = np.concatenate([self._keys("logs", "deephaven_log"), recycled])
         self.tally.logged = len(logged)
         self.tally.queries = (self.root / "run_queries.log").read_text(errors="replace").count(STARTED)
         for sink in self.sinks:

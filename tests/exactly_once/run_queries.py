@@ -55,14 +55,11 @@ def session() -> SparkSession:
 def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **trigger: Any) -> StreamingQuery:
     print("starts query", sink, flush=True)
     columns, options = SINKS[sink]
-    rows: DataFrame = (
-        spark.readStream.format("sawlog")
-        .option("format", "deephaven_log")
-        .option("task_bytes", task)
-        .option("maxBytesPerTrigger", most)
-        .load(f"{root}/logs")
-        .selectExpr(*columns)
-    )
+    reading = spark.readStream.format("sawlog").option("task_bytes", task).option("maxBytesPerTrigger", most)
+    rows: DataFrame = reading.option("format", "deephaven_log").load(f"{root}/logs").select("k", "s")
+    recycled = reading.option("format", "leveldb_log").schema("record binary").load(f"{root}/wal")
+    key = "CAST(CAST(record AS STRING) AS BIGINT)"
+    rows = rows.union(recycled.selectExpr(f"{key} AS k", f"concat('row ', {key}) AS s")).selectExpr(*columns)
     writer = rows.writeStream.option("checkpointLocation", f"{root}/checkpoints/{sink}").trigger(**trigger)
     if sink == "parquet":
         return writer.format("parquet").start(f"{root}/sinks/{sink}")

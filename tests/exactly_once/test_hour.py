@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import statistics
 import time
@@ -30,9 +29,8 @@ class Memory:
 
     def __init__(self, path: Path) -> None:
         self._begun = time.monotonic()
-        self._file = path.open("w", newline="", buffering=1)
-        self._out = csv.writer(self._file)
-        self._out.writerow(["seconds", "pid", "process", "resident"])
+        self._path = path
+        path.write_text("seconds,pid,process,resident\n")
         self.seen: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
 
     def look(self, pids: Sequence[int]) -> None:
@@ -45,7 +43,8 @@ class Memory:
             kind = command(pid).rpartition("pyspark.")[2].split()[0] if "pyspark." in command(pid) else "gone"
             resident = pages * os.sysconf("SC_PAGE_SIZE")
             self.seen[pid, kind].append((seconds, resident))
-            self._out.writerow([seconds, pid, kind, resident])
+            with self._path.open("a") as file:
+                file.write(f"{seconds},{pid},{kind},{resident}\n")
 
     def growth(self) -> dict[tuple[int, str], int]:
         """How much more each process needs in the end, of those that were there most of the time."""

@@ -1,4 +1,4 @@
-"""What happens to logs beside the death of processes: nights, clocks, archives, late files."""
+"""What happens to logs beside the death of processes: nights, clocks, archives, late and recycled logs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
+import sawlog
 from sawlog.deephaven_log import Logger
 
 from .log_rows import SCHEMA, SPAN, rows
 
-WEATHER = {"night": 2, "archive": 3, "copytruncate": 2, "late": 3, "clock": 3, "reboot": 2}
+WEATHER = {"night": 2, "archive": 3, "copytruncate": 2, "late": 3, "clock": 3, "reboot": 2, "recycle": 4}
 """What may happen, and how often in comparison; clocks are an hour off for the next writer."""
 HOUR = 3600
 QUIET = 2 * HOUR
@@ -26,18 +29,31 @@ LATE = 30
 """Rows of a file that comes late."""
 
 
+RECYCLED = -(10**12)
+"""First key of the rows in RocksDB's logs, which fall from there."""
+KEPT_LOGS = 2
+"""RocksDB's logs before the first one is used again."""
+
+
 class Weather:
     """Changes the logs of writers.
 
     Args:
         logs: Their directory.
+        wal: The directory of RocksDB's logs.
         chance: What is random.
+
+    Attributes:
+        recycled: How many rows RocksDB's logs have held.
     """
 
-    def __init__(self, logs: Path, chance: random.Random) -> None:
+    def __init__(self, logs: Path, wal: Path, chance: random.Random) -> None:
         self._logs = logs
+        self._wal = wal
         self._chance = chance
         self._late = 0
+        self._number = 0
+        self.recycled = 0
 
     def night(self, writer: subprocess.Popen[bytes]) -> None:
         """The writer sleeps, and all that is there has long been quiet; then it goes on."""
@@ -86,6 +102,28 @@ class Weather:
             logger.write(rows(-self._late * SPAN, LATE))
         for path in aside.iterdir():
             path.rename(self._logs / path.name)
+
+    def recycle(self) -> None:
+        """RocksDB writes a log over the oldest one, of which a copy is kept; the rest of that stays behind it."""
+        self._number += 1
+        (self._wal / "archive").mkdir(parents=True, exist_ok=True)
+        old = sorted(self._wal.glob("*.log"))
+        path = self._wal / f"{self._number:06}.log"
+        count = self._chance.randrange(1, 200)
+        keys = range(RECYCLED - self.recycled, RECYCLED - self.recycled - count, -1)
+        aside = self._logs.parent / "recycled.log"
+        records = pa.table({"record": [b"%d" % key for key in keys]})
+        sawlog.write(records, aside, format="leveldb_log", dialect="rocksdb", log_number=self._number)
+        self.recycled += count
+        if len(old) < KEPT_LOGS:
+            aside.rename(path)
+            return
+        copy = self._wal / "archive" / f".{old[0].name}"
+        shutil.copy(old[0], copy)
+        copy.rename(copy.with_name(old[0].name))
+        old[0].rename(path)
+        with path.open("r+b") as file:
+            file.write(aside.read_bytes())
 
     def _files(self) -> Sequence[Path]:
         return sorted(path for path in self._logs.iterdir() if path.is_file() and path.stat().st_size)

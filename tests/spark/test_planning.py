@@ -147,6 +147,49 @@ def test_tasks_find_what_is_deleted(deletes: str, requests: Counter[str], root: 
     assert sorted(delivered(*planned(one, "deephaven_log"))["n"].to_pylist()) == list(range(5))
 
 
+HUGE = 300_000
+DELETED = 120_000
+
+
+@pytest.fixture
+def huge(root: str, tmp_path: Any) -> int:
+    """One remote log, of some 40 MB, with a DELETE_PARTITION in it; its size."""
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    options = {"namespace": "N", "table": "T", "column_partition": "2026-01-02", "roll_bytes": 1 << 40}
+    with Logger(tmp_path / "huge", schema, **options) as logger:
+        for begin in range(0, HUGE, 20_000):
+            if begin == DELETED:
+                logger.delete_partition()
+            numbers = range(begin, begin + 20_000)
+            texts = pa.array([f"{n:0100}" for n in numbers])
+            logger.write(pa.record_batch([pa.array(numbers), texts], schema=schema))
+    (path,) = (tmp_path / "huge").iterdir()
+    fsspec.filesystem("memory").put(str(path), f"/{root[9:]}/{path.name}")
+    return int(path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks", "first"),
+    [
+        ({"deletes": "apply"}, 1, DELETED),
+        ({"deletes": "ignore"}, 1, 0),
+        ({"deletes": "ignore", "split": "resync"}, 10, 0),
+    ],
+    ids=str,
+)
+def test_a_huge_remote_log(
+    options: dict[str, str], tasks: int, first: int, requests: Counter[str], root: str, huge: int
+) -> None:
+    requests.clear()
+    reader, partitions = planned({"path": root, "task_bytes": "4000000", **options}, "deephaven_log")
+    assert requests["bytes"] <= 2 * MOST < huge // 200, "schema() and partitions() read the header"
+    assert len(partitions) == tasks
+    requests.clear()
+    assert delivered(reader, partitions)["n"].to_pylist() == list(range(first, HUGE))
+    walks = 3 if options["deletes"] == "apply" else 1
+    assert requests["bytes"] <= walks * huge + 2 * tasks * (10 << 20), "each cut is looked for in its neighbourhood"
+
+
 @pytest.mark.heavy
 def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> None:
     files = 100_000

@@ -81,6 +81,8 @@ class DeephavenLogDataset(Dataset):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
 
     _hopeful = False
+    _stretch: tuple[int, int] | None = None
+    """The bytes of its only log that are read: from the first cut behind the one to the first behind the other."""
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -122,7 +124,9 @@ class DeephavenLogDataset(Dataset):
                     path, size = log.file.path, log.file.size
                     yield UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
                     continue
-                start, size = log.header.size, log.file.size
+                start, size = self._ends(log.file, log.header)
+                if self._stretch is not None and start >= size:
+                    continue
                 cuts = (cut for cut in found.cuts if start < cut < size)
                 bounds = itertools.chain((start,), cuts, (max(size, start),))
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
@@ -130,12 +134,41 @@ class DeephavenLogDataset(Dataset):
                     yield self._range(log, begin, end, live_from)
 
     def portions(self, task_bytes: int) -> list[Dataset]:
-        """See `Dataset.portions`: partitions, where remote logs have to be walked before they are read."""
+        """See `Dataset.portions`: partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
-        walked = self._options.split != "resync" and any(log.file.size > task_bytes for log in self.logs)
-        if not far or not (self._applies or walked):
+        large = any(log.file.size > task_bytes for log in self.logs)
+        if not far or not (self._applies or large):
             return []
-        return [self.part([log.file for log in logs]) for logs in self._partitions()]
+        if self._options.split != "resync":
+            return [self.part([log.file for log in logs]) for logs in self._partitions()]
+        logs = itertools.chain.from_iterable(self._partitions())
+        return [part for log in logs for part in self._stretches(log, task_bytes)]
+
+    def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogDataset]:
+        """A log, in as many parts as there are to be tasks; they find their ends themselves."""
+        whole = self.part([log.file])
+        distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
+        if log.header is None or distance is None:
+            yield whole
+            return
+        for target in range(log.header.size, log.file.size, distance):
+            part = copy(whole)
+            part._stretch = (target, target + distance)
+            yield part
+
+    def _ends(self, file: File, header: Header) -> tuple[int, int]:
+        """Where a log is read: from the end of the header, or an entry that begins a set, to another or the end."""
+        if self._stretch is None:
+            return header.size, file.size
+        first, last = self._stretch
+        ends = []
+        for target in self._stretch:
+            cut = header.size if target == header.size else None
+            while cut is None and target < file.size:
+                cut = find_cut(file, header, self.scan, target)
+                target += last - first  # noqa: PLW2901
+            ends.append(file.size if cut is None else cut)
+        return ends[0], ends[1]
 
     def part(self, files: Sequence[File]) -> DeephavenLogDataset:
         """See `Dataset.part`."""

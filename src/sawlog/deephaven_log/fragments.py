@@ -89,7 +89,7 @@ class RowRange(LogFragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.path)) as source:
+        with closing(self.scan.storage.open(self.path, self.end)) as source:
             yield from self.walk(source, schema, findings).batches()
 
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:

@@ -117,7 +117,7 @@ def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | Non
     """The first entry at or behind byte `target` that begins a set, found without the bytes before; None for none."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
-    with closing(wanted.storage.open(file.path)) as source:
+    with closing(wanted.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:
         position = target
         for _ in range(_ATTEMPTS):
             entries = Entries(Span(file, position, file.size), source, header, wanted.options)

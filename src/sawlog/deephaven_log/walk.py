@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SUSPICIOUS_BYTES = 4 * k.REACH
 """Bytes of a file that the kernel sees while it searches, so that chains of entries can be followed far ahead."""
+NEARBY_BYTES = k.REACH + (1 << 20)
+"""Likewise where an entry is thought to be near."""
 ENTRY_ROWS = 64 << 10
 """Entries that are listed at a time."""
 _NOTES = {
@@ -341,12 +343,18 @@ class CutWalk(LogWalk):
     def __init__(self, entries: Entries, *, verify: bool, stops: bool) -> None:
         super().__init__(entries, Findings("skip"), max_rows=1, event_room=1 if stops else None, verify=verify)
         self._stops = stops
+        self._near = False
         self.stopped = False
         self._held: Window | None = None
         self._out = scan.Out(np.zeros(0, scan.ENTRY).view(np.recarray), self.events)
 
+    def window_length(self, position: int) -> int:
+        """See `ChainWalk.window_length`: a search for an entry that is near needs no more than its kernel asks for."""
+        return NEARBY_BYTES if self._near and self.state.lost >= 0 else super().window_length(position)
+
     def search(self) -> None:
         """Begin with a search for the first good entry, as behind damage."""
+        self._near = True
         self.state.lost = self.span.start
         self.state.sums_wanted = 1
 
