@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ import sawlog
 from sawlog.errors import FormatError, OptionError
 
 from .support import NOW, delete, with_etcd, write
+from .test_metadata import message
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +100,22 @@ def test_metadata_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
         write(tmp_path, table(0, 1), tree="backup")
     assert place.read_text() == "{"
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != place]
+
+
+def test_what_newer_backups_say_of_their_collections(tmp_path: Path) -> None:
+    """Aliases, when a collection was made, and the positions of its channels, in base64."""
+    write(tmp_path, table(0, 3), tree="backup", collection_name="products")
+    place = tmp_path / "meta" / "full_meta.json"
+    data = json.loads(place.read_text())
+    (one,) = data["collection_backups"]
+    one |= {"aliases": ["goods"], "created_timestamp": NOW}
+    for position, said in ((message({1: "a", 2: b"id", 4: NOW + 7}), NOW + 7), (message({1: "a"}), 0)):
+        one["channel_checkpoints"] = {"a": base64.b64encode(position).decode()}
+        place.write_text(json.dumps(data))
+        (row,) = sawlog.read(tmp_path, view="collections", collection="goods").to_pylist()
+        assert (row["aliases"], row["created"], row["checkpoints"]) == (["goods"], NOW, [("a", said)])
+    for wrong in ("####", base64.b64encode(message({4: 1 << 63})).decode(), base64.b64encode(b"\x0a\xff").decode()):
+        one["channel_checkpoints"] = {"a": wrong}
+        place.write_text(json.dumps(data))
+        with pytest.raises(FormatError, match="collection 'products'"):
+            sawlog.read(tmp_path)

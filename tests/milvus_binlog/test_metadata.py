@@ -351,3 +351,23 @@ def test_a_collection_without_rows_has_its_columns(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         table = sawlog.read(tmp_path / "root", **options)
     assert (table.schema.names, table.num_rows) == (["pk"], 0)
+
+
+def test_checkpoints_say_until_when_everything_is_in_logs() -> None:
+    """Of the golden server, whose collection of two shards has a channel for each."""
+    checkpoint = 470611428836114433
+    options = {"collection": "strpk", "metadata": str(GOLDEN / "2.3.5" / "etcd.json")}
+    (row,) = sawlog.read(GOLDEN / "2.3.5", view="collections", **options).to_pylist()
+    names = [f"by-dev-rootcoord-dml_{at + 1}_{row['collection']}v{at}" for at in (0, 1)]
+    assert row["checkpoints"] == [(name, checkpoint) for name in names]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with_etcd("2.3.5", "strpk").count_rows()
+        with_etcd("2.3.5", "strpk", as_of=checkpoint).count_rows()
+    with pytest.warns(SegmentsWarning, match=r"later than the checkpoint, 2026-11-21 05:48:50\.753"):
+        with_etcd("2.3.5", "strpk", as_of=checkpoint + 1).count_rows()
+    assert with_etcd("2.3.5", "strpk").info()["checkpoint"].startswith("2026-11-21 05:48:50.753")
+    (row,) = sawlog.read(
+        GOLDEN / "2.1.0", view="collections", collection="strpk", metadata=str(GOLDEN / "2.1.0" / "etcd.json")
+    ).to_pylist()
+    assert row["checkpoints"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from sawlog.milvus_binlog import source
 from sawlog.storage import File, Storage
 
-from .support import delete, open_as_it_lies, write
+from .packing import write_segment
+from .support import NOW, delete, open_as_it_lies, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 ROWS = 3000
@@ -84,3 +86,75 @@ def test_files_that_are_not_mapped(tmp_path: Path) -> None:
     mapped = open_as_it_lies(tmp_path, memory_map=True)
     plain = open_as_it_lies(tmp_path)
     assert plain.to_table().equals(mapped.to_table())
+
+
+class Watched:
+    """Requests to the memory's file system: what they were, and which were under way at the same time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
+        self.paths: list[str] = []
+        self.most = 0
+        self._under_way = 0
+        self._changed = threading.Condition()
+        inherited = MemoryFileSystem.cat_file
+
+        def watched(fs: Any, path: str, **range: Any) -> bytes:
+            with self._changed:
+                self.paths.append(path)
+                self._under_way += 1
+                self.most = max(self.most, self._under_way)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._under_way > 1, patience)
+            try:
+                return bytes(inherited(fs, path, **range))
+            finally:
+                with self._changed:
+                    self._under_way -= 1
+
+        monkeypatch.setattr(MemoryFileSystem, "cat_file", watched)
+        monkeypatch.setattr(MemoryFileSystem, "ls", self._refused)
+        monkeypatch.setattr(MemoryFileSystem, "isdir", self._refused)
+
+    def _refused(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is listed that was found just now")
+
+
+def test_manifests_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request for each, none for the files that they name; statistics and delta logs likewise."""
+    segments = range(900, 906)
+    for segment in segments:
+        write_segment(tmp_path, segment, {100: pa.array([segment])}, {(0, 1, 100): [1]})
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{tmp_path}/", "/sawlog-packed/", recursive=True)
+    dataset = open_as_it_lies("memory://sawlog-packed", schema={"name": "c", "fields": [PRIMARY]})
+    requests = Watched(monkeypatch, 5)
+    assert len(dataset.batches()) == len(segments)
+    assert sorted(requests.paths) == [
+        f"/sawlog-packed/insert_log/1/2/{segment}/_metadata/manifest-1.avro" for segment in segments
+    ]
+    assert requests.most > 1
+    monkeypatch.undo()
+    assert sorted(dataset.to_table()["pk"].to_pylist()) == list(segments)
+    memory.rm("/sawlog-packed", recursive=True)
+
+
+PRIMARY = {"name": "pk", "type": 5, "is_primary": True}
+
+
+def test_delta_logs_and_statistics_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (100, 200, 300):
+        write(tmp_path, pa.table({"pk": range(first, first + 9)}), first_id=first)
+        delete(tmp_path, [first + 1], [NOW + 1], 100, first_id=1000 + first)
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{tmp_path}/", "/sawlog-many/", recursive=True)
+    schema = {"name": "c", "fields": [PRIMARY]}
+    for options in ({"filters": [("pk", "=", 205)], "use_statistics": True}, {"segments": (100,)}):
+        dataset = open_as_it_lies("memory://sawlog-many", schema=schema, use_threads=False, **options)
+        with pytest.MonkeyPatch.context() as patch:
+            requests = Watched(patch, 1)
+            found = dataset.to_table()
+        assert requests.most > 1
+        kind = "stats_log" if "filters" in options else "delta_log"
+        assert sum(kind in path for path in requests.paths) == 3
+        assert found.num_rows == (1 if "filters" in options else 8)
+    memory.rm("/sawlog-many", recursive=True)

@@ -155,8 +155,19 @@ class _Behind:
         self._source.close()
 
 
+def open_log(file: File, storage: Storage, max_page_bytes: int | None) -> Log:
+    """Open a file. Whoever gets it closes its source."""
+    bytes_ = source.open_log(file, storage)
+    try:
+        return Log(file, bytes_, max_page_bytes)
+    except BaseException:
+        bytes_.close()
+        raise
+
+
 @contextmanager
 def opened(file: File, storage: Storage, max_page_bytes: int | None) -> Iterator[Log]:
     """Open a file, and close it in the end."""
-    with closing(source.open_log(file, storage)) as bytes_:
-        yield Log(file, bytes_, max_page_bytes)
+    log = open_log(file, storage, max_page_bytes)
+    with closing(log.source):
+        yield log

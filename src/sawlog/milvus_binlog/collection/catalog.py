@@ -18,6 +18,7 @@ COLLECTIONS_SCHEMA = pa.schema(
         pa.field("name", pa.string()),
         pa.field("aliases", pa.list_(pa.string())),
         pa.field("created", pa.int64()),
+        pa.field("checkpoints", pa.map_(pa.string(), pa.int64())),
         pa.field("fields", pa.list_(pa.string())),
         pa.field("primary_key", pa.string()),
         pa.field("partitions", pa.list_(pa.string())),
@@ -27,7 +28,8 @@ COLLECTIONS_SCHEMA = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""Names are null where no metadata tells them. `created` is a TSO; `ttl` are seconds, 0 for no end; segments and bytes
+"""Names are null where no metadata tells them. `created` is a TSO, and so are the checkpoints of
+channels: what was written later may be in the message queue alone. `ttl` are seconds, 0 for no end; segments and bytes
 are those of insert logs below the root, dropped ones included."""
 
 
@@ -54,6 +56,7 @@ class CollectionFragment(Fragment):
                 "name": meta.name,
                 "aliases": list(meta.aliases),
                 "created": meta.created or None,
+                "checkpoints": list(meta.checkpoints.items()),
                 "fields": [one.name for one in meta.fields],
                 "primary_key": next((one.name for one in meta.fields if one.primary), None),
                 "partitions": list(meta.partitions.values()),

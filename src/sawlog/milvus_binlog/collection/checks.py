@@ -1,4 +1,4 @@
-"""What a check of collections reports besides damage: the rows that are read, and what is left out."""
+"""What is told of collections besides damage: the rows that are read, what is left out, and what may be missing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sawlog.format import Projection
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.collection.model import Collection
+from sawlog.milvus_binlog.collection.selection import Selection
 from sawlog.milvus_binlog.layout import SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.skipped import Skipped
@@ -70,3 +71,40 @@ def left_out(
             for log in segment.unnamed:
                 missed = log.kind == layout.DELTA_LOG
                 yield Skipped(log.file.path, "the metadata does not name it", log.file.size, missed)
+
+
+def remarks(selection: Selection, view: str) -> Iterator[str]:
+    """What the rows of a collection are, or are not.
+
+    Args:
+        selection: Which of its segments are read.
+        view: What is read of them.
+    """
+    collection, options = selection.collection, selection.options
+    known, until = collection.states_known, options.until
+    if not known and not options.segments:
+        count = sum(bool(one.inserts) for one in selection.every)
+        yield (
+            f"read as it lies, all {count} segments; without metadata nothing tells dropped"
+            " and compacted ones from those that are alive: give metadata= (an etcd dump or a backup's meta) or"
+            " segments="
+        )
+    ttl = collection.meta.ttl if collection.meta is not None else 0
+    if ttl and view == "rows":
+        moment = options.expiry
+        applied = f"left out as of {layout.tso_time(moment)}; ttl='ignore' shows them" if moment is not None else ""
+        yield f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
+    for partition in selection.dropped[:1] if view != "history" else ():
+        yield f"partition {collection.partition_name(partition)} is dropped, and read all the same"
+    lost = collection.lost(until) if known and until is not None else []
+    if lost:
+        yield (
+            f"segment {lost[0].id} was compacted after as_of, and what it was made of is no longer on disk: rows"
+            " that were deleted in between are missing"
+        )
+    checkpoint = collection.checkpoint
+    if checkpoint is not None and until is not None and until > checkpoint:
+        yield (
+            f"as_of is later than the checkpoint, {layout.tso_time(checkpoint)}: what was written in between may be in"
+            " the message queue alone"
+        )

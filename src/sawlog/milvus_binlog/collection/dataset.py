@@ -18,7 +18,7 @@ from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Sca
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
-from sawlog.milvus_binlog.collection.checks import left_out, note_rows
+from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.follow import between, frontier
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
@@ -26,7 +26,7 @@ from sawlog.milvus_binlog.collection.infer import infer_fields
 from sawlog.milvus_binlog.collection.logs import followed, with_deltas
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
 from sawlog.milvus_binlog.collection.packed import unpack
-from sawlog.milvus_binlog.collection.pruning import excluded, outside, time_bounds, wanted
+from sawlog.milvus_binlog.collection.pruning import outside, ruled_out, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.collection.selection import Selection
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
@@ -366,6 +366,8 @@ class MilvusDataset(Dataset):
         facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
         facts["L0 segments"] = len(collection.level_zero())
+        if collection.checkpoint is not None:
+            facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be in the queue alone"
         guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
         if guessed and self._options.schema is None and collection.meta is None:
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
@@ -445,47 +447,22 @@ class MilvusDataset(Dataset):
         used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None and self.projection.filters):
             return frozenset()
-        given = (self.primary, self.projection.filters, self.scan.storage)
-        return frozenset(one.id for one in self._selection.every if one.inserts and excluded(one, *given))
+        every = [one for one in self._selection.every if one.inserts]
+        return ruled_out(every, self.primary, self.projection.filters, self.scan.storage)
 
     def _warn(self) -> None:
-        """Say what the rows are when nothing tells which of them are alive.
+        """Say what the rows are, or are not.
 
         Raises:
             SchemaError: When deletes cannot be applied, because nothing tells what they delete.
         """
-        known = self.collection.states_known
-        if not known and not self._options.segments:
-            count = sum(bool(one.inserts) for one in self._selection.every)
-            self._tell(
-                f"read as it lies, all {count} segments; without metadata nothing tells dropped"
-                " and compacted ones from those that are alive: give metadata= (an etcd dump or a backup's meta) or"
-                " segments="
-            )
-        ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
-        if ttl and self._scan.view == "rows":
-            moment = self._options.expiry
-            applied = f"left out as of {layout.tso_time(moment)}; ttl='ignore' shows them" if moment is not None else ""
-            self._tell(
-                f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
-            )
-        for partition in self._selection.dropped[:1] if self._scan.view != "history" else ():
-            self._tell(f"partition {self.collection.partition_name(partition)} is dropped, and read all the same")
-        lost = self.collection.lost(self._until) if known and self._until is not None else []
-        if lost:
-            self._tell(
-                f"segment {lost[0].id} was compacted after as_of, and what it was made of is no longer on disk: rows"
-                " that were deleted in between are missing"
-            )
+        for what in remarks(self._selection, self._scan.view):
+            warnings.warn(f"collection {self.collection.name}: {what}", SegmentsWarning, stacklevel=3)
         if self.primary is None and any(segment.deltas for segment in self.collection.segments.values()):
             raise SchemaError(
                 f"collection {self.collection.name}: nothing tells which field is the primary key, so that deletes"
                 " cannot be applied: give schema= or metadata="
             )
-
-    def _tell(self, what: str) -> None:
-        """Say what the rows are, or are not."""
-        warnings.warn(f"collection {self.collection.name}: {what}", SegmentsWarning, stacklevel=3)
 
     @cached_property
     def skipped(self) -> list[Skipped]:

@@ -204,6 +204,11 @@ class Collection:
         """Whether metadata tells which segments are alive."""
         return self.meta is not None and self.meta.segments is not None
 
+    @property
+    def checkpoint(self) -> int | None:
+        """The TSO up to which everything that was written is in logs; `None` where nothing tells."""
+        return min(self.meta.checkpoints.values(), default=None) if self.meta is not None else None
+
     def partition_name(self, id: int) -> str:
         """Name of a partition, a dropped one's too, or its id."""
         if self.meta is None:

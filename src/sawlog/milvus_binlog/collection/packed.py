@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise
 
 from sawlog.errors import FormatError
@@ -17,6 +18,7 @@ from sawlog.storage import File, Storage
 
 def unpack(collection: Collection, storage: Storage) -> None:
     """Read the manifests of a collection's segments: their batches, their delta logs, and what they lack."""
+    named: list[tuple[Segment, LogFile]] = []
     for segment in collection.segments.values():
         if segment.packed or not segment.manifests:
             continue
@@ -26,10 +28,13 @@ def unpack(collection: Collection, storage: Storage) -> None:
             version = segment.meta.manifest if segment.meta is not None else 0
             detail = f"the metadata names version {version} of the manifest, which is not there"
             segment.lacking.append(Missing(f"{segment.directory}/{layout.MANIFEST_DIRECTORY}", detail))
-            continue
+        else:
+            named.append((segment, log))
+    found = _Found(storage)
+    read = storage.each(lambda file: storage.read(file.path), [log.file for _, log in named])
+    for (segment, log), data in zip(named, read, strict=True):
         try:
-            manifest = read_manifest(storage.read(log.file.path), log.file.path, segment.root)
-            _take(segment, manifest, _Found(storage))
+            _take(segment, read_manifest(data, log.file.path, segment.root), found)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
             segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))
@@ -43,7 +48,7 @@ def _current(segment: Segment) -> LogFile | None:
 
 
 class _Found:
-    """The files of some directories, listed once each."""
+    """The files of some directories, listed once each, and not again where they were found just now."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -53,8 +58,10 @@ class _Found:
         """The file of that path; `None` where there is none."""
         directory = posixpath.dirname(path)
         if directory not in self._known:
-            there = self._storage.files_in(directory) if self._storage.is_directory(directory) else []
-            self._known[directory] = {file.path: file for file in there}
+            self._known[directory] = {}
+            with suppress(FileNotFoundError, NotADirectoryError):
+                there = self._storage.files_in(directory, anew=False)
+                self._known[directory] = {file.path: file for file in there}
         return self._known[directory].get(path)
 
 

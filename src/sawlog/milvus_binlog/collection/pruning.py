@@ -12,6 +12,7 @@ from sawlog.filters import Filter
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.infer import time_range
 from sawlog.milvus_binlog.collection.model import Batch, Segment
+from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.stats import BloomFilter, check_stats
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.storage import Storage
@@ -54,22 +55,30 @@ def outside(
     return bool(last) and (last < low or first > high)
 
 
-def excluded(segment: Segment, primary: Field, filters: Iterable[Filter], storage: Storage) -> bool:
-    """Whether statistics rule out every row of a segment: those of all of its binlog batches, none missing."""
+def ruled_out(
+    segments: Iterable[Segment], primary: Field, filters: Iterable[Filter], storage: Storage
+) -> frozenset[int]:
+    """The segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
     conditions = [one for one in filters if one.column == primary.name]
-    if not conditions:
-        return False
-    logs = [log for log in segment.stats if log.field == primary.id]
-    compound = [log for log in logs if log.log == layout.COMPOUND_STATS]
-    entries: list[dict[str, Any]] = []
-    for log in compound or logs:
+    known = [(segment, _key_stats(segment, primary)) for segment in segments if conditions]
+    read = storage.each(lambda file: storage.read(file.path), [log.file for _, logs in known for log in logs])
+    found = set()
+    for segment, logs in known:
         findings = Findings("skip")
-        entries += check_stats(storage.read(log.file.path), log.file.path, findings)
-        if findings.kinds:
-            return False
-    if len(entries) < len(segment.batches()) or any(one["fieldID"] != primary.id for one in entries):
-        return False
-    return not any(all(_possible(entry, one, primary) for one in conditions) for entry in entries)
+        entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
+        told = not findings.kinds and len(entries) >= len(segment.batches())
+        if told and all(
+            one["fieldID"] == primary.id and not all(_possible(one, condition, primary) for condition in conditions)
+            for one in entries
+        ):
+            found.add(segment.id)
+    return frozenset(found)
+
+
+def _key_stats(segment: Segment, primary: Field) -> list[LogFile]:
+    """The statistics of a segment's keys: those of all batches together where there are some."""
+    logs = [log for log in segment.stats if log.field == primary.id]
+    return [log for log in logs if log.log == layout.COMPOUND_STATS] or logs
 
 
 def _possible(entry: dict[str, Any], condition: Filter, primary: Field) -> bool:

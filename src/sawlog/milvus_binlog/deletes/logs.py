@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -12,7 +13,7 @@ from sawlog.damage import Findings
 from sawlog.milvus_binlog.deletes.history import DeleteHistory
 from sawlog.milvus_binlog.deletes.index import DeleteIndex
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
-from sawlog.milvus_binlog.opener import opened
+from sawlog.milvus_binlog.opener import open_log, opened
 from sawlog.storage import File, Storage
 
 FREE_BYTES = 64 << 20
@@ -87,8 +88,9 @@ class DeltaLogs:
     def deletes(self, *, strict: bool) -> Iterator[Deletes]:
         """The deletes of all of them."""
         findings = Findings("fail" if strict else "skip")
-        for file in self.files:
-            yield from self._read(file, findings)
+        for log in self.storage.each(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
+            with closing(log.source):
+                yield from read_deletes(log, findings, self.key)
 
 
 @lru_cache(maxsize=2)

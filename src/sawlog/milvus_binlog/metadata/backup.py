@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
+from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE, SegmentLevel
+from sawlog.milvus_binlog.metadata import wire
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, Moment, SegmentMeta, reading
 from sawlog.milvus_binlog.metadata.schema import json_fields
 
@@ -49,7 +52,25 @@ def _collection(given: Mapping[str, Any]) -> CollectionMeta:
         segments=segments,
         ttl=seconds(properties.get(layout.TTL_PROPERTY)),
         database=str(given.get("db_name") or DEFAULT_DATABASE),
+        aliases=tuple(map(str, given.get("aliases", ()))),
+        created=int(given.get("created_timestamp", 0)),
+        checkpoints={
+            str(channel): position_time(base64.b64decode(position, validate=True))
+            for channel, position in given.get("channel_checkpoints", {}).items()
+        },
     )
+
+
+def position_time(position: bytes) -> int:
+    """The TSO of a position in the message queue.
+
+    Raises:
+        FormatError: When it is none.
+    """
+    time = wire.integer(wire.decode(position, "a position in the message queue"), 4)
+    if not 0 <= time < layout.MAX_TSO:
+        raise FormatError(f"a position in the message queue: {time} is no TSO")
+    return time
 
 
 def seconds(value: Any) -> int:

@@ -16,7 +16,7 @@ from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE
 from sawlog.milvus_binlog.metadata import wire
-from sawlog.milvus_binlog.metadata.backup import seconds
+from sawlog.milvus_binlog.metadata.backup import position_time, seconds
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta, reading
 from sawlog.milvus_binlog.metadata.schema import wire_fields
 
@@ -142,7 +142,14 @@ class Etcd:
             dropped_partitions=dropped,
             partition_ends={partition: self._dropped(id, partition) for partition in dropped},
             created=created,
+            checkpoints=self._checkpoints(info),
         )
+
+    def _checkpoints(self, info: wire.Message) -> dict[str, int]:
+        """The checkpoints of a collection's channels; nothing tells what they were at other times."""
+        channels = [name.decode("utf-8", "replace") for name in wire.messages(info, 7)]
+        found = {channel: self._now.get(f"datacoord-meta/channel-cp/{channel}") for channel in channels}
+        return {channel: position_time(value) for channel, value in found.items() if value is not None}
 
     def _partitions(self, collection: int, info: wire.Message, time: int | None) -> dict[int, str]:
         """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""

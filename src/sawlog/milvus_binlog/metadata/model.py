@@ -89,6 +89,7 @@ class CollectionMeta:
         dropped_partitions: Names by id, of those that are dropped.
         partition_ends: When these were dropped, as TSOs by id; 0 where not told.
         created: When it was made, as a TSO; 0 where not told.
+        checkpoints: By channel, the TSO up to which everything that was written is in logs, as far as that is told.
     """
 
     id: int
@@ -102,6 +103,7 @@ class CollectionMeta:
     dropped_partitions: Mapping[int, str] = field(default_factory=dict)
     partition_ends: Mapping[int, int] = field(default_factory=dict)
     created: int = 0
+    checkpoints: Mapping[str, int] = field(default_factory=dict)
 
     def called(self, wanted: str) -> bool:
         """Whether a text names it: its id, its name, an alias, or one of these behind its database."""
