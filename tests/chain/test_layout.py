@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from struct import Struct
 
 import numpy as np
 import pytest
 
 from sawlog.chain.kernels import record_type
-from sawlog.chain.layout import Number, loader, storer
+from sawlog.chain.layout import Number, loader, places, storer
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,11 @@ def test_the_kernel_is_found_in_the_cache_by_the_next_process(tmp_path: Path) ->
 def test_names_that_records_have_attributes_by_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         record_type("position", "shape")
+
+
+def test_the_numbers_of_a_struct_are_where_it_packs_them() -> None:
+    packed = Struct(">qb3sI")
+    found = places(packed, "when", "kind", "tag", "length")
+    data = packed.pack(1, 2, b"\0\0\3", 4)
+    assert [number.of(data) for number in found.values()] == [1, 2, 3, 4]
+    assert list(found.values())[-1].end == packed.size

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
+from struct import Struct, calcsize
 from typing import Any
 
 
@@ -37,6 +40,14 @@ class Number:
             OverflowError: When it does not fit.
         """
         return value.to_bytes(self.size, "big" if self.big else "little")
+
+
+def places(packed: Struct, *names: str) -> dict[str, Number]:
+    """The numbers of a struct without padding, by name, in their order."""
+    order, kinds = packed.format[0], re.findall(r"\d*[a-z]", packed.format, re.IGNORECASE)
+    ends = [calcsize(order + "".join(kinds[:count])) for count in range(len(kinds) + 1)]
+    found = [Number(start, end - start, order == ">") for start, end in pairwise(ends)]
+    return dict(zip(names, found, strict=True))
 
 
 def loader(number: Number) -> Any:

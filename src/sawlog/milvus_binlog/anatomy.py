@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part
@@ -11,21 +11,8 @@ from sawlog.milvus_binlog.envelope import HEAD, data_type_name
 from sawlog.milvus_binlog.layout import EventType
 
 if TYPE_CHECKING:
+    from sawlog.chain.layout import Number
     from sawlog.storage import Source
-
-_HEADER = (("timestamp", 8), ("type", 1), ("event length", 4), ("next position", 4))
-_DESCRIPTOR = (
-    ("collection", 8),
-    ("partition", 8),
-    ("segment", 8),
-    ("field", 8),
-    ("start timestamp", 8),
-    ("end timestamp", 8),
-    ("payload type", 4),
-    ("post-header lengths", 8),
-    ("extra length", 4),
-)
-_EVENT = (("start timestamp", 8), ("end timestamp", 8))
 
 
 def parts(source: Source, offset: int) -> Iterator[Part]:
@@ -44,29 +31,28 @@ def parts(source: Source, offset: int) -> Iterator[Part]:
         data = source.window(at, HEAD).tobytes()
         _, kind, length, _ = layout.HEADER.unpack_from(data)
         fits = layout.HEADER.size <= length <= source.size - at
-        yield from _numbers(data, 0, at, _HEADER, "" if fits else f"at most {source.size - at:,}")
+        yield from _numbers(data, 0, at, layout.EVENT_HEADER, "" if fits else f"at most {source.size - at:,}")
         if not fits:
             return
         here = layout.HEADER.size
         if kind == EventType.DESCRIPTOR:
-            yield from _numbers(data, here, at, _DESCRIPTOR, "")
-            here += sum(size for _, size in _DESCRIPTOR)
+            yield from _numbers(data, here, at, layout.DESCRIPTOR_FIELDS, "")
+            here += layout.DESCRIPTOR.size + layout.EXTRA_LENGTH.size
             extra = data[here : min(length, len(data))]
             yield Part("extra", at + here, length - here, extra.decode("utf-8", "replace")[:200], use="header")
         else:
-            yield from _numbers(data, here, at, _EVENT, "")
-            here += sum(size for _, size in _EVENT)
+            yield from _numbers(data, here, at, layout.EVENT_RANGE, "")
+            here += layout.EVENT_DATA.size
             yield Part("payload", at + here, length - here, f"{length - here:,} bytes of Parquet")
         at += length
 
 
-def _numbers(data: bytes, here: int, at: int, fields: tuple[tuple[str, int], ...], expected: str) -> Iterator[Part]:
-    for name, size in fields:
-        stored = data[here : here + size]
+def _numbers(data: bytes, here: int, at: int, fields: Mapping[str, Number], expected: str) -> Iterator[Part]:
+    for name, number in fields.items():
+        stored = data[here + number.offset : here + number.end]
         value = int.from_bytes(stored, "little", signed=True)
         wrong = expected if name == "event length" else ""
-        yield Part(name, at + here, size, _said(name, value, stored), wrong, "header")
-        here += size
+        yield Part(name, at + here + number.offset, number.size, _said(name, value, stored), wrong, "header")
 
 
 def _said(name: str, value: int, stored: bytes) -> str:

@@ -1,10 +1,9 @@
-"""The envelope of V1 files: magic number, descriptor, events. Section 2 of the format."""
+"""The head of V1 files: magic number and descriptor, and what an event is. Section 2 of the format."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,14 +96,6 @@ class Event:
         return self.offset + self.length - self.payload
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """What the headers of a V1 file say."""
-
-    descriptor: Descriptor
-    events: list[Event]
-
-
 def data_type_name(code: int) -> str:
     """Milvus' name of a data type; the code itself where it is unknown."""
     try:
@@ -162,14 +153,8 @@ HEAD = 4096
 """Bytes from the beginning of a file that sniffing and the descriptor look at."""
 
 
-def read_envelope(source: Source, path: str, findings: Findings) -> Envelope | None:
-    """All headers of a V1 file; see `read_descriptor` and `events`."""
-    descriptor = read_descriptor(source, path, findings, bytes(source.window(0, HEAD)))
-    return None if descriptor is None else Envelope(descriptor, list(events(source, path, descriptor, findings)))
-
-
 def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
-    """The first event of a V1 file.
+    """The first event of a V1 file; `sawlog.milvus_binlog.walk` has the others.
 
     Args:
         source: The file.
@@ -189,27 +174,6 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
     return descriptor
 
 
-def events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
-    """The data events of a V1 file, one by one, walked by their length only.
-
-    Damage is told when the walk meets it, behind the events before it. Events are accounted for by whoever reads them.
-    """
-    size = source.size
-    if descriptor.encrypted:
-        zone = descriptor.extra.get("encryption_zone")
-        detail = f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
-        findings.damage(Damage(path, descriptor.end, size - descriptor.end, Kind.ENCRYPTED, detail))
-        return
-    at = descriptor.end
-    while at < size:
-        judged = _event(source, at, path, descriptor)
-        if isinstance(judged, Damage):
-            findings.damage(judged)
-            return
-        yield judged
-        at += judged.length
-
-
 def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
     size = source.size
     at = len(layout.MAGIC)
@@ -226,10 +190,10 @@ def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> D
         findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
         return None
     if length < fixed or at + length > size:
-        detail = f"the descriptor's length, {_signed(length)}, does not fit into the file ({size} bytes)"
+        detail = f"the descriptor's length, {signed(length)}, does not fit into the file ({size} bytes)"
         findings.damage(Damage(path, 0, size, Kind.BAD_EVENT_LENGTH, detail))
         return None
-    common = (timestamp, length, _signed(next_position))
+    common = (timestamp, length, signed(next_position))
     end = at + length
     if legacy:
         return _legacy_descriptor(head, common, end)
@@ -293,28 +257,6 @@ def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> D
     return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *rest], end, {}, legacy=True)
 
 
-def _event(source: Source, offset: int, path: str, descriptor: Descriptor) -> Event | Damage:
-    """The event at `offset`, or what is wrong with what stands there."""
-    header = layout.LEGACY_HEADER if descriptor.legacy else layout.HEADER
-    minimum = header.size + layout.EVENT_DATA.size
-    left = source.size - offset
-    raw = bytes(source.window(offset, minimum))
-    if left < minimum:
-        kind = Kind.TRAILING_BYTES if offset > descriptor.end else Kind.TRUNCATED
-        detail = f"{left} bytes where an event, of at least {minimum} bytes, was expected: {raw[:16].hex(' ')}"
-        return Damage(path, offset, left, kind, detail)
-    timestamp, code, *_, length, next_position = header.unpack_from(raw)
-    if code not in EventType.__members__.values() or code == EventType.DESCRIPTOR:
-        detail = f"unknown type code {code} in an event header: {raw[: header.size].hex(' ')}"
-        return Damage(path, offset, left, Kind.UNKNOWN_EVENT, detail)
-    if length < minimum or length > left:
-        torn = length > left and next_position == offset + length
-        kind = Kind.TRUNCATED if torn else Kind.BAD_EVENT_LENGTH
-        detail = f"the event's length is {_signed(length)}; at least {minimum} and at most {left} bytes are possible"
-        return Damage(path, offset, left, kind, detail)
-    first, last = layout.EVENT_DATA.unpack_from(raw, header.size)
-    return Event(EventType(code), offset, length, _signed(next_position), timestamp, first, last, offset + minimum)
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >= 1 << 31 else value
+def signed(value: int, bits: int = 32) -> int:
+    """A number of so many bits as the signed number that it is."""
+    return value - (1 << bits) if value >= 1 << bits - 1 else value

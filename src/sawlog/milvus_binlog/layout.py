@@ -11,6 +11,8 @@ import re
 import struct
 from enum import IntEnum, StrEnum
 
+from sawlog.chain.layout import places
+
 MAGIC = b"\xbc\xfa\xff\x00"
 """int32 0x00FFFABC."""
 PARQUET_MAGIC = b"PAR1"
@@ -28,9 +30,18 @@ HEADER = struct.Struct("<qbII")
 i8, event length i32 and next position i32 (read as u32 here)."""
 LEGACY_HEADER = struct.Struct("<qbIII")
 """Before 2.0: timestamp, type code, server id, event length, next position."""
+EVENT_HEADER = places(HEADER, "timestamp", "type", "event length", "next position")
+LEGACY_EVENT_HEADER = places(LEGACY_HEADER, "timestamp", "type", "server id", "event length", "next position")
+"""The numbers of event headers."""
 DESCRIPTOR = struct.Struct("<qqqqqqi8s")
 """Collection, partition, segment, field id; start and end timestamp; payload type; post-header lengths."""
 EXTRA_LENGTH = struct.Struct("<I")
+DESCRIPTOR_FIELDS = places(
+    struct.Struct(DESCRIPTOR.format + "I"),
+    *("collection", "partition", "segment", "field", "start timestamp", "end timestamp"),
+    *("payload type", "post-header lengths", "extra length"),
+)
+"""The numbers of the fixed part of a descriptor, and of the extras' length behind it."""
 LEGACY_DESCRIPTOR = struct.Struct("<hqqbqqqqqi7s")
 """Binlog version, server version, commit id, header length; collection, partition, segment id; start and end
 timestamp; payload type; post-header lengths."""
@@ -38,6 +49,7 @@ LEGACY_FIELD_DESCRIPTOR = struct.Struct("<hqqbqqqqqqi")
 """The same with a field id behind the segment id, of spring 2021."""
 EVENT_DATA = struct.Struct("<qq")
 """Start and end timestamp, in front of the payload."""
+EVENT_RANGE = places(EVENT_DATA, "start timestamp", "end timestamp")
 POST_HEADER_LENGTHS = bytes([52, *[EVENT_DATA.size] * 7])
 """Sizes of the fixed parts of events, by type code."""
 MAX_FILE_SIZE = (1 << 31) - 1
@@ -221,6 +233,10 @@ class Kind(StrEnum):
     TYPE_MISMATCH = "type_mismatch"
     UNSUPPORTED = "unsupported"
     BAD_MANIFEST = "bad_manifest"
+
+
+EventKind = IntEnum("EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED"])
+"""Those that the walk over events meets, which nothing but their names says."""
 
 
 def tso(moment: dt.datetime) -> int:

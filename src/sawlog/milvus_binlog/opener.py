@@ -91,7 +91,9 @@ class Log:
         if self.bare:
             yield Part(None, Extent(0, self.source.size))
         elif descriptor is not None:
-            for event in envelope.events(self.source, self.path, descriptor, findings):
+            from sawlog.milvus_binlog.walk import events
+
+            for event in events(self.source, self.path, descriptor, findings):
                 yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
 
     def payload(self, part: Part) -> Payload:
