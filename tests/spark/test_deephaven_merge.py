@@ -1,8 +1,7 @@
-"""`merge`: sorted, grouped, spread, proven; taken back or ended when it was killed; deleted only on request."""
+"""`merge` on Spark; what else is true of it is shown without Spark, by tests/deephaven_import."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_import.history import HistoricalTable
-from sawlog.deephaven_import.journal import Journal
 from sawlog.deephaven_import.spark import import_logs, merge
-from sawlog.deephaven_import.tree import IntradayTable
-from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
-from sawlog.spark.digest import digest
+from sawlog.errors import SawlogError
 from tests.deephaven_import.support import DATE, Logs, batch
 
 if TYPE_CHECKING:
@@ -86,24 +81,6 @@ def test_without_groups_rows_stay_in_order(spark: SparkSession, imported: Path) 
     assert (again.written, again.rows, again.checksum) == (False, done.rows, done.checksum)
 
 
-def test_further_sorting_and_several_groups(spark: SparkSession, db: Path) -> None:
-    # Every Desk is in one City, and Px in several.
-    table = pa.table(
-        {
-            "City": ["a", "b", "a", "b"] * 25,
-            "Desk": [f"{'abab'[n % 4]}{n % 8}" for n in range(100)],
-            "Px": [n % 3 for n in range(100)],
-            "N": list(range(100, 0, -1)),
-        }
-    )
-    sawlog.write(table, db / "Intraday/Ns/T/vm1" / DATE / "T", format="deephaven_table")
-    done = merge(spark, db, "Ns", "T", DATE, group=["City", "Desk", "Px"], sort=["N"], internal_partitions=1)
-    assert done.grouped == ["City", "Desk"]
-    assert "'Px' got no groups" in done.remarks[0]
-    wanted = table.sort_by([(name, "ascending") for name in table.column_names])
-    assert history(db).select(table.column_names).to_pylist() == wanted.to_pylist()
-
-
 def test_every_type_to_the_nanosecond(spark: SparkSession, db: Path) -> None:
     time = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns", "UTC"))
     table = pa.table(
@@ -131,143 +108,22 @@ def test_every_type_to_the_nanosecond(spark: SparkSession, db: Path) -> None:
         assert found.column(name)[0].as_py() is not None, name
 
 
-def test_intraday_rows_are_deleted_on_request(spark: SparkSession, imported: Path, logs: Logs) -> None:
-    done = merge(spark, imported, "Ns", "T", DATE, group=["Sym"])
-    assert not done.deleted
-    done = merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
-    assert (done.written, done.deleted) == (False, True)
-    assert intraday(imported) == list(range(10))
-    assert not any(Path(path).exists() for path in done.merged)
-    assert import_logs(spark, logs.directory, imported).rows == 0
-    with pytest.raises(FormatError, match="no rows"):
-        merge(spark, imported, "Ns", "T", DATE)
-    logs.write(2000, 2100)
-    assert import_logs(spark, logs.directory, imported).rows == 100
-    late = merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
-    assert (late.rows, late.added, late.written) == (2100, 100, True)
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(2100))
-    assert intraday(imported) == list(range(10))
-
-
 def test_a_failed_proof_takes_everything_back(
     spark: SparkSession, imported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forged(*arguments: Any) -> Any:
-        found = digest(*arguments)
+    proof = job._MergeJob._proof
+
+    def forged(self: Any) -> Any:
+        found = proof(self)
         return type(found)(found.rows, found.checksum ^ 1)
 
-    monkeypatch.setattr(job, "digest", forged)
+    monkeypatch.setattr(job._MergeJob, "_proof", forged)
     with pytest.raises(SawlogError, match="what was written was taken back"):
         merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
     assert not list(imported.glob("Systems/**/*.dat"))
     assert len(intraday(imported)) == 2010
     monkeypatch.undo()
     assert merge(spark, imported, "Ns", "T", DATE).written
-
-
-class Killed(BaseException):
-    """What no handler of a job is given the chance to handle when its process is killed."""
-
-
-def kill(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: int) -> None:
-    """Have the process die at a call: no clean-up that would follow is done."""
-    real = getattr(module, name)
-    count = [0]
-
-    def dies(*args: Any, **kwargs: Any) -> Any:
-        count[0] += 1
-        if count[0] < calls:
-            return real(*args, **kwargs)
-        for cleanup in ("take_back", "delete_merged"):
-            monkeypatch.setattr(job, cleanup, lambda *_: None)
-        monkeypatch.setattr(Journal, "delete", staticmethod(lambda _: None))
-        monkeypatch.setattr(HistoricalTable, "tidy", lambda *_: None)
-        raise Killed
-
-    monkeypatch.setattr(module, name, dies)
-
-
-@pytest.mark.parametrize(("name", "calls"), [("digest", 1), ("delete_merged", 1)])
-@pytest.mark.parametrize("then", ["merge", "import"])
-def test_killed_merges(
-    spark: SparkSession, imported: Path, logs: Logs, monkeypatch: pytest.MonkeyPatch, name: str, calls: int, then: str
-) -> None:
-    with monkeypatch.context() as patch:
-        kill(patch, job, name, calls)
-        with pytest.raises(Killed):
-            merge(spark, imported, "Ns", "T", DATE, internal_partitions=2, delete_intraday=True)
-    assert history(imported).num_rows == 2000
-    assert len(intraday(imported)) == 2010
-    proven = name == "delete_merged"
-    if then == "import":
-        logs.write(5000, 5001, column="2024-01-02")
-        assert import_logs(spark, logs.directory, imported).rows == 1
-        left = [*range(10), 5000]
-        assert sorted(intraday(imported)) == (left if proven else sorted([*range(2000), *left]))
-        assert (imported / "Systems/Ns/Partitions/0").exists() == proven
-    elif proven:
-        with pytest.raises(FormatError, match="no rows"):
-            merge(spark, imported, "Ns", "T", DATE)
-        assert intraday(imported) == list(range(10))
-    else:
-        assert merge(spark, imported, "Ns", "T", DATE).written
-    assert Journal.read(IntradayTable(str(imported), "Ns", "T")) is None
-    if proven or then == "merge":
-        assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
-
-
-def test_refusals(spark: SparkSession, imported: Path) -> None:
-    with pytest.raises(OptionError, match="no column 'Nope'"):
-        merge(spark, imported, "Ns", "T", DATE, group=["Nope"])
-    with pytest.raises(FormatError, match="no rows of 2024-02-01"):
-        merge(spark, imported, "Ns", "T", "2024-02-01")
-    with pytest.raises(OptionError, match="cannot be a directory"):
-        merge(spark, imported, "..", "T", DATE)
-    with pytest.raises(OptionError, match="internal_partitions"):
-        merge(spark, imported, "Ns", "T", DATE, internal_partitions=0)
-    assert not (imported / "Systems").exists()
-    journal = imported / "Intraday/Ns/T/.sawlog-merge.json"
-    for text in ("", "[]", '{"version": 1}', '{"version": 9}'):
-        journal.write_text(text)
-        with pytest.raises(FormatError, match=r"\.sawlog-merge\.json"):
-            merge(spark, imported, "Ns", "T", DATE)
-    journal.unlink()
-    shutil.rmtree(imported / "Intraday/Ns/T/vm2" / DATE)
-    assert merge(spark, imported, "Ns", "T", DATE, namespace_set="User").written
-    assert (imported / "Users/Ns/Partitions/0" / DATE / "T/table.size").exists()
-
-
-def test_digests_tell_rows_apart(spark: SparkSession) -> None:
-    def of(rows: list[tuple[Any, ...]], schema: str = "a int, b int") -> Any:
-        return digest(spark.createDataFrame(rows, schema))
-
-    assert of([(1, 2), (3, 4)]) == of([(3, 4), (1, 2)])
-    assert of([(1, 2)]) == of([(2, 1)], "b int, a int")
-    for other in ([(2, 1)], [(1, 2), (1, 2)], [(1, None)], []):
-        assert of([(1, 2)]) != of(other)
-    assert of([(None, 1)]) != of([(1, None)])
-
-
-def test_rows_that_come_late_are_added_once(spark: SparkSession, imported: Path, logs: Logs) -> None:
-    merge(spark, imported, "Ns", "T", DATE, group=["Sym"])
-    logs.write(2000, 2100)
-    logs.write(2100, 2110, internal="vm3")
-    import_logs(spark, logs.directory, imported)
-    done = merge(spark, imported, "Ns", "T", DATE, group=["Sym"])
-    assert (done.rows, done.added, done.removed, done.written) == (2110, 110, 0, True)
-    again = merge(spark, imported, "Ns", "T", DATE, append=True, delete_intraday=True)
-    assert (again.rows, again.checksum, again.added, again.written) == (2110, done.checksum, 0, False)
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(2110))
-    assert intraday(imported) == list(range(10))
-    logs.write(2110, 2120, internal="vm3")
-    import_logs(spark, logs.directory, imported)
-    done = merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"], internal_partitions=2)
-    assert (done.rows, done.added) == (2120, 10)
-    found = history(imported)
-    assert sorted(found.column("N").to_pylist()) == list(range(2120))
-    assert len(internals(imported)) <= 2
-    assert sum(history(imported, view="groups").column("rows").to_pylist()) == 2120
-    assert not list(imported.glob("Systems/**/.*"))
 
 
 @pytest.mark.parametrize("deleted", [True, False])
@@ -289,75 +145,3 @@ def test_deletions_carry_over(spark: SparkSession, imported: Path, logs: Logs, d
     done = merge(spark, imported, "Ns", "T", DATE)
     assert (done.rows, done.removed, done.added) == (1000, 10, 0)
     assert sorted(history(imported).column("N").to_pylist()) == list(range(1000, 2000))
-
-
-def test_what_a_replacing_merge_moved_aside_comes_back(
-    spark: SparkSession, imported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merge(spark, imported, "Ns", "T", DATE)
-    with monkeypatch.context() as patch:
-        kill(patch, job, "digest", 1)
-        with pytest.raises(Killed):
-            merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"])
-    assert merge(spark, imported, "Ns", "T", DATE).written is False
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
-    assert len(intraday(imported)) == 2010
-
-
-def test_history_that_says_nothing_of_itself(spark: SparkSession, imported: Path) -> None:
-    old = imported / "Systems/Ns/Partitions/7" / DATE / "T"
-    sawlog.write(pa.table({"N": [-1], "Sym": ["x"], "Px": [0.5]}), old, format="deephaven_table")
-    with pytest.raises(SawlogError, match=r"history has 1 rows .* intraday are 2000 rows .* replace .* append"):
-        merge(spark, imported, "Ns", "T", DATE)
-    assert merge(spark, imported, "Ns", "T", DATE, append=True).rows == 2001
-    assert merge(spark, imported, "Ns", "T", DATE, append=True).written is False
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(-1, 2000))
-    assert merge(spark, imported, "Ns", "T", DATE, replace=True).rows == 2000
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
-
-
-def test_links(spark: SparkSession, imported: Path, tmp_path: Path) -> None:
-    partitions = imported / "Systems/Ns/Partitions"
-    outside, inside = tmp_path / "disk", partitions / "spare"
-    for directory in (outside, inside, partitions):
-        directory.mkdir(parents=True, exist_ok=True)
-    (partitions / "0").symlink_to(outside)
-    with pytest.raises(SawlogError, match=r"Partitions/0: a link leads to .*disk, outside of .*db"):
-        merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
-    assert not list(outside.iterdir())
-    assert len(intraday(imported)) == 2010
-    (partitions / "0").unlink()
-    (partitions / "0").symlink_to(inside)
-    merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
-    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
-
-
-@pytest.mark.parametrize("date", ["../../../victim", "", ".hidden", "a/b", ".."])
-def test_names_are_checked_before_any_path_is_made(spark: SparkSession, imported: Path, date: str) -> None:
-    victim = imported.parent / "victim"
-    staged = victim / ".T.0123456789ab.sawlog-staged"
-    staged.mkdir(parents=True)
-    with pytest.raises(OptionError, match="cannot be a directory"):
-        merge(spark, imported, "Ns", "T", date)
-    assert staged.exists()
-
-
-def test_columns_that_differ_in_case_and_both_zeros(spark: SparkSession, db: Path) -> None:
-    table = pa.table({"px": [0.0, -0.0, 1.0, 0.0, -0.0], "Px": [1, 2, 3, 4, 5], "PX": ["a", "b", None, "d", "e"]})
-    sawlog.write(table, db / "Intraday/Ns/T/vm1" / DATE / "T", format="deephaven_table")
-    done = merge(spark, db, "Ns", "T", DATE, group=["px"], sort=["Px"], delete_intraday=True)
-    assert done.grouped == ["px"]
-    found = history(db).select(["px", "Px", "PX"])
-    assert str(found.to_pylist()) == str([table.to_pylist()[row] for row in (1, 4, 0, 3, 2)])
-    assert history(db, filters=[("px", "in", [0.0])]).num_rows == 4
-
-
-def test_guessed_types_are_not_merged(spark: SparkSession, db: Path) -> None:
-    leaf = db / "Intraday/Ns/T/vm1" / DATE / "T"
-    sawlog.write(pa.table({"d": [1.5]}), leaf, format="deephaven_table")
-    (leaf / "table.schema").unlink()
-    with pytest.warns(UserWarning, match="inferred"), pytest.raises(SchemaError, match="'d': nothing tells its type"):
-        merge(spark, db, "Ns", "T", DATE, delete_intraday=True)
-    assert leaf.exists()
-    merge(spark, db, "Ns", "T", DATE, types={"d": "double"}, delete_intraday=True)
-    assert history(db).column("d").to_pylist() == [1.5]

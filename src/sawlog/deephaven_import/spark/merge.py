@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as altered
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from sawlog import api
+from sawlog.deephaven_import.arrange import Arrangement, LocationsWriter, Target, contiguous, ranges
+from sawlog.deephaven_import.digest import Digest
 from sawlog.deephaven_import.history import (
     HistoricalTable,
     MergeRecord,
@@ -21,8 +25,8 @@ from sawlog.deephaven_import.history import (
     void_parts,
 )
 from sawlog.deephaven_import.journal import Journal, delete_merged, forget, recover, step_aside, take_back
-from sawlog.deephaven_import.spark.arrange import Arrangement, LocationsWriter, arrange, contiguous
-from sawlog.deephaven_import.spark.rows import PART, Kept, Placed, pieces, united
+from sawlog.deephaven_import.order import check_sortable
+from sawlog.deephaven_import.runs import Kept, Piece, Sorter, measure, pieces, size, united
 from sawlog.deephaven_import.tree import IntradayTable, Location, check_part, local_root
 from sawlog.deephaven_table.dataset import DeephavenTableDataset
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
@@ -30,12 +34,14 @@ from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import Scan, get_format
 from sawlog.options import parse_options
-from sawlog.spark.digest import Digest, digest, digests
 from sawlog.spark.errors import explain
-from sawlog.storage import PathLike, Storage
+from sawlog.spark.tasks import run_tasks
+from sawlog.storage import PathLike, Staged, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Outcome = TypeVar("Outcome")
 
 _OF_VALUES = ("char", "decimal", "sentinels_as_null")
 """Options that say how values look; types come from what the merge itself has written."""
@@ -71,7 +77,7 @@ class Merge:
 
 
 def merge(
-    spark: SparkSession,
+    spark: SparkSession | None,
     root: PathLike,
     namespace: str,
     table: str,
@@ -101,7 +107,7 @@ def merge(
     end, by the next merge or import of the table.
 
     Args:
-        spark: The session. Its executors have to see the tree.
+        spark: The session, whose executors have to see the tree; without one, threads of this process merge.
         root: The root of both trees, on a file system.
         namespace: Namespace of the table.
         table: The table.
@@ -181,7 +187,7 @@ class _MergeJob:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         tree: IntradayTable,
         history: HistoricalTable,
         date: str,
@@ -250,16 +256,7 @@ class _MergeJob:
             self._compare(plan.expected, plan.advice or "nothing was written")
             paths = [one.path for one in self._found]
             return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
-        rows = self._rows(plan)
-        asked = self._grouping(rows.schema) if arrangement.group is None else arrangement.group
-        self._check(rows.schema, *asked, *arrangement.sort)
-        groups = contiguous(rows, asked)
-        internals = [one.partition.internal_partition for one in self._found]
-        first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
-        schema = pa.schema([_without_dictionary(one) for one in rows.schema])
-        record = MergeRecord(self.name, 0, plan.parts)
-        writer = LocationsWriter(self._history, self._date, first, schema, altered(options, group=groups), record)
-        staged = arrange(rows, asked, arrangement, writer)
+        staged, asked, groups = self._arranged(plan, arrangement, options)
         replaced = tuple(one.partition.internal_partition for one in plan.replaced)
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
         journal.write(self._tree)
@@ -274,6 +271,7 @@ class _MergeJob:
             raise
         altered(journal, state="deleting").write(self._tree)
         forget(self._history, journal)
+        self._history.tidy(self._date)  # attempts that came second have staged what nobody publishes
         paths = [self._history.path(internal, self._date) for internal in staged]
         remarks = [
             f"column {name!r} got no groups: values of it come under several of the columns before it"
@@ -288,6 +286,47 @@ class _MergeJob:
             remarks=remarks,
         )  # fmt: skip
 
+    def _arranged(
+        self, plan: _Plan, arrangement: Arrangement, options: WriteOptions
+    ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
+        """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
+        tasks, schema = self._rows(plan)
+        asked = self._grouping(schema) if arrangement.group is None else arrangement.group
+        keys = (*asked, *arrangement.sort)
+        self._check(schema, *keys)
+        locations = arrangement.locations(sum(map(size, tasks)))
+        board = self._tree.board()
+        os.mkdir(board)
+        try:
+            sorter = Sorter(board, schema, tuple(asked), keys, locations if asked else 1)
+            runs = tuple(run for run in self._tasks(sorter, tasks, list(map(size, tasks))) if run is not None)
+            groups = contiguous(runs, asked)
+            internals = [one.partition.internal_partition for one in self._found]
+            first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
+            targets = [Target(first + i, i) for i in range(locations)]
+            if not asked:
+                targets = [Target(first + i, 0, *cut) for i, cut in enumerate(ranges(runs, locations))]
+            record = MergeRecord(self.name, 0, plan.parts)
+            written = altered(options, group=groups)
+            writer = LocationsWriter(runs, keys, self._history, self._date, schema, written, record)
+            staged = self._tasks(writer, targets, [sum(run.bytes for run in runs) // locations] * locations)
+        finally:
+            shutil.rmtree(board, ignore_errors=True)
+        return {str(one.internal): those for one, those in zip(targets, staged, strict=True) if those}, asked, groups
+
+    def _tasks(self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]) -> list[Outcome]:
+        """Apply a function to items in tasks.
+
+        Raises:
+            SawlogError: Of the first task that failed.
+        """
+        outcomes = run_tasks(self._spark, function, items, sizes)
+        for one in outcomes:
+            if isinstance(one, SawlogError):
+                self._history.tidy(self._date)
+                raise one
+        return cast("list[Outcome]", outcomes)
+
     def delete(self, locations: Sequence[Location]) -> None:
         """Delete the intraday locations, which were proven to be in history."""
         merged = tuple(one.partition.internal_partition for one in locations)
@@ -300,16 +339,25 @@ class _MergeJob:
         if self._intraday is None:
             return {}
         paths = list(self._filled)
-        rows = Placed(self._spark, pieces(self._intraday, {path: i for i, path in enumerate(paths)}), self._schema)
-        found = digests(rows.frame, PART, rows.names)
+        self._known_types()
+        found = self._digests(self._intraday, {path: i for i, path in enumerate(paths)})
         measured = [(path, found.get(i, Digest())) for i, path in enumerate(paths)]
         return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
 
-    def _rows(self, plan: _Plan) -> Placed:
-        """The rows to write, each with the number of its part in the record."""
+    def _digests(self, dataset: DeephavenTableDataset, parts: Mapping[str, int]) -> dict[int, Digest]:
+        """The digests of rows by part."""
+        tasks = pieces(dataset, parts)
+        digests: dict[int, Digest] = {}
+        for found in self._tasks(measure, tasks, list(map(size, tasks))):
+            for part, one in found.items():
+                digests[part] = digests.get(part, Digest()) + one
+        return digests
+
+    def _rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
+        """The rows to write by task, each with the number of its part in the record, and their columns."""
         numbers = {part.identity: number for number, part in enumerate(plan.parts)}
         tasks = []
-        schemas = [] if self._intraday is None else [self._schema]
+        schemas = [] if self._intraday is None else [self._known_types()]
         if plan.kept:
             old = self._open(one.path for one in plan.replaced)
             schemas.append(old.schema)
@@ -317,10 +365,9 @@ class _MergeJob:
             tasks += pieces(old, taken)
         if plan.taken:
             tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
-        return Placed(self._spark, tasks, united(schemas))
+        return tasks, united(schemas)
 
-    @property
-    def _schema(self) -> pa.Schema:
+    def _known_types(self) -> pa.Schema:
         """The columns of the intraday locations.
 
         Raises:
@@ -347,6 +394,7 @@ class _MergeJob:
         for name in names:
             if name not in schema.names:
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
+            check_sortable(schema.field(name))
 
     def _compare(self, expected: Digest, advice: str) -> None:
         """Read what history has of the date, and compare it with what it should have."""
@@ -371,9 +419,7 @@ class _MergeJob:
         dataset = whole.format.open(whole.files, scan)
         assert isinstance(dataset, DeephavenTableDataset)
         parts = dict.fromkeys((one.directory for one in dataset.locations), 0)
-        schemas = [dataset.schema] if self._intraday is None else [self._intraday.schema, dataset.schema]
-        rows = Placed(self._spark, pieces(dataset, parts), united(schemas))
-        return digest(rows.frame, rows.names)
+        return self._digests(dataset, parts).get(0, Digest())
 
     def _open(self, paths: Iterable[str]) -> DeephavenTableDataset:
         format = get_format("deephaven_table")
@@ -399,7 +445,3 @@ def _sum(parts: Iterable[Part]) -> Digest:
 
 def _rows(parts: Iterable[Part]) -> int:
     return sum(part.rows for part in parts)
-
-
-def _without_dictionary(field: pa.Field) -> pa.Field:
-    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field

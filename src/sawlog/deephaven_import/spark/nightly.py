@@ -59,7 +59,7 @@ class Nightly:
 
 
 def nightly(
-    spark: SparkSession,
+    spark: SparkSession | None,
     root: PathLike,
     *,
     before: str | None = None,
@@ -70,7 +70,7 @@ def nightly(
     """Merge every date that is over, of every intraday table; what fails does not keep the others.
 
     Args:
-        spark: The session.
+        spark: As for `merge`.
         root: The root of both trees, on a file system.
         before: Dates before this one are over, as `2024-03-01`; by default before today, in UTC.
         namespace: Only tables of this namespace.

@@ -1,0 +1,106 @@
+"""Hashing the values of columns, and the order of rows by numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.xxh64 import xxh64
+
+_A = np.uint64(0xBF58476D1CE4E5B9)
+_B = np.uint64(0x94D049BB133111EB)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
+def _mixed(word: Any) -> Any:
+    """The finalizer of SplitMix64: every bit of the word changes every other one."""
+    word = (word ^ word >> np.uint64(30)) * _A
+    word = (word ^ word >> np.uint64(27)) * _B
+    return word ^ word >> np.uint64(31)
+
+
+@kernel
+def hash_words(words: Any, there: Any, seed: Any, hashes: Any) -> None:
+    """Add the hash of each value to that of its row.
+
+    Args:
+        words: uint64, read-only.
+        there: uint8: 0 for null, which adds nothing; empty: all values are there.
+        seed: uint64.
+        hashes: uint64, one per row.
+    """
+    if len(there):
+        for i in range(len(words)):
+            if there[i]:
+                hashes[i] ^= _mixed(words[i] ^ seed)
+    else:
+        for i in range(len(words)):
+            hashes[i] ^= _mixed(words[i] ^ seed)
+
+
+@kernel
+def hash_bytes(data: Any, ends: Any, words: Any) -> None:
+    """A number for each binary value.
+
+    Args:
+        data: uint8, read-only.
+        ends: int64, read-only: value i is `data[ends[i] : ends[i + 1]]`.
+        words: uint64, to write into.
+    """
+    for i in range(len(words)):
+        words[i] = xxh64(data, np.uint64(ends[i]), np.uint64(ends[i + 1] - ends[i]))
+
+
+@kernel
+def hash_lists(elements: Any, ends: Any, ordered: Any, words: Any) -> None:
+    """A number for each list.
+
+    Args:
+        elements: uint64, read-only: a number for each element.
+        ends: int64, read-only: list i is `elements[ends[i] : ends[i + 1]]`.
+        ordered: Whether the order of elements matters.
+        words: uint64, to write into.
+    """
+    for i in range(len(words)):
+        word = np.uint64(ends[i + 1] - ends[i])
+        for at in range(ends[i], ends[i + 1]):
+            word = _mixed(word + _STEP ^ elements[at]) if ordered else word + _mixed(elements[at])
+        words[i] = word
+
+
+@kernel
+def hash_rows(hashes: Any) -> Any:
+    """The sum of the hashes of rows, modulo 2**64, each of them mixed once more.
+
+    Args:
+        hashes: uint64, read-only.
+    """
+    total = np.uint64(0)
+    for i in range(len(hashes)):
+        total += _mixed(hashes[i] + _STEP)
+    return total
+
+
+@kernel
+def count_order(codes: Any, least: Any, places: Any, before: Any, order: Any) -> None:
+    """Sort rows by small numbers; those of the same number keep their order.
+
+    Args:
+        codes: int64, read-only: the number of each row.
+        least: int64, the smallest of them.
+        places: int64 zeros, two more than the largest less the smallest.
+        before: int64, read-only: rows, in the order that they have.
+        order: int64, to write into: rows, in the order that they get.
+    """
+    for i in range(len(codes)):
+        places[codes[i] - least + 1] += 1
+    for i in range(1, len(places)):
+        places[i] += places[i - 1]
+    for i in range(len(before)):
+        row = before[i]
+        code = codes[row] - least
+        order[places[code]] = row
+        places[code] += 1
