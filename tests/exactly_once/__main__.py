@@ -20,13 +20,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
     parser.add_argument("--trees", action="store_true", help="import and merge trees of column files, not streams")
-    parser.add_argument("--nightly", type=float, default=0.3, help="of the importers of trees, those that merge")
+    parser.add_argument("--spark", type=float, default=0.2, help="of the importers of trees, those on Spark")
     asked = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="exactly-once-"))
     print(f"everything is kept in {directory} until it is proven", file=sys.stderr)
-    harness = (
-        Trees(directory, asked.nightly, asked.seed) if asked.trees else Harness(directory, asked.sinks, asked.seed)
-    )
+    harness = Trees(directory, asked.spark, asked.seed) if asked.trees else Harness(directory, asked.sinks, asked.seed)
     tally = harness.run(asked.kills, asked.pause)
     print(tally)
     if tally.exact:

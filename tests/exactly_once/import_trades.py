@@ -1,8 +1,8 @@
 """The importing process, until it is killed or told to finish: `python -m tests.exactly_once.import_trades ROOT MODE`.
 
-`follow` follows the logs, without Spark; `nightly` imports and merges on Spark, again and again. What they have done is
-appended to `ROOT/done`. When the file `ROOT/finish` is there, all that the logs hold is imported, merged as well with
-Spark, and the process ends.
+`follow` follows the logs, `nightly` imports and merges again and again, both without Spark; `spark` does so with it. What
+they have done is appended to `ROOT/done`. When the file `ROOT/finish` is there, all that the logs hold is imported, merged
+as well by those that merge, and the process ends.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ LATER = "2999-01-01"
 def main(root: str, mode: str) -> None:
     logs, db, spark = os.path.join(root, "logs"), os.path.join(root, "db"), None
     finishes = os.path.join(root, "finish")
-    if mode == "nightly":
+    if mode == "spark":
         from tests.exactly_once.run_queries import session
 
         spark = session()
-    else:
+    if mode == "follow":
         for look in follow_logs(None, logs, db, seconds=0.1, max_bytes=200_000):
             tell(root, look.done.rows, *look.errors)
             if os.path.exists(finishes):
                 break
-    while spark is not None and not os.path.exists(finishes):
-        once(root, spark, logs, db)
-    assert once(root, spark, logs, db)
+    while mode != "follow" and not os.path.exists(finishes):
+        once(root, spark, logs, db, merges=True)
+    assert once(root, spark, logs, db, merges=mode != "follow")
 
 
-def once(root: str, spark: Any, logs: str, db: str) -> bool:
-    """Import, and merge if there is a session; whether nothing went wrong."""
+def once(root: str, spark: Any, logs: str, db: str, *, merges: bool) -> bool:
+    """Import, and merge if wanted; whether nothing went wrong."""
     try:
         errors = []
         tell(root, import_logs(spark, logs, db, location_bytes=100_000).rows)
-        if spark is not None:
+        if merges:
             errors = [one.error for one in nightly(spark, db, before=LATER, group=["Sym"]).failed]
     except (SawlogError, OSError) as error:
         errors = [str(error)]

@@ -20,8 +20,8 @@ def test_every_row_arrives_once(tmp_path: Path) -> None:
 
 
 def test_every_row_is_imported_once(tmp_path: Path) -> None:
-    """By following, without Spark: importer and writer are killed, the machine is rebooted, the disk is full."""
-    counts = Trees(tmp_path, nightly=0).run(5, 0.3)
+    """Followed and merged, without Spark: importer and writer are killed, the machine reboots, the disk is full."""
+    counts = Trees(tmp_path, spark=0).run(5, 0.3)
     assert len(counts.kills) == 4
     assert counts.logged > 100
     assert counts.exact, str(counts)

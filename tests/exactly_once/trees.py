@@ -65,13 +65,13 @@ class Trees:
 
     Args:
         root: A new directory.
-        nightly: How many of the importers run on Spark, and merge as well: between 0 and 1.
+        spark: How many of the importers run on Spark, between 0 and 1; the others follow logs, or merge, in threads.
         seed: Of what is random.
     """
 
-    def __init__(self, root: Path, nightly: float, seed: int = 0) -> None:
+    def __init__(self, root: Path, spark: float, seed: int = 0) -> None:
         self.root = root
-        self._nightly = nightly
+        self._spark = spark
         self._processes = Processes(root, seed)
         self._chance = self._processes.chance
         self._writers = 0
@@ -116,7 +116,7 @@ class Trees:
 
     def _start_importer(self) -> subprocess.Popen[bytes]:
         """A new importer, once it has done something."""
-        self._mode = "nightly" if self._chance.random() < self._nightly else "follow"
+        self._mode = "spark" if self._chance.random() < self._spark else self._chance.choice(["follow", "nightly"])
         done = (self.root / "done").stat().st_size
         importer, begun = self._processes.start("import_trades", str(self.root), self._mode), time.monotonic()
         while importer.poll() is None and time.monotonic() - begun < PATIENCE:
@@ -138,11 +138,11 @@ class Trees:
             time.sleep(FULL_SECONDS if limit == FULL_BYTES else 0)
 
     def _finish(self, importer: subprocess.Popen[bytes]) -> None:
-        """Let an importer import all that is left, and one on Spark merge it."""
+        """Let an importer import all that is left, and another one merge it."""
         self._processes.say("all is imported that is left")
         (self.root / "finish").touch()
         importer.wait(PATIENCE)
-        if self._nightly and self._mode != "nightly":
+        if self._mode == "follow":
             importer = self._processes.start("import_trades", str(self.root), "nightly")
             importer.wait(2 * PATIENCE)
         if importer.returncode:

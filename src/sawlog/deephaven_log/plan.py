@@ -11,7 +11,7 @@ cannot be mistaken for the log itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,9 @@ class Layout:
     live_from: int = -1
 
 
-def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None) -> Layout:
+def scan(
+    file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None, fetched: Source | None = None
+) -> Layout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
     Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged. Without
@@ -57,11 +59,12 @@ def scan(file: File, header: Header, wanted: Scan, *, start: int, task_bytes: in
         wanted: As for reading.
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
+        fetched: The log, where it is open and in memory already.
     """
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     found = None
-    with closing(wanted.storage.open(file.path)) as source:
+    with nullcontext(fetched) if fetched is not None else closing(wanted.storage.open(file.path)) as source:
         if task_bytes is None and not _may_delete(source, start, file.size):
             return Layout()
         entries = Entries(Span(file, start, file.size), source, header, wanted.options)
