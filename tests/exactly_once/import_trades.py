@@ -1,8 +1,8 @@
 """The importing process, until it is killed or told to finish: `python -m tests.exactly_once.import_trades ROOT MODE`.
 
-`follow` follows the logs, `nightly` imports and merges again and again, both without Spark; `spark` does so with it. What
-they have done is appended to `ROOT/done`. When the file `ROOT/finish` is there, all that the logs hold is imported, merged
-as well by those that merge, and the process ends.
+`follow` follows the logs, `nightly` imports and merges again and again, both without Spark; `spark` does so with it.
+What they have done is appended to `ROOT/done`. When the file `ROOT/finish` is there, all that the logs hold is
+imported, merged as well by those that merge, and the process ends.
 """
 
 from __future__ import annotations
