@@ -198,6 +198,7 @@ def test_killed_merges(
         with pytest.raises(Killed):
             merge(spark, imported, "Ns", "T", DATE, internal_partitions=2, delete_intraday=True)
     assert history(imported).num_rows == 2000
+    (imported / "Intraday/Ns/T/.sawlog-board-0123").mkdir()
     assert len(intraday(imported)) == 2010
     proven = name == "delete_merged"
     if then == "import":
@@ -213,6 +214,7 @@ def test_killed_merges(
     else:
         assert merge(spark, imported, "Ns", "T", DATE).written
     assert Journal.read(IntradayTable(str(imported), "Ns", "T")) is None
+    assert not list(imported.glob("Intraday/**/.sawlog-board*"))
     if proven or then == "merge":
         assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _MODULUS = 1 << 64
 _ALL = np.zeros(0, np.uint8)
 _NAN = np.array([np.nan]).view(np.uint64)[0]
-_ELEMENT = "element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,7 @@ def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
 
     Numbers of any width are the same number; 0.0 and -0.0 are not, and every NaN is one.
     """
-    hashes = np.zeros(batch.num_rows, np.uint64)
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        _add(array, name, hashes)
-    return hashes
+    return value_hashes(list(zip(batch.schema.names, batch.columns, strict=True)))
 
 
 def digest(hashes: NDArray[np.uint64]) -> Digest:
@@ -61,19 +57,14 @@ def digest(hashes: NDArray[np.uint64]) -> Digest:
     return Digest(len(hashes), int(hash_rows(hashes)))
 
 
-def value_hashes(arrays: Mapping[str, pa.Array] | Sequence[tuple[str, pa.Array]]) -> NDArray[np.uint64]:
-    """A hash of the values of some columns of each row."""
-    pairs = list(arrays.items() if isinstance(arrays, Mapping) else arrays)
-    hashes = np.zeros(len(pairs[0][1]), np.uint64)
-    for name, array in pairs:
-        _add(array, name, hashes)
+def value_hashes(columns: Sequence[tuple[str, pa.Array]]) -> NDArray[np.uint64]:
+    """A hash of each row over some columns, which are named; there is one at least."""
+    hashes = np.zeros(len(columns[0][1]), np.uint64)
+    for name, array in columns:
+        seed = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), "<u8")[0]
+        there = boolean_values(array.is_valid()).view(np.uint8) if array.null_count else _ALL
+        hash_words(_words(array), there, seed, hashes)
     return hashes
-
-
-def _add(array: pa.Array, name: str, hashes: NDArray[np.uint64]) -> None:
-    seed = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), "<u8")[0]
-    there = boolean_values(array.is_valid()).view(np.uint8) if array.null_count else _ALL
-    hash_words(_words(array), there, seed, hashes)
 
 
 def _words(array: pa.Array) -> NDArray[np.uint64]:
@@ -81,7 +72,10 @@ def _words(array: pa.Array) -> NDArray[np.uint64]:
     kind = array.type
     if arrow.is_dictionary(kind):
         distinct = np.append(_words(array.dictionary), np.uint64(0))
-        return distinct[values_of(array.indices.cast(pa.int64()).fill_null(len(distinct) - 1), "<i8")]
+        chosen: NDArray[np.uint64] = distinct[
+            values_of(array.indices.cast(pa.int64()).fill_null(len(distinct) - 1), "<i8")
+        ]
+        return chosen
     if arrow.is_null(kind):
         return np.zeros(len(array), np.uint64)
     if arrow.is_boolean(kind):
@@ -115,7 +109,7 @@ def _of_lists(array: Any) -> NDArray[np.uint64]:
     if arrow.is_map(array.type):
         elements = value_hashes([("key", array.keys), ("value", array.items)])
     else:
-        elements = value_hashes([(_ELEMENT, array.values)])
+        elements = value_hashes([("element", array.values)])
     ends = _slice(array.buffers()[1], np.int32, array).astype(np.int64)
     hash_lists(elements, ends, not arrow.is_map(array.type), words)
     return words

@@ -94,4 +94,5 @@ def _codes(array: pa.Array) -> NDArray[np.int64]:
     if places.null_count:
         ranks = np.append(ranks, 0)
         places = places.fill_null(len(ranks) - 1)
-    return ranks[values_of(places, "<i8")]
+    codes: NDArray[np.int64] = ranks[values_of(places, "<i8")]
+    return codes

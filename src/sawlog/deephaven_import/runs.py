@@ -159,7 +159,7 @@ class Sorter:
         keys = [table.column(name) for name in self.keys]
         spread = np.zeros(table.num_rows, np.int64)
         if self.locations > 1:
-            first = value_hashes({self.groups[0]: keys[0]})
+            first = value_hashes([(self.groups[0], keys[0])])
             spread = (first % np.uint64(self.locations)).astype(np.int64)
         order = sort_order([fixed_array(pa.int64(), spread), *keys], table.num_rows)
         ordered = table.take(fixed_array(pa.int64(), order))
@@ -196,8 +196,8 @@ class Sorter:
     def _pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:
         found = []
         for index, name in enumerate(self.groups[1:], 1):
-            before = value_hashes({other: table.column(other) for other in self.groups[:index]})
-            pairs = np.stack([value_hashes({name: table.column(name)}), before], axis=1)
+            before = value_hashes([(other, table.column(other)) for other in self.groups[:index]])
+            pairs = np.stack([value_hashes([(name, table.column(name))]), before], axis=1)
             found.append(np.unique(pairs, axis=0))
         return tuple(found)
 

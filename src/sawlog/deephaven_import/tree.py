@@ -117,10 +117,7 @@ class IntradayTable:
             yield
 
     def board(self) -> str:
-        """A new place for what workers have to tell while they are at work; those of killed imports are deleted."""
-        for name in os.listdir(self.directory):
-            if name.startswith(_BOARD):
-                shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
+        """A new place for what tasks have to tell one another while they are at work; `tidy` deletes what was left."""
         return os.path.join(self.directory, f"{_BOARD}{uuid.uuid4().hex[:12]}")
 
     def locations(self, column_partition: str | None = None) -> list[Location]:
@@ -195,6 +192,9 @@ class IntradayTable:
         if self.clean:
             return [one for one in locations if one not in void]
         sweep(self.directory)
+        for name in os.listdir(self.directory):
+            if name.startswith(_BOARD):
+                shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
         for internal in directories(self.directory, self.root):
             for column in directories(os.path.join(self.directory, internal), self.root):
                 remove_empty(os.path.join(self.directory, internal, column))
