@@ -23,6 +23,7 @@ def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
     """Per format a table of several batches, and options to write it with."""
     numbers = pa.array(np.arange(ROWS))
     texts = pc.utf8_lpad(numbers.cast(pa.string()), 90, "x")
+    keys = pc.utf8_lpad(numbers.cast(pa.string()), 90, "0").cast(pa.binary())
     labels = pa.array([[("_ws_", "demo"), ("_ns_", "app")]], pa.map_(pa.string(), pa.string()))
     count = np.arange(3 * ROWS)  # of which more than a window has to be read
     gauges = pa.table(
@@ -39,6 +40,7 @@ def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
         "leveldb_log": (pa.table({"record": texts.cast(pa.binary())}), {}),
         "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
         "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
+        "leveldb_table": (pa.table({"key": keys, "value": keys}), {}),
         "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
         "milvus_binlog": (
             in_chunks(pa.table({"pk": numbers, "vec": vectors})),
@@ -52,7 +54,7 @@ def in_chunks(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(table.to_batches(max_chunksize=ROWS // 3))
 
 
-FORMATS = ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")
+FORMATS = ("leveldb_log", "leveldb_table", "deephaven_log", "deephaven_table", "filodb_record", "milvus_binlog")
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ def open(
     on_damage: OnDamage = "fail",
     provenance: bool = False,
     storage_options: Mapping[str, Any] | Storage | None = None,
-    memory_map: bool | None = None,
+    memory_map: bool = False,
     use_threads: bool | int = True,
     **options: Any,
 ) -> Dataset:
@@ -89,8 +89,8 @@ def open(
         on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
         provenance: Append `_file` and `_offset` to the view's columns.
         storage_options: What fsspec needs to reach the path.
-        memory_map: Whether local files are memory-mapped, as in pyarrow. By default only Deephaven's history is, which
-            is never shortened; a process that looks at a mapped file which another one truncates is killed.
+        memory_map: Whether local files are memory-mapped, as in pyarrow: a process that looks at a mapped file which
+            another one truncates is killed.
         use_threads: Whether all cores decode, or how many threads. Order is kept, and no more batches are in flight
             than twice the threads.
         **options: The format's own options.
@@ -137,7 +137,7 @@ def read(
     on_damage: OnDamage = "fail",
     provenance: bool = False,
     storage_options: Mapping[str, Any] | Storage | None = None,
-    memory_map: bool | None = None,
+    memory_map: bool = False,
     use_threads: bool | int = True,
     **options: Any,
 ) -> pa.Table:
@@ -295,7 +295,7 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
-def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool | None = None) -> Storage:
+def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
 

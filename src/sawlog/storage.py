@@ -83,13 +83,13 @@ class Storage:
 
     Attributes:
         options: What fsspec needs.
-        memory_map: Whether local files are memory-mapped; by default those are that never change.
+        memory_map: Whether local files are memory-mapped: one that is then truncated ends the process.
         inputs: What is read without being a file at a path.
         chosen: Whether a file that lies below a path belongs to it; all of them do by default. Picklable.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    memory_map: bool | None = None
+    memory_map: bool = False
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
@@ -171,13 +171,12 @@ class Storage:
             return bool(fs.exists(inner))
         return os.path.exists(name)
 
-    def open(self, path: PathLike, end: int | None = None, *, mapped: bool = False) -> Source:
+    def open(self, path: PathLike, end: int | None = None) -> Source:
         """Open one file for reading.
 
         Args:
             path: The file.
             end: Of a remote file, nothing behind this is read unless a window reaches there.
-            mapped: Whether it never changes and may be memory-mapped, unless `memory_map` says otherwise.
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
@@ -187,12 +186,10 @@ class Storage:
             return RemoteSource(*self._remote(name), name, end, self._sizes.get(name))
         if name in self.inputs:
             return self.inputs.open(name)
-        if self.memory_map is not None:
-            mapped = self.memory_map
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)
-            return (MappedSource if mapped else LocalSource)(descriptor, name)
+            return (MappedSource if self.memory_map else LocalSource)(descriptor, name)
         except BaseException:
             os.close(descriptor)
             raise

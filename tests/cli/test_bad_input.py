@@ -48,7 +48,7 @@ def options() -> Iterator[tuple[str, str, str | None]]:
     context = typer.Context(group)
     for verb in group.list_commands(context):  # type: ignore[attr-defined]
         yield verb, "--no-such-option", None
-        for one in group.get_command(context, verb).params:  # type: ignore[attr-defined]
+        for one in group.resolve_command(context, [verb])[1].params:  # type: ignore[attr-defined]
             if not isinstance(one, TyperOption) or one.is_flag:
                 continue
             kind: Any = one.type_descriptor.annotation
@@ -119,7 +119,7 @@ def test_a_source_that_is_none(verb: str, run: Run, places: dict[str, Path]) -> 
 @pytest.mark.parametrize("verb", sorted(GOOD))
 def test_too_many_arguments_or_too_few(verb: str, run: Run, places: dict[str, Path]) -> None:
     group = typer.main.get_command(app)
-    taken = group.get_command(typer.Context(group), verb).params  # type: ignore[attr-defined]
+    taken = group.resolve_command(typer.Context(group), [verb])[1].params  # type: ignore[attr-defined]
     positional = [one for one in taken if isinstance(one, TyperArgument)]
     if any(one.required for one in positional):
         check(run, places, [verb])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from sawlog import __version__, notice
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
@@ -38,25 +40,42 @@ Examples:
 
 
 class Verbs(TyperGroup):
-    """The verbs, those of formats too; each is loaded when it is asked for."""
+    """The verbs, those of formats too; one is loaded when it is run, and lists say what its source says."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        own = {name: EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS}
+        own = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
         others = sorted((one for one in entry_points(group=COMMANDS_GROUP)), key=lambda one: one.name)
-        self._elsewhere = {one.name: one for one in others} | own
-        unloaded: dict[str, Any] = dict.fromkeys([*own, *self._elsewhere])
-        self.commands = unloaded
+        self._unloaded = {one.name: one for one in [*others, *own]}
+        unnamed: dict[str, Any] = dict.fromkeys([*VERBS, *self._unloaded])
+        self.commands = unnamed
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name; None for an unknown one."""
-        if cmd_name in self._elsewhere:
-            self.commands[cmd_name] = _command(cmd_name, self._elsewhere.pop(cmd_name).load())
+        """The command of that name, which may not be loaded yet; None for an unknown one."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = TyperCommand(cmd_name, help=_description(self._unloaded[cmd_name]))
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, loaded, and the other arguments."""
+        if args[0] in self._unloaded:
+            self.commands[args[0]] = _command(args[0], self._unloaded.pop(args[0]).load())
+        return super().resolve_command(ctx, args)
 
 
 def _identifier(name: str) -> str:
     return name.replace("-", "_")
+
+
+def _description(point: EntryPoint) -> str | None:
+    """What the source of a verb says: to import it, and what it imports, takes ten times as long."""
+    spec = find_spec(point.module)
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(point.module)
+    for one in ast.parse(source or "").body:
+        if isinstance(one, ast.FunctionDef) and one.name == point.attr:
+            return ast.get_docstring(one)
+    found: str | None = point.load().__doc__
+    return found
 
 
 def _command(name: str, verb: Callable[..., int]) -> Any:

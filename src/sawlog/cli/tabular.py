@@ -383,7 +383,7 @@ def _open(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     name = normalize(file.path)
     if not is_remote(name):
-        opened = pa.memory_map(name) if file.size else pa.BufferReader(b"")
+        opened = pa.OSFile(name)
     else:
         opened = pa.PythonFile(_SourceFile(storage.open(name)), mode="r")
     try:

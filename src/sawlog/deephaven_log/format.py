@@ -13,13 +13,10 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import layout
-from sawlog.deephaven_log.dataset import DeephavenLogDataset
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions, WriteOptions
-from sawlog.deephaven_log.repair import repair
-from sawlog.deephaven_log.writer import LogWriter
 from sawlog.follow import Succession
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Dataset, Format, Match, Scan, Writer
 
 if TYPE_CHECKING:
     from sawlog.damage import FileReport
@@ -64,14 +61,20 @@ class DeephavenLog(Format):
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""
+        from sawlog.deephaven_log.dataset import DeephavenLogDataset
+
         return DeephavenLogDataset(self, files, scan)
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LogWriter:
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
+        from sawlog.deephaven_log.writer import LogWriter
+
         return LogWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """See `Format.repair`. Header, commands and intact entries are carried over byte for byte."""
+        from sawlog.deephaven_log.repair import repair
+
         return repair(file, target, options, storage)
 
     def warm_up(self) -> None:

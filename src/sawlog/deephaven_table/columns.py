@@ -19,6 +19,7 @@ from sawlog.deephaven_table.plain import plain_array, words
 from sawlog.deephaven_table.symbols import SymbolTable, load_symbols
 from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
 from sawlog.errors import SchemaError
+from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,7 +126,7 @@ class ColumnReader:
             picked = b"".join(read(path, at, self.width) for at in places.tolist())
             data = np.frombuffer(picked, np.uint8)
         else:
-            data = self._window(0, self._capacity).reshape(-1, self.width)[rows].ravel()
+            data = np.concatenate([self._picked(part) for part in _near(rows, WINDOW_BYTES // self.width)])
         return self._fitting(self._decode_words(data, 0))
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class ColumnReader:
             return
         self._start = header.data_start
         self._little = self._headers.little(header)
-        self._source = self._storage.open(data.path, mapped=layout.immutable(data.path))
+        self._source = self._storage.open(data.path)
         self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
             at = self._start + self._capacity * self.width
@@ -202,7 +203,7 @@ class ColumnReader:
                 self._missing(layout.BINARY)
             self._capacity = 0
             return
-        self._binary = self._storage.open(file.path, mapped=layout.immutable(file.path))
+        self._binary = self._storage.open(file.path)
         self._budget = OVERLAP * self._binary.size
 
     def _missing(self, suffix: str) -> None:
@@ -260,6 +261,11 @@ class ColumnReader:
         self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
         return array
 
+    def _picked(self, rows: NDArray[np.int64]) -> Bytes:
+        """The bytes of single rows that stand near to each other."""
+        first = int(rows[0])
+        return self._window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
+
     def _window(self, first: int, count: int) -> Bytes:
         assert self._source is not None
         return self._source.window(self._start + first * self.width, count * self.width)
@@ -303,3 +309,9 @@ class ColumnReader:
         assert self._column.data is not None
         where = self._column.data.path if path is None else path
         self._findings.damage(Damage(where, offset, length, kind.name.lower(), detail))
+
+
+def _near(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:
+    """Rows, in order, in parts of which none reaches over more rows than that."""
+    cuts = np.flatnonzero(np.diff(rows // span)) + 1
+    return np.split(rows, cuts)

@@ -11,7 +11,6 @@ from sawlog.deephaven_table.header import parse_header
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.tree import is_member
 from sawlog.deephaven_table.types import PARTITION_KEY
-from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan, Writer
 from sawlog.partitions import PartitionedWriter, check_column
@@ -71,8 +70,10 @@ class DeephavenTable(Format):
 
         return DeephavenTableDataset(self, files, scan)
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LocationWriter:
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""
+        from sawlog.deephaven_table.writer import LocationWriter
+
         return LocationWriter(path, schema, options, storage, replace=True)
 
     def partitioned_writer(

@@ -193,8 +193,3 @@ def decimal_width(precision: int) -> int:
 def time_width(digits: int, nullable: bool) -> int:
     """Bytes of a LocalTime with so many digits of its second."""
     return math.ceil((TIME_BITS + TIME_FRACTION_BITS[digits] + nullable) / 8)
-
-
-def immutable(path: str) -> bool:
-    """Whether a column file is written once and never changed: intraday ones grow."""
-    return INTRADAY not in path.split("/")

@@ -110,10 +110,10 @@ def _characters(column: ColumnFiles, storage: Storage) -> tuple[Bytes, int]:
 
 
 def _content(file: File, start: int, storage: Storage) -> Bytes:
-    """What a file has from a byte on. Most tables of symbols are small, and mapping a file takes longer than that."""
+    """What a file has from a byte on; most tables of symbols are small."""
     if file.size - start <= _SMALL:
         return np.frombuffer(storage.read(file.path, start, _SMALL), np.uint8)
-    source = storage.open(file.path, mapped=layout.immutable(file.path))
+    source = storage.open(file.path)
     data = source.window(start, min(max(0, source.size - start), MAX_CONTENT))
     source.close()
     return data

@@ -12,12 +12,9 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import DamageWarning
-from sawlog.filodb_record.dataset import FiloDBRecordDataset
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
-from sawlog.filodb_record.repair import repair
-from sawlog.filodb_record.writer import ContainerWriter
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Dataset, Format, Match, Scan, Writer
 
 if TYPE_CHECKING:
     from sawlog.damage import FileReport
@@ -62,14 +59,20 @@ class FiloDBRecord(Format):
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`."""
+        from sawlog.filodb_record.dataset import FiloDBRecordDataset
+
         return FiloDBRecordDataset(self, files, scan)
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> ContainerWriter:
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
+        from sawlog.filodb_record.writer import ContainerWriter
+
         return ContainerWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
         """See `Format.repair`."""
+        from sawlog.filodb_record.repair import repair
+
         return repair(file, target, options, storage)
 
     def warm_up(self) -> None:

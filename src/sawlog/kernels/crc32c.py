@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding
 import numpy as np
@@ -13,6 +13,9 @@ from numba.extending import intrinsic
 
 from sawlog.kernels.jit import CHECKED, inlined
 from sawlog.kernels.memory import load_u32, load_u64, prefetch
+
+if TYPE_CHECKING:
+    Tables = np.ndarray[Any, np.dtype[np.uint64]]
 
 POLYNOMIAL = 0x82F63B78
 """Reflected."""
@@ -90,43 +93,40 @@ _step_4 = _step_hardware(4)
 _step_1 = _step_hardware(1)
 
 
-def _slicing_tables() -> np.ndarray[Any, np.dtype[np.uint64]]:
+def _slicing_tables() -> Tables:
     """Tables for eight bytes at a time: entry [k, b] is byte b followed by k zero bytes."""
-    tables = np.zeros((8, 256), np.uint64)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (POLYNOMIAL if crc & 1 else 0)
-        tables[0, byte] = crc
-    for k in range(1, 8):
-        for byte in range(256):
-            before = int(tables[k - 1, byte])
-            tables[k, byte] = before >> 8 ^ int(tables[0, before & 255])
-    return tables
+    crc = np.arange(256, dtype=np.uint64)
+    for _ in range(8):
+        crc = crc >> np.uint64(1) ^ (crc & np.uint64(1)) * np.uint64(POLYNOMIAL)
+    tables = [crc]
+    for _ in range(7):
+        tables.append(tables[-1] >> np.uint64(8) ^ crc[tables[-1] & np.uint64(255)])
+    return np.stack(tables)
 
 
 _TABLES = _slicing_tables()
 
 
-def _shift_tables(length: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Tables that carry a CRC over `length` zero bytes: entry [k, b] is for byte k of the CRC being b."""
-    columns = []
-    for bit in range(32):
-        crc = 1 << bit
-        for _ in range(length):
-            crc = crc >> 8 ^ int(_TABLES[0, crc & 255])
-        columns.append(crc)
-    tables = np.zeros((4, 256), np.uint64)
-    for k in range(4):
-        for byte in range(256):
-            value = 0
-            for bit in range(8):
-                if byte >> bit & 1:
-                    value ^= columns[8 * k + bit]
-            tables[k, byte] = value
+def _shift_tables(length: int) -> Tables:
+    """Tables that carry a CRC over `length` zero bytes, a power of two: entry [k, b] is for byte k being b."""
+    crc = np.arange(256, dtype=np.uint64) << np.array([[0], [8], [16], [24]], np.uint64)
+    tables: Tables = crc >> np.uint64(8) ^ _TABLES[0, crc & np.uint64(255)]
+    for _ in range(length.bit_length() - 1):
+        tables = _carried(tables, tables)
     return tables
 
 
+def _carried(crc: Any, tables: Any) -> Any:
+    """What tables have for the four bytes of a CRC, together."""
+    return (
+        tables[0, crc & np.uint64(255)]
+        ^ tables[1, crc >> np.uint64(8) & np.uint64(255)]
+        ^ tables[2, crc >> np.uint64(16) & np.uint64(255)]
+        ^ tables[3, crc >> np.uint64(24)]
+    )
+
+
+_carry = inlined(_carried)
 _LONG_SHIFT = _shift_tables(_LONG)
 _SHORT_SHIFT = _shift_tables(_SHORT)
 
@@ -158,16 +158,6 @@ def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
         crc = _step_byte(crc, buffer[position])
         position += np.uint64(1)
     return crc ^ _ONES
-
-
-@inlined
-def _carry(crc: Any, tables: Any) -> Any:
-    return (
-        tables[0, crc & np.uint64(255)]
-        ^ tables[1, crc >> np.uint64(8) & np.uint64(255)]
-        ^ tables[2, crc >> np.uint64(16) & np.uint64(255)]
-        ^ tables[3, crc >> np.uint64(24)]
-    )
 
 
 @inlined

@@ -13,7 +13,6 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ class LevelDBTable(Format):
             from sawlog.leveldb_table.views import PropertiesDataset
 
             return PropertiesDataset(self, files, scan)
+        from sawlog.leveldb_table.dataset import LevelDBTableDataset
+
         return LevelDBTableDataset(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:

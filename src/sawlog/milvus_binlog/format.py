@@ -12,7 +12,6 @@ from sawlog.milvus_binlog.envelope import sniff
 from sawlog.milvus_binlog.layout import FOLLOWED
 from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
 from sawlog.milvus_binlog.paths import segment_of
-from sawlog.milvus_binlog.writer import binlog_writer, task_options
 from sawlog.partitions import check_column
 
 if TYPE_CHECKING:
@@ -92,6 +91,8 @@ class MilvusBinlog(Format):
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`; the path is a root."""
+        from sawlog.milvus_binlog.writer import binlog_writer
+
         return binlog_writer(path, schema, options, storage)
 
     def partitioned_writer(
@@ -117,6 +118,8 @@ class MilvusBinlog(Format):
         Raises:
             OptionError: For a backup's tree, whose metadata is one file.
         """
+        from sawlog.milvus_binlog.writer import binlog_writer, task_options
+
         if options.tree == "backup":
             raise OptionError("writing milvus_binlog: tree='backup' is written by one process; compact makes one, too")
         return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
