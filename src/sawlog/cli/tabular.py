@@ -382,10 +382,7 @@ def _open(
     format: TableFormat, file: File, options: Any, storage: Storage
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     name = normalize(file.path)
-    if not is_remote(name):
-        opened = pa.OSFile(name)
-    else:
-        opened = pa.PythonFile(_SourceFile(storage.open(name)), mode="r")
+    opened = pa.PythonFile(_SourceFile(storage.open(name)), mode="r") if is_remote(name) else pa.OSFile(name)
     try:
         return format.read(opened, options)
     except pa.ArrowException as error:
