@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sawlog.errors import OptionError
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Options = TypeVar("Options", bound="DataclassInstance")
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Nothing to choose."""
+
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 

@@ -1,6 +1,6 @@
 """What a record is, in one place: reading, counting, cutting, verifying, repairing and recognising all ask `judge`."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,6 @@ from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
-
-
-class Rules(NamedTuple):
-    """Options: whether data are checked, whether they are wanted, and how long a record may be."""
-
-    verify: Any
-    gather: Any
-    longest: Any
-
 
 _load_length, _load_length_checksum = loader(layout.LENGTH), loader(layout.LENGTH_CHECKSUM)
 _store_length, _store_length_checksum = storer(layout.LENGTH), storer(layout.LENGTH_CHECKSUM)
@@ -45,13 +36,12 @@ def sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    at, limit = window.base + pos, np.uint64(len(window.data))
-    sight, left = limit - min(pos, limit), window.size - min(window.base + pos, window.size)
+    sight, left = chain.around(window, pos)
     if state.lost >= 0:
         if left < _HEADER:
             return chain.FOUND, left
         return chain.search_chain(sound, window.size - _HEADER + np.uint64(1), _HEADER, window, pos, state, rules)
-    if at >= window.end:
+    if window.base + pos >= window.end:
         return chain.ENDED, _ZERO
     if left < _HEADER:
         return chain.TORN, left

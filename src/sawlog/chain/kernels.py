@@ -69,6 +69,11 @@ class Window(NamedTuple):
     size: Any
 
 
+def head_window(head: bytes, size: int) -> Window:
+    """The first bytes of a file of so many, for who recognises it."""
+    return Window(np.frombuffer(head, np.uint8), *map(np.uint64, (0, len(head), size)))
+
+
 _STATE = (
     "position",  # file offset of the next thing
     "rows",
@@ -141,6 +146,13 @@ def blame(state: Any, kind: Any, one: Any, two: Any) -> None:
     state.kind = kind
     state.one = one
     state.two = two
+
+
+@inlined
+def around(window: Any, pos: Any) -> Any:
+    """Bytes from a position on that are in sight, and that the file has."""
+    limit = np.uint64(len(window.data))
+    return limit - min(pos, limit), window.size - min(window.base + pos, window.size)
 
 
 @inlined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -45,6 +44,20 @@ class Out(NamedTuple):
     events: Any
 
 
+class Rules(NamedTuple):
+    """What `RecordOptions` say.
+
+    Attributes:
+        verify: Whether checksums of records are verified.
+        gather: Whether the bytes of records are wanted.
+        longest: Bytes that a record may have.
+    """
+
+    verify: Any
+    gather: Any
+    longest: Any
+
+
 @always_inlined
 def take_record(window: Any, pos: Any, size: Any, header: Any, length: Any, state: Any, out: Any) -> Any:
     """Take a good thing of `size` bytes at `pos`, whose record is the `length` bytes behind the first `header`."""
@@ -58,7 +71,7 @@ def take_record(window: Any, pos: Any, size: Any, header: Any, length: Any, stat
 
 
 class RecordWalk(ChainWalk):
-    """One pass over a range. A format's walk brings a kernel over an `Out`, and the rules for it.
+    """One pass over a range. A format's walk brings a kernel over an `Out` and `Rules`.
 
     Attributes:
         kernel: `kernel(window, state, out, rules)`, one line around `sawlog.chain.kernels.walk_chain`.
@@ -71,14 +84,11 @@ class RecordWalk(ChainWalk):
         super().__init__(span, source, findings, STATE, max_rows=BATCH_ROWS)
         self._schema = schema
         gather = RECORD_COLUMN in schema.names
-        self._rules = self.rules(part.scan.options, gather=gather)
+        options = part.scan.options
+        self._rules = Rules(options.verify_checksums, gather, options.max_record_bytes)
         self._room = min(BATCH_BYTES, max(1, span.end - span.start)) if gather else 0
         self.starts = np.zeros(BATCH_ROWS, np.int64)
         self.renew()
-
-    @abstractmethod
-    def rules(self, options: Any, *, gather: bool) -> Any:
-        """What the options say, as the kernel takes it; `gather` is whether the bytes of records are wanted."""
 
     def read(self, window: k.Window) -> int:
         """See `ChainWalk.read`."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import FileReport, Findings
-from sawlog.errors import SchemaError
+from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import Dataset, FileWriter, Format, Match, Writer
+from sawlog.options import NoOptions
 from sawlog.ranges import FileRange, intact_end
 from sawlog.scan import OFFSET_COLUMN, Projection, Scan
 from sawlog.storage import File, Storage
@@ -36,10 +37,36 @@ MAX_RECORD_BYTES = (1 << 31) - 1
 """The longest record that an array of Arrow's type binary holds."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How records are read.
+
+    Attributes:
+        verify_checksums: Whether checksums of their bytes are verified.
+        max_record_bytes: Longer records are damage.
+    """
+
+    verify_checksums: bool = True
+    max_record_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_record_bytes <= MAX_RECORD_BYTES:
+            raise OptionError(f"max_record_bytes={self.max_record_bytes}: expected 0 to {MAX_RECORD_BYTES}")
+
+
 class RecordFormat(Format):
-    """A format of such files."""
+    """A format of such files.
+
+    Attributes:
+        frame: Bytes that a record takes in a file besides its own.
+        write: `write(data, offsets, out)`, the kernel that lays records out, see `encoded`.
+    """
 
     views: ClassVar = {"rows": "one row per record", "damage": "one row per damaged range"}
+    read_options: ClassVar[type] = RecordOptions
+    write_options: ClassVar[type] = NoOptions
+    frame: ClassVar[int]
+    write: ClassVar[Any]
 
     @abstractmethod
     def begins(self, head: bytes, size: int) -> bool:
@@ -49,9 +76,13 @@ class RecordFormat(Format):
     def walk(self, part: RecordRange, source: Source, schema: pa.Schema, findings: Findings) -> ChainWalk:
         """A walk over a range, such as a `sawlog.chain.record_walk.RecordWalk`."""
 
-    @abstractmethod
     def encoded(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Records as they stand in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
+        import numpy as np
+
+        out = np.empty(int(offsets[-1]) - int(offsets[0]) + self.frame * (len(offsets) - 1), np.uint8)
+        type(self).write(data, offsets, out)
+        return out
 
     def match(self, file: File, head: bytes) -> Match:
         """See `Format.match`."""

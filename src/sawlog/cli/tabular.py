@@ -16,6 +16,7 @@ from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Writer
+from sawlog.options import NoOptions
 from sawlog.storage import File, Source, Staged, Storage, is_remote, normalize
 
 BATCH_ROWS = 64 << 10
@@ -23,11 +24,6 @@ ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes collected for a row group of Parquet."""
 BLOCK_BYTES = 16 << 20
 """Bytes of text parsed at a time; no line may be longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoOptions:
-    """Nothing to choose."""
 
 
 @dataclass(frozen=True, slots=True)
