@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning
+from sawlog.deephaven_table import symbol_table
+from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.kernels import holds, reaches
 
 from .reference import Shape, put, put_fixed, put_rows, put_symbols, put_text
@@ -40,6 +44,29 @@ def test_limits_are_reached_from_any_side() -> None:
     high = np.array([0, 1 << 31], np.uint32)
     high.flags.writeable = False
     assert reaches(high, np.uint32(1 << 30))
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+    """In tables that grow, and where all hashes are the same."""
+    monkeypatch.setattr(symbol_table, "_CHUNK", 7)
+    if same:
+        monkeypatch.setattr(symbol_table, "hash_bytes", lambda data, ends, hashes: hashes.fill(1 << 63))
+    rng = random.Random(2)
+    table, known = symbol_table.SymbolTable("UTF-8"), dict[str, int]()
+    ends, characters = [], b""
+    for _ in range(12):
+        texts = [rng.choice([None, "", "é", f"s{rng.randrange(40)}", "x" * rng.randrange(40)]) for _ in range(20)]
+        wanted = [-(1 << 31) if text is None else known.setdefault(text, len(known)) for text in texts]
+        array = pa.array(["before", *texts], pa.string())[1:]
+        with np.errstate(over="ignore"):  # hashes, where the JIT is off
+            found = table.numbers(array.dictionary_encode() if rng.random() < 0.5 else array, Place("S", 0))
+        assert found.tolist() == wanted
+        more, data = table.take()
+        ends += more.tolist()
+        characters += data
+    stored = [characters[start:end] for start, end in itertools.pairwise([0, *ends])]
+    assert stored == [text.encode() or b"\0" for text in known]
 
 
 def test_small_locations_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -510,7 +510,7 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.column_writer.MAX_KNOWN_SYMBOLS", 2)
+    monkeypatch.setattr("sawlog.deephaven_table.symbol_table.MAX_KNOWN_SYMBOLS", 2)
     batches = [pa.record_batch({"C": values}) for values in (["a", "b"], ["b", "c"], ["c", "a"], ["a"])]
     found = write(tmp_path / "t", pa.Table.from_batches(batches))
     assert found["C.sym.bytes"] == b"abcca"

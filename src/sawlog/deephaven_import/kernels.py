@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.xxh64 import xxh64
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
@@ -39,19 +38,6 @@ def hash_words(words: Any, there: Any, seed: Any, hashes: Any) -> None:
     else:
         for i in range(len(words)):
             hashes[i] ^= _mixed(words[i] ^ seed)
-
-
-@kernel
-def hash_bytes(data: Any, ends: Any, words: Any) -> None:
-    """A number for each binary value.
-
-    Args:
-        data: uint8, read-only.
-        ends: int64, read-only: value i is `data[ends[i] : ends[i + 1]]`.
-        words: uint64, to write into.
-    """
-    for i in range(len(words)):
-        words[i] = xxh64(data, np.uint64(ends[i]), np.uint64(ends[i + 1] - ends[i]))
 
 
 @kernel

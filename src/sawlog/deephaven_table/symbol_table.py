@@ -1,0 +1,165 @@
+"""The symbol table of a column that is written: strings get numbers in the order in which they first appear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.encode import Place, cast, encode_strings, validity, values_of
+from sawlog.deephaven_table.kernels import Known, enter, hash_bytes, spread
+from sawlog.errors import SchemaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_KNOWN_SYMBOLS = 1 << 20
+"""A symbol table remembers so many strings; what comes after that is entered anew, which readers allow for."""
+MAX_SYMBOLS = 1 << 31
+_CHUNK = 64 << 10
+"""Strings that are looked up at a time: room is made for as many new ones."""
+
+
+class SymbolTable:
+    """Numbers strings, and hands over what is to be written of them.
+
+    Args:
+        charset: Of the strings as they are stored.
+    """
+
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+        self._first = 0
+        self._end = 0
+        self._new: list[tuple[NDArray[np.int64], Any]] = []
+        self._forget()
+
+    def numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
+        """The ids of strings, plain or in a dictionary."""
+        import pyarrow.compute as pc
+
+        if pa.types.is_null(array.type):
+            return np.full(len(array), layout.NULL_SYMBOL, np.int32)
+        if not pa.types.is_dictionary(array.type):
+            ids = self._enter(cast(array, pa.large_string(), place), place)
+        else:
+            texts, indices = cast(array.dictionary, pa.large_string(), place), array.indices.cast(pa.int64())
+            valid = validity(indices)
+            places = values_of(indices, "<i8")
+            if valid is not None:
+                places = np.where(valid, places, len(texts))
+            # In the order in which they first appear, as pyarrow does not promise to keep but does.
+            used = values_of(pc.unique(indices.drop_null()), "<i8")
+            if len(used) and not 0 <= used.min() <= used.max() < len(texts):
+                raise SchemaError(f"column {place.column!r}: an index outside the dictionary")
+            of_texts = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
+            of_texts[used] = self._enter(texts.take(pa.array(used)), _FirstUse(place.column, place.row, places, used))
+            ids = of_texts[places]
+        if self._count > MAX_KNOWN_SYMBOLS:
+            self._first += self._count
+            self._forget()
+        return ids
+
+    def take(self) -> tuple[NDArray[np.int64], bytes]:
+        """End offsets and characters of the symbols that are new since the last call."""
+        lengths = np.concatenate([np.zeros(0, np.int64), *(lengths for lengths, _ in self._new)])
+        data = b"".join(bytes(data) for _, data in self._new)
+        ends = np.cumsum(lengths, dtype=np.int64) + self._end
+        self._end += len(data)
+        self._new = []
+        return ends, data
+
+    def _forget(self) -> None:
+        self._count = 0
+        self._slots = np.zeros(0, np.uint64)
+        self._known = Known(np.zeros(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+
+    def _enter(self, texts: pa.Array, place: Place) -> NDArray[np.int32]:
+        """The ids of strings, of which those that are new get the next ones."""
+        ids = np.empty(len(texts), np.int32)
+        valid = validity(texts)
+        there = np.ones(len(texts), np.uint8) if valid is None else valid.view(np.uint8)
+        for start in range(0, len(texts), _CHUNK):
+            part = texts.slice(start, _CHUNK)
+            _, offsets, data = part.buffers()
+            ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
+            characters = np.frombuffer(data or b"", np.uint8)
+            hashes = np.empty(len(part), np.uint64)
+            hash_bytes(characters, ends, hashes)
+            self._make_room(len(part), int(ends[-1] - ends[0]))
+            rows = np.empty(len(part), np.int64)
+            count = self._count
+            chunk = there[start : start + _CHUNK], hashes, ends, characters
+            numbers = ids[start : start + _CHUNK]
+            self._count = int(enter(chunk, self._slots, self._known, np.int64(count), numbers, rows))
+            if self._count > count:
+                self._add(count, _Nth(place.column, place.row, place, rows + start))
+            numbers[:] = np.where(chunk[0], numbers + np.int32(self._first), np.int32(layout.NULL_SYMBOL))
+        return ids
+
+    def _make_room(self, strings: int, characters: int) -> None:
+        """For so many new strings of so many bytes."""
+        known, count = self._known, self._count
+        if count + strings > len(known.hashes):
+            room = 2 * (count + strings)
+            known = Known(_longer(known.hashes, room), _longer(known.ends, room + 1), known.data)
+        used = int(known.ends[count])
+        if used + characters > len(known.data):
+            known = known._replace(data=_longer(known.data, 2 * (used + characters)))
+        self._known = known
+        if 2 * (count + strings) > len(self._slots):
+            self._slots = np.zeros(2 << (count + strings).bit_length(), np.uint64)
+            spread(known.hashes[:count], self._slots)
+
+    def _add(self, count: int, place: Place) -> None:
+        """Have the symbols from `count` on written."""
+        if self._first + self._count > MAX_SYMBOLS:
+            raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
+        ends = self._known.ends[count : self._count + 1]
+        data = self._known.data[ends[0] : ends[-1]].copy()
+        buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(data)]
+        new = pa.Array.from_buffers(pa.large_string(), self._count - count, buffers)
+        self._new.append(encode_strings(new, self._charset, place))
+
+
+def _longer(values: NDArray[Any], length: int) -> NDArray[Any]:
+    found = np.empty(length, values.dtype)
+    found[: len(values)] = values
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstUse(Place):
+    """Where values of a dictionary are first used.
+
+    Attributes:
+        places: Places in the dictionary, of every row.
+        used: Those that are used, in the order of the values that are spoken of.
+    """
+
+    places: Any
+    used: Any
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return Place(self.column, self.row + int((self.places == self.used[at]).argmax())).error(0, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nth(Place):
+    """Where some of the values stand that another place speaks of.
+
+    Attributes:
+        whole: That other place.
+        numbers: Which of its values they are.
+    """
+
+    whole: Place
+    numbers: Any
+
+    def error(self, at: int, message: str) -> SchemaError:
+        """See `Place.error`."""
+        return self.whole.error(int(self.numbers[at]), message)
