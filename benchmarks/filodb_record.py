@@ -17,7 +17,11 @@ import pyarrow as pa
 import sawlog
 from benchmarks.harness import Case, Settings, Side
 from sawlog.damage import Findings
-from sawlog.filodb_record.walk import RowsWalk
+from sawlog.filodb_record.layer import Layer
+from sawlog.filodb_record.options import WriteOptions
+from sawlog.filodb_record.target import Target
+from sawlog.filodb_record.walk import WINDOW_BYTES, RowsWalk
+from sawlog.filodb_record.writer import OUT_BYTES
 
 RECORD = 156
 """Bytes of a record with its padding, about."""
@@ -43,17 +47,25 @@ def cases(settings: Settings) -> Iterator[Case]:
             scanned,
             Side("sawlog, from memory", whole.read, whole.size, whole.rows, "containers held in memory"),
             Side("sawlog, from the cache", cached.read, cached.size, cached.rows, "the first MB of them, repeated"),
+            Side("strided copies", cached.copy, cached.size, cached.rows, "as many values, from the cache, by NumPy"),
         )
         yield Case("read_columns", "timestamp, value and hash into Arrow, one core", sides, per="rows")
     if settings.wanted("read_tags"):
         tags = Side("sawlog, all tags", partial(read, path, rows, columns=["tags"]), size, rows)
         everything = Side("sawlog, all columns", partial(read, path, rows), size, rows)
-        yield Case("read_tags", "all tags into an Arrow map, one core", (tags, everything, scanned), per="rows")
+        moved = Moved(path)
+        floor = Side("the same bytes, moved", moved.move, size, rows, "the file read, as large buffers copied")
+        sides = (tags, everything, floor, scanned)
+        yield Case("read_tags", "all tags into an Arrow map, one core", sides, per="rows")
         series = Side("sawlog, partkeys", partial(read, path, min(rows, SERIES), view="partkeys"), size, rows)
         yield Case("read_tags_partkeys", "distinct series, against decoding all tags", (series, tags), per="rows")
     if settings.wanted("build"):
         target = settings.memory / "built.container"
-        sides = (Side("sawlog", partial(build, table, target), size, rows, "written to a file in memory"),)
+        sides = (
+            Side("sawlog", partial(build, table, target), size, rows, "written to a file in memory"),
+            Side("sawlog, handed on", partial(hand_on, table), size, rows, "containers in memory, not written"),
+            Side("the same bytes, written", partial(rewrite, path, target), size, rows, "write() of 2 MiB at a time"),
+        )
         yield Case("build", "containers from Arrow, one core", sides, per="rows")
 
 
@@ -121,6 +133,18 @@ class Held:
     def read(self) -> None:
         assert self.count() == self.rows
 
+    def copy(self) -> None:
+        """Copy two values of eight bytes and one of four of as many records, a window at a time."""
+        step = WINDOW_BYTES // RECORD * RECORD
+        for start in range(0, self.size - step, step):
+            window = self.source.data[start : start + step]
+            for dtype, place in ((np.int64, 1), (np.int64, 2), (np.int32, 6)):
+                size = np.dtype(dtype).itemsize
+                values = np.lib.stride_tricks.as_strided(
+                    window[place * size :][:size].view(dtype), (step // RECORD - 1,), (RECORD,)
+                )
+                values.copy()
+
 
 def repeated(table: pa.Table, place: Path, size: int) -> np.ndarray:
     """The first whole containers of a table, the same pages of memory again and again: they stay in the cache."""
@@ -139,6 +163,41 @@ def repeated(table: pa.Table, place: Path, size: int) -> np.ndarray:
         at = start + number * CACHED
         assert libc.mmap(at, CACHED, mmap.PROT_READ, mmap.MAP_SHARED | fixed, memory, 0) == at
     return np.ctypeslib.as_array((ctypes.c_uint8 * (times * CACHED)).from_address(start))
+
+
+class Moved:
+    """What no reader of all tags can do without: the file is read, and bytes are put where Arrow wants them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.window = np.empty(WINDOW_BYTES, np.uint8)
+        batch = next(iter(sawlog.open(path, format="filodb_record", columns=["tags"]).to_batches()))
+        buffers = [np.frombuffer(one, np.uint8) for one in batch.column(0).buffers() if one is not None]
+        self.pairs = [(one, np.empty_like(one)) for one in buffers]
+
+    def move(self) -> None:
+        with self.path.open("rb", buffering=0) as file:
+            while file.readinto(self.window):
+                for source, target in self.pairs:
+                    target[:] = source
+
+
+def rewrite(path: Path, target: Path) -> None:
+    """Write a file's bytes to another one, from memory that is always the same."""
+    with path.open("rb") as file:
+        piece = file.read(OUT_BYTES)
+    with target.open("wb", buffering=0) as out:
+        for _ in range(path.stat().st_size // OUT_BYTES):
+            out.write(piece)
+
+
+def hand_on(table: pa.Table) -> None:
+    """Make containers, without writing them."""
+    options = WriteOptions(schema="gauge")
+    layer = Layer(Target.of(table.schema, options), options, OUT_BYTES, lambda data: None)
+    for batch in table.to_batches():
+        layer.add(batch, START)
+    layer.finish()
 
 
 def build(table: pa.Table, path: Path) -> None:

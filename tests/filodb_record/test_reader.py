@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog import DamageError, OptionError, SchemaError
+from sawlog import DamageError, DamageWarning, OptionError, SchemaError
 from sawlog.filodb_record import (
     Buckets,
     Column,
@@ -19,6 +20,7 @@ from sawlog.filodb_record import (
     Schema,
     Schemas,
 )
+from sawlog.filodb_record.kernels import maps
 from sawlog.filodb_record.schemas.column import parse_columns
 
 from . import golden
@@ -415,3 +417,50 @@ def test_unknown_schemas_as_bytes_have_no_name(tmp_path: Path) -> None:
     table = sawlog.read(path, unknown_schemas="raw", extras="schema")
     assert table["_schema"].to_pylist() == [None] + ["gauge"] * 99
     assert table["_schema_id"].to_pylist()[:2] == [0x1267, 2200]
+
+
+def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps are put down as they were decoded before: in whatever order they come, short, empty, odd, beyond ASCII."""
+    dice = random.Random(7)
+    pool: list[dict[str, str]] = [
+        {},
+        {"a": ""},
+        {"_ws_": "demo"},
+        {"_ws_": "dem"},
+        {"é": "日本"},
+        {"k" * 191: "v" * 500},
+    ]
+    pool += [{"job": f"j{n}", **{f"l{m}": "v" * m for m in range(n % 9)}} for n in range(40)]
+    order = [*range(len(pool))] * 3 + [dice.randrange(len(pool)) for _ in range(600)]
+    given = [(1, 0.5, "m", pool[n]) for n in order]
+    made = builder(1 << 20)
+    for one in given:
+        made.add_from_reader(one, GAUGE)
+    (container,) = made.optimal_container_bytes()
+    monkeypatch.setattr("sawlog.filodb_record.walk.WINDOW_BYTES", 16 << 10)
+    for memo in (maps.MEMO_BYTES, 1 << 10, 64):
+        monkeypatch.setattr(maps, "MEMO_BYTES", memo)
+        for strings in ("utf8", "binary"):
+            path = save(tmp_path / "a.container", container)
+            found = sawlog.read(path, schema="gauge", columns=["tags"], strings=strings)
+            found.validate(full=True)
+            rows = [dict(one) for one in found["tags"].cast(pa.map_(pa.string(), pa.string())).to_pylist()]
+            assert rows == [one[3] for one in given]
+
+
+def test_maps_that_come_again_and_are_damaged(tmp_path: Path) -> None:
+    """Neither what is no map nor what is no text is taken for good because it was met before."""
+    made = builder(1 << 20)
+    labels = [{"job": "abcdefgh"}, {"job": "abcdefgh", "x": "ABCD"}, {"job": "zzzzzzzz"}]
+    for n in range(60):
+        made.add_from_reader((n, 0.5, "m", labels[n % 3]), GAUGE)
+    (container,) = made.optimal_container_bytes()
+    data = bytearray(container)
+    assert data.count(b"ABCD") == 20
+    data = data.replace(b"ABCD", b"A\xff\xfeD")
+    data = data.replace(b"\x08\0zzzzzzzz", b"\x09\0zzzzzzzz")
+    path = save(tmp_path / "a.container", data)
+    with pytest.warns(DamageWarning, match="20 bad_map, 20 invalid_utf8"):
+        found = sawlog.read(path, schema="gauge", columns=["timestamp", "tags"], on_damage="skip")
+    assert milliseconds(found["timestamp"]) == list(range(0, 60, 3))
+    assert found["tags"].to_pylist() == [[("job", "abcdefgh")]] * 20

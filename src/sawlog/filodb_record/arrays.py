@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
-from sawlog.filodb_record.kernels.gather import Labels, Texts
+from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts
 from sawlog.filodb_record.kernels.payloads import valid_ends
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
         row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
     return Labels(ends, binary_parts(keys), binary_parts(items))
+
+
+def texts_of(strings: Sequence[bytes]) -> Texts:
+    """Strings as kernels take them, with SLACK behind them."""
+    ends = np.zeros(len(strings) + 1, np.int64)
+    ends[1:] = np.cumsum([len(one) for one in strings])
+    return Texts(np.frombuffer(b"".join(strings) + bytes(SLACK), np.uint8), ends)
 
 
 def binary_parts(array: pa.Array) -> Texts:

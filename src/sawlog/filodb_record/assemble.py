@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, constant_string
+from sawlog.filodb_record.arrays import texts_of
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
@@ -22,7 +23,6 @@ from sawlog.filodb_record.schemas.record import RecordSchema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_COPY_8 = ("long", "double", "ts")
 _WIDTHS = {"long": 8, "double": 8, "ts": 8, "container_timestamp": 8, "int": 4, "hash": 4, "schema_id": 4}
 _PAYLOADS = ("string", "map", "hist", "br", "record")
 _GROWTH = 1.1
@@ -89,6 +89,7 @@ class Gatherer:
         self._names = pa.array([*names, None], pa.string())
         self._options = options
         self._ratios: dict[str, tuple[float, float, float]] = {}
+        self._memos: dict[str, maps.Memo] = {}
         self._places: dict[str, tuple[int, int]] = {}
         fixed = payloads = 0
         for one in fields:
@@ -223,19 +224,18 @@ class Gatherer:
         validity = self._validity(one, rows)
         if one.kind in _WIDTHS:
             start = self._places[one.name][0]
-            values = self._slice(start, _WIDTHS[one.kind] * rows.count)
+            values = self._slice(start, _WIDTHS[one.kind] * rows.count, rows.count)
             return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, values])
-        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.zeros(rows.count, np.int64))
+        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         array = self._payload_array(one, rows, validity, bad, marks)
         if bad.kinds.any():
             marks.add(one.name, bad)
         return array
 
-    def _slice(self, start: int, size: int) -> pa.Buffer:
-        """Part of the arena; a copy where the rest of it would be kept alive for little."""
-        whole = self._arena.take(self._fixed)
-        part = whole.slice(start, size)
-        return pa.py_buffer(part.to_pybytes()) if 2 * size < self._fixed // max(len(self._places), 1) else part
+    def _slice(self, start: int, size: int, rows: int) -> pa.Buffer:
+        """Part of the arena; a copy where few rows would keep all of it alive."""
+        part = self._arena.take(self._fixed).slice(start, size)
+        return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
     def _validity(self, one: ViewField, rows: Rows) -> pa.Buffer | None:
         """Which rows have a value: those whose layout has the column."""
@@ -264,11 +264,12 @@ class Gatherer:
         if one.nested_schema is not None:
             return self._nested_array(one, rows, payloads, validity, bad, marks)
         data = Column(np.uint8, int(payloads.lengths.sum(dtype=np.int64)) + gather.SLACK)
-        texts = gather.Texts(data.values, np.zeros(rows.count + 1, np.int32))
+        ends = _new_ends(rows.count)
+        texts = gather.Texts(data.values, ends.values)
         gather.gather_strings(payloads, texts)
         if pa.types.is_string(one.arrow.type):
             _check_text(texts, np.arange(rows.count + 1, dtype=np.int32), bad)
-        buffers = [validity, pa.py_buffer(texts.ends), data.take(int(texts.ends[-1]))]
+        buffers = [validity, ends.take(rows.count + 1), data.take(int(texts.ends[-1]))]
         return pa.Array.from_buffers(one.arrow.type, rows.count, buffers)
 
     def _map_array(
@@ -277,35 +278,35 @@ class Gatherer:
         names = self._predefined()
         count = len(payloads.positions)
         total = int(payloads.lengths.sum(dtype=np.int64))
-        ends = np.zeros(count + 1, np.int32)
+        ends = _new_ends(count)
         # Per payload byte: entries, bytes of keys, bytes of values.
         ratios = self._ratios.get(one.name, (0.1, 0.5, 1.0))
+        memo = self._memos.get(one.name) or self._memos.setdefault(one.name, maps.new_memo())
         status = maps.FULL
         while status == maps.FULL:
             room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
-            key_ends, value_ends = Column(np.int32, room[0] + 1), Column(np.int32, room[0] + 1)
+            key_ends, value_ends = _new_ends(room[0]), _new_ends(room[0])
             keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
-            key_ends.values[0] = value_ends.values[0] = 0
             bad.kinds[:] = 0
             used = np.zeros(1, maps.ROOM)[0]
-            key_texts = gather.Texts(keys.values, key_ends.values)
-            value_texts = gather.Texts(values.values, value_ends.values)
-            status = maps.gather_maps(payloads, names, gather.Labels(ends, key_texts, value_texts), used, bad)
+            texts = [gather.Texts(keys.values, key_ends.values), gather.Texts(values.values, value_ends.values)]
+            labels = gather.Labels(ends.values, *(one._replace(ends=one.ends.view(np.uint8)) for one in texts))
+            status = maps.gather_maps(payloads, names, memo, labels, used, bad)
             ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
         entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
         if total:
             self._ratios[one.name] = (entries / total, key_bytes / total, value_bytes / total)
         text = one.arrow.type.key_type
-        if pa.types.is_string(text):
-            for texts in (key_texts, value_texts):
-                _check_text(texts._replace(ends=texts.ends[: entries + 1]), ends, bad)
+        if pa.types.is_string(text) and used.beyond_ascii:
+            for of in texts:
+                gather.check_text(of, ends.values, int(Kind.INVALID_UTF8), bad)
         children = [
             pa.Array.from_buffers(text, entries, [None, places.take(entries + 1), data.take(size)])
             for places, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
         ]
         kind = one.arrow.type
         pairs = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], children=[pairs])
+        return pa.Array.from_buffers(kind, count, [validity, ends.take(count + 1)], children=[pairs])
 
     def _histogram_array(
         self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
@@ -390,9 +391,14 @@ class Gatherer:
     def _predefined(self) -> gather.Texts:
         """The predefined keys. All layouts of a set share them."""
         keys = next((schema.predefined for schema in self._layouts if schema is not None), ())
-        ends = np.zeros(len(keys) + 1, np.int64)
-        ends[1:] = np.cumsum([len(key) for key in keys])
-        return gather.Texts(np.frombuffer(b"".join(keys) + bytes(gather.SLACK), np.uint8), ends)
+        return texts_of(keys)
+
+
+def _new_ends(count: int) -> Column:
+    """The ends of `count` things, the first of which begins at 0."""
+    ends = Column(np.int32, count + 1)
+    ends.values[0] = 0
+    return ends
 
 
 def _split(texts: gather.Texts) -> list[bytes]:

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, values_of
+from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, texts_of, values_of
 from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels import histogram_payloads as h
 from sawlog.filodb_record.kernels import payloads as p
-from sawlog.filodb_record.kernels.gather import SLACK, Texts
 from sawlog.filodb_record.schemas.column import Column
 from sawlog.filodb_record.schemas.record import RecordSchema
 from sawlog.filodb_record.selection import Layout
@@ -228,7 +227,8 @@ class Encoder:
         maps = map_parts(given, self._prefix + name, self._first_row)
         most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
         seen = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.int32)
-        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen)
+        following = np.zeros(len(target.wanted), np.int32)
+        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen, following)
         self._run(name, partial(p.encode_maps, maps, self._predefined, work, target))
 
     def _encode_histograms(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
@@ -358,10 +358,7 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
 
 def _index(keys: Sequence[bytes]) -> p.Names:
     """The predefined keys, and an index of them."""
-    ends = np.zeros(len(keys) + 1, np.int64)
-    ends[1:] = np.cumsum([len(key) for key in keys])
-    texts = Texts(np.frombuffer(b"".join(keys) + bytes(SLACK), np.uint8), ends)
-    names = p.Names(texts, np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
+    names = p.Names(texts_of(keys), np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
     p.index_names(names)
     return names
 

@@ -21,7 +21,7 @@ from sawlog.filodb_record.target import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUM
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BATCH_ROWS = 16 << 10
+BATCH_ROWS = 32 << 10
 """Rows that are encoded at a time: many, so that series repeat, and few enough for their payloads to stay in cache."""
 
 

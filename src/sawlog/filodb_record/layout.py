@@ -42,8 +42,6 @@ ALIGNMENT = 4
 PAYLOAD_LENGTH_SIZE = 2
 """u16 in front of every payload of the variable area."""
 MAX_PAYLOAD = 0xFFFF
-SIGNED_PAYLOAD = 0x7FFF
-"""FiloDB itself reads the lengths of maps and histograms as signed: longer ones come out empty there."""
 
 # Maps.
 PREDEFINED_FLAG = 0xC0
@@ -51,8 +49,6 @@ PREDEFINED_FLAG = 0xC0
 MAX_PREDEFINED_KEYS = 64
 MAX_KEY = PREDEFINED_FLAG - 1
 MAP_VALUE_LENGTH_SIZE = 2
-SHORTEST_ENTRY = 3
-"""One key byte and the length of the value."""
 
 # Hashes.
 HASH_SEED = 0x9747B28C

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import FormatError, SchemaError
 
@@ -31,14 +31,7 @@ def unpack(data: bytes | memoryview, count: int) -> list[int]:
     Raises:
         FormatError: When a group is longer than the data.
     """
-    import numpy as np
-
-    from sawlog.filodb_record.kernels.nibblepack import unpack_stream
-
-    values = np.zeros(count, np.uint64)
-    if unpack_stream(np.frombuffer(data, np.uint8), values) < 0:
-        raise FormatError(f"NibblePack: {len(data)} bytes end inside a group")
-    return [int(value) for value in values]
+    return list(_unpack("unpack_stream", data, count).tolist())
 
 
 def pack_delta(values: Sequence[int]) -> bytes:
@@ -63,14 +56,7 @@ def unpack_delta(data: bytes | memoryview, count: int) -> list[int]:
     Raises:
         FormatError: When a group is longer than the data.
     """
-    import numpy as np
-
-    from sawlog.filodb_record.kernels.nibblepack import unpack_delta_stream
-
-    values = np.zeros(count, np.uint64)
-    if unpack_delta_stream(np.frombuffer(data, np.uint8), values) < 0:
-        raise FormatError(f"NibblePack: {len(data)} bytes end inside a group")
-    return values.view(np.int64).tolist()
+    return list(_unpack("unpack_delta_stream", data, count).view("i8").tolist())
 
 
 def pack_doubles(values: Sequence[float]) -> bytes:
@@ -96,14 +82,7 @@ def unpack_doubles(data: bytes | memoryview, count: int) -> list[float]:
     Raises:
         FormatError: When a group is longer than the data.
     """
-    import numpy as np
-
-    from sawlog.filodb_record.kernels.nibblepack import unpack_xor_stream
-
-    bits = np.zeros(count, np.uint64)
-    if unpack_xor_stream(np.frombuffer(data, np.uint8), bits) < 0:
-        raise FormatError(f"NibblePack: {len(data)} bytes end inside a group")
-    return [float(value) for value in bits.view(np.float64)]
+    return list(_unpack("unpack_xor_stream", data, count).view("f8").tolist())
 
 
 def _pack(values: NDArray[np.uint64]) -> bytes:
@@ -113,3 +92,15 @@ def _pack(values: NDArray[np.uint64]) -> bytes:
 
     out = np.zeros((len(values) // GROUP + 1) * MAX_GROUP_BYTES, np.uint8)
     return out[: int(pack_stream(values, out))].tobytes()
+
+
+def _unpack(kernel: str, data: bytes | memoryview, count: int) -> NDArray[Any]:
+    """What a kernel of that name unpacks."""
+    import numpy as np
+
+    from sawlog.filodb_record.kernels import nibblepack
+
+    values = np.zeros(count, np.uint64)
+    if getattr(nibblepack, kernel)(np.frombuffer(data, np.uint8), values) < 0:
+        raise FormatError(f"NibblePack: {len(data)} bytes end inside a group")
+    return values

@@ -125,18 +125,24 @@ def gather_strings(payloads: Any, into: Any) -> None:
         into.ends[row + 1] = used
 
 
+@inlined
+def beyond_ascii(data: Any, at: Any, length: Any) -> Any:
+    """Whether any of `length` bytes is above 127."""
+    seen = _ZERO
+    end = at + length
+    while end - at >= _EIGHT:
+        seen |= load_u64(data, at)
+        at += _EIGHT
+    while at < end:
+        seen |= np.uint64(data[at])
+        at += _ONE
+    return seen & _HIGH_BITS != _ZERO
+
+
 @kernel
 def all_ascii(data: Any, length: Any) -> Any:
     """Whether none of the first `length` bytes is above 127."""
-    seen = _ZERO
-    at = _ZERO
-    while length - at >= np.uint64(8):
-        seen |= load_u64(data, at)
-        at += np.uint64(8)
-    while at < length:
-        seen |= np.uint64(data[at])
-        at += _ONE
-    return seen & _HIGH_BITS == _ZERO
+    return not beyond_ascii(data, _ZERO, length)
 
 
 @inlined

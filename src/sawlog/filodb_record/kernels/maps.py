@@ -1,27 +1,66 @@
-"""Walking and gathering maps. Section 2 of the format."""
+"""Walking and gathering maps. Section 2 of the format.
+
+Series are few beside their samples, and mostly come in the same order again: a map that was met before is put down as
+it was decoded then, and only new ones are walked.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, copy_short
+from sawlog.filodb_record.kernels.gather import SLACK, beyond_ascii, copy_short, mix
 from sawlog.filodb_record.layout import Kind
-from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import load_u16, prefetch, same_bytes
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import (
+    copy_bytes,
+    load_u16,
+    load_u32,
+    load_u64,
+    prefetch,
+    same_bytes,
+    store_u32,
+    store_u64,
+)
 
-ROOM = record_type("entries", "key_bytes", "value_bytes")
-"""How much of the targets is used."""
+ROOM = record_type(
+    "entries",
+    "key_bytes",
+    "value_bytes",
+    "high",  # whether the map that was walked last has text beyond ASCII
+    "beyond_ascii",  # whether any has
+)
+"""How much of the targets is used, and what it is used for."""
+KNOWN = record_type(
+    "used",  # bytes of the data
+    "last",  # place of the map that was met last
+    "met",
+    "new",
+)
+"""The state of a `Memo`."""
 
 FULL = 1
 """The targets have no room: give more, and start again."""
 END = 2
 
+SLOTS = 1 << 15
+"""Places of the index of a `Memo`."""
+MEMO_BYTES = 4 << 20
+"""Room for the maps of a `Memo`."""
+
+_HEAD = np.uint64(24)
+"""In front of each map: its length, entries, bytes of keys and of values, the place of the map that followed it last,
+and whether it has text beyond ASCII; 4 bytes each. A head without a map comes first."""
+_PROBES = 4
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
+_SEVEN = np.uint64(7)
+_HALF = np.uint64(32)
 _VALUE_LENGTH = np.uint64(layout.MAP_VALUE_LENGTH_SIZE)
 _SLACK = np.uint64(SLACK)
 _FLAG = layout.PREDEFINED_FLAG
@@ -31,15 +70,217 @@ _AHEAD = 8
 """Rows ahead of the present one that are asked into the cache."""
 
 
+class Memo(NamedTuple):
+    """Maps that were met, as they stood in their records and as they were decoded; kept from batch to batch.
+
+    Attributes:
+        data: uint8[MEMO_BYTES], 0 to begin with; maps back to back: a head, the bytes of the map, the ends of its keys
+            and of its values (int32), its keys and its values; each part filled up to eight bytes.
+        slots: int32[SLOTS], 0 to begin with: places of maps.
+        known: `KNOWN`.
+    """
+
+    data: Any
+    slots: Any
+    known: Any
+
+
+def new_memo() -> Memo:
+    """A memo without any map."""
+    known = np.zeros(1, KNOWN)[0]
+    known.used = _HEAD
+    return Memo(np.zeros(MEMO_BYTES, np.uint8), np.zeros(SLOTS, np.int32), known)
+
+
+@always_inlined
+def _padded(length: Any) -> Any:
+    return (length + _SEVEN) & ~_SEVEN
+
+
+@always_inlined
+def _is(data: Any, place: Any, window: Any, at: Any, length: Any) -> Any:
+    """Whether the map at a place of a memo is that of the window."""
+    return load_u32(data, place) == length and same_bytes(window, at, data, place + _HEAD, length)
+
+
+@always_inlined
+def _find(memo: Any, window: Any, at: Any, length: Any) -> Any:
+    """The place of a map in a memo, or 0; and the slot where it is, or belongs, or -1."""
+    mask = np.uint64(len(memo.slots) - 1)
+    slot = mix(window, at, length, length) & mask
+    for _ in range(_PROBES):
+        place = np.uint64(memo.slots[slot])
+        if place == _ZERO or _is(memo.data, place, window, at, length):
+            return place, np.int64(slot)
+        slot = (slot + _ONE) & mask
+    return _ZERO, np.int64(-1)
+
+
+@always_inlined
+def _copy_words(target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
+    """Copy in steps of eight bytes, where both have slack; the position behind the last step in the source."""
+    end = start + length
+    while start < end:
+        store_u64(target, at, load_u64(source, start))
+        at += _EIGHT
+        start += _EIGHT
+    return start
+
+
+@always_inlined
+def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift: Any) -> Any:
+    """Put the ends of `count` texts down behind end number `first`, two at a time; the position behind the source."""
+    at = (first + _ONE) * _FOUR
+    end = start + count * _FOUR
+    both = shift << _HALF | shift
+    while start < end:
+        store_u64(ends, at, load_u64(source, start) + both)
+        at += _EIGHT
+        start += _EIGHT
+    return start
+
+
+@always_inlined
+def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
+    """Put a map down as it was decoded before; whether there was room."""
+    data, keys, values = memo.data, maps.keys, maps.values
+    count, key_bytes = load_u32(data, place + _FOUR), load_u32(data, place + _EIGHT)
+    value_bytes = load_u32(data, place + _EIGHT + _FOUR)
+    entries, key_used, value_used = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
+    if (
+        np.uint64(len(keys.ends)) < (entries + count + _ONE + _ONE) * _FOUR
+        or np.uint64(len(keys.data)) - key_used < key_bytes + _SLACK
+        or np.uint64(len(values.data)) - value_used < value_bytes + _SLACK
+    ):
+        return False
+    at = place + _HEAD + _padded(load_u32(data, place))
+    at = _copy_ends(keys.ends, entries, data, at, count, key_used)
+    at = _copy_ends(values.ends, entries, data, at, count, value_used)
+    at = _copy_words(keys.data, key_used, data, at, key_bytes)
+    _copy_words(values.data, value_used, data, at, value_bytes)
+    room.entries = entries + count
+    room.key_bytes = key_used + key_bytes
+    room.value_bytes = value_used + value_bytes
+    room.beyond_ascii |= np.int64(load_u32(data, place + _HEAD - _FOUR))
+    return True
+
+
+@always_inlined
+def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: Any) -> None:
+    """Keep the ends of `count` texts behind end number `first`, counted from `start`."""
+    for i in range(count):
+        end = load_u32(ends, (first + np.uint64(i) + _ONE) * _FOUR)
+        store_u32(data, at + np.uint64(i) * _FOUR, end - start)
+
+
+@inlined
+def _learn(memo: Any, slot: Any, window: Any, at: Any, length: Any, maps: Any, first: Any, room: Any) -> None:
+    """Take the map into a memo that was put down last, behind `first`, the `room` that was used before."""
+    data, known = memo.data, memo.known
+    entries, key_start, value_start = first
+    count = np.uint64(room.entries) - entries
+    key_bytes, value_bytes = np.uint64(room.key_bytes) - key_start, np.uint64(room.value_bytes) - value_start
+    place = np.uint64(known.used)
+    need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
+    if slot < 0 or np.uint64(len(data)) - place < need + _SLACK:
+        return
+    store_u32(data, place, length)
+    store_u32(data, place + _FOUR, count)
+    store_u32(data, place + _EIGHT, key_bytes)
+    store_u32(data, place + _EIGHT + _FOUR, value_bytes)
+    store_u64(data, place + _EIGHT + _EIGHT, np.uint64(room.high) << _HALF)
+    to = place + _HEAD
+    copy_bytes(data, to, window, at, length)
+    to += _padded(length)
+    _learn_ends(data, to, maps.keys.ends, entries, count, key_start)
+    to += _padded(count * _FOUR)
+    _learn_ends(data, to, maps.values.ends, entries, count, value_start)
+    to += _padded(count * _FOUR)
+    copy_bytes(data, to, maps.keys.data, key_start, key_bytes)
+    copy_bytes(data, to + _padded(key_bytes), maps.values.data, value_start, value_bytes)
+    memo.slots[slot] = place
+    store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
+    known.last = place
+    known.used = place + need
+
+
+@inlined
+def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -> Any:
+    """Copy the entries of one map; whether there was room for them. One that is damaged comes out empty."""
+    window, keys, values = payloads.data, maps.keys, maps.values
+    limit, names_limit = np.uint64(len(window)), np.uint64(len(names.data))
+    known = len(names.ends) - 1
+    key_room, value_room = np.uint64(len(keys.data)), np.uint64(len(values.data))
+    max_entries = np.uint64(len(keys.ends)) // _FOUR - _ONE
+    entries, key_used, value_used = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
+    at = payloads.positions[row]
+    end = at + np.uint64(payloads.lengths[row])
+    begun = at
+    kind, place = 0, np.int64(0)
+    while at < end:
+        entry = at
+        code = np.int64(window[at])
+        at += _ONE
+        if entries == max_entries:
+            return False
+        kind, place = _BAD_MAP, np.int64(entry - begun)
+        if code >= _FLAG:
+            index = code - _FLAG
+            if index >= known:
+                kind, place = _UNKNOWN_KEY, index
+                break
+            start = np.uint64(names.ends[index])
+            length = np.uint64(names.ends[index + 1]) - start
+            if key_room - key_used < length + _SLACK:
+                return False
+            copy_short(keys.data, key_used, names.data, start, length, names_limit)
+        else:
+            length = np.uint64(code)
+            if end - at < length:
+                break
+            if key_room - key_used < length + _SLACK:
+                return False
+            copy_short(keys.data, key_used, window, at, length, limit)
+            at += length
+        key_used += length
+        length = load_u16(window, at) if end - at >= _VALUE_LENGTH else end
+        if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
+            break
+        at += _VALUE_LENGTH
+        if value_room - value_used < length + _SLACK:
+            return False
+        copy_short(values.data, value_used, window, at, length, limit)
+        at += length
+        value_used += length
+        entries += _ONE
+        store_u32(keys.ends, entries * _FOUR, key_used)
+        store_u32(values.ends, entries * _FOUR, value_used)
+        kind = 0
+    if kind != 0:
+        bad.kinds[row], bad.where[row] = kind, place
+        return True
+    first_key, first_value = np.uint64(room.key_bytes), np.uint64(room.value_bytes)
+    high = beyond_ascii(keys.data, first_key, key_used - first_key)
+    high = high or beyond_ascii(values.data, first_value, value_used - first_value)
+    room.high = high
+    room.beyond_ascii |= np.int64(high)
+    room.entries = entries
+    room.key_bytes = key_used
+    room.value_bytes = value_used
+    return True
+
+
 @kernel
-def gather_maps(payloads: Any, names: Any, maps: Any, room: Any, bad: Any) -> Any:
+def gather_maps(payloads: Any, names: Any, memo: Any, maps: Any, room: Any, bad: Any) -> Any:
     """Copy the entries of maps to the buffers of an Arrow map.
 
     Args:
         payloads: `Payloads`, the entries of each row's map.
         names: `Texts`, the predefined keys, and SLACK.
-        maps: `Labels`; all first ends are 0, and there is room for SLACK behind keys and values.
-        room: `ROOM`, set.
+        memo: `Memo`.
+        maps: `Labels`; those of keys and values are int32 as uint8, as many of both; all first ends are 0, and there is
+            room for SLACK behind keys and values.
+        room: `ROOM`, all 0 to begin with.
         bad: `Bad`: what explains it is the entry's position in the map, or the number of the predefined key. Maps that
             are damaged come out empty.
 
@@ -47,77 +288,33 @@ def gather_maps(payloads: Any, names: Any, maps: Any, room: Any, bad: Any) -> An
         END, or FULL.
     """
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
-    keys, key_ends, values, value_ends = maps.keys.data, maps.keys.ends, maps.values.data, maps.values.ends
-    limit = np.uint64(len(window))
-    names_limit = np.uint64(len(names.data))
-    known = len(names.ends) - 1
-    key_room = np.uint64(len(keys))
-    value_room = np.uint64(len(values))
-    max_entries = min(len(key_ends), len(value_ends)) - 1
-    entries = 0
-    key_used = _ZERO
-    value_used = _ZERO
+    data, known = memo.data, memo.known
     rows = len(positions)
+    looks = known.met >= known.new or known.used < len(data) // 2
     for row in range(rows):
         if row + _AHEAD < rows:
             prefetch(window, positions[row + _AHEAD])
             prefetch(window, positions[row + _AHEAD] + np.uint64(64))
-        at = positions[row]
-        end = at + np.uint64(lengths[row])
-        begun = at
-        first_entry, first_key, first_value = entries, key_used, value_used
-        kind = 0
-        place: Any = 0
-        while at < end:
-            entry = at
-            code = np.int64(window[at])
-            at += _ONE
-            if entries == max_entries:
+        at, length = positions[row], np.uint64(lengths[row])
+        place, slot = _ZERO, np.int64(-1)
+        if looks:
+            place = load_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT)
+            if place == _ZERO or not _is(data, place, window, at, length):
+                place, slot = _find(memo, window, at, length)
+        if place != _ZERO:
+            if not _repeat(memo, place, maps, room):
                 return FULL
-            if code >= _FLAG:
-                index = code - _FLAG
-                if index >= known:
-                    kind, place = _UNKNOWN_KEY, index
-                    break
-                start = np.uint64(names.ends[index])
-                length = np.uint64(names.ends[index + 1]) - start
-                if key_room - key_used < length + _SLACK:
-                    return FULL
-                copy_short(keys, key_used, names.data, start, length, names_limit)
-            else:
-                length = np.uint64(code)
-                if end - at < length:
-                    kind, place = _BAD_MAP, np.int64(entry - begun)
-                    break
-                if key_room - key_used < length + _SLACK:
-                    return FULL
-                copy_short(keys, key_used, window, at, length, limit)
-                at += length
-            key_used += length
-            if end - at < _VALUE_LENGTH:
-                kind, place = _BAD_MAP, np.int64(entry - begun)
-                break
-            length = load_u16(window, at)
-            at += _VALUE_LENGTH
-            if end - at < length:
-                kind, place = _BAD_MAP, np.int64(entry - begun)
-                break
-            if value_room - value_used < length + _SLACK:
+            store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
+            known.last = place
+            known.met += 1
+        else:
+            first = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
+            if not _walk(payloads, row, names, maps, room, bad):
                 return FULL
-            copy_short(values, value_used, window, at, length, limit)
-            at += length
-            value_used += length
-            entries += 1
-            key_ends[entries] = key_used
-            value_ends[entries] = value_used
-        if kind != 0:
-            bad.kinds[row] = kind
-            bad.where[row] = place
-            entries, key_used, value_used = first_entry, first_key, first_value
-        maps.ends[row + 1] = entries
-    room.entries = entries
-    room.key_bytes = key_used
-    room.value_bytes = value_used
+            if bad.kinds[row] == 0:
+                _learn(memo, slot, window, at, length, maps, first, room)
+            known.new += 1
+        maps.ends[row + 1] = room.entries
     return END
 
 

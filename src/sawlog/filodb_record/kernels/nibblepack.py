@@ -19,7 +19,6 @@ MAX_GROUP_BYTES = 2 + 8 * GROUP
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _FOUR = np.uint64(4)
 _NIBBLE = np.uint64(15)
 _HALF = np.uint64(0xFFFFFFFF)

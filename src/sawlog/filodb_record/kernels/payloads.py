@@ -209,11 +209,24 @@ def _same_texts(texts: Any, a: Any, b: Any, count: Any) -> Any:
     """Whether two maps of `count` entries have the same keys, or values, in the same order."""
     data, ends = texts.data, texts.ends
     start = np.uint64(ends[a])
-    other = np.uint64(ends[b])
+    shift = ends[a] - ends[b]
     differs = 0
     for i in range(1, count + 1):
-        differs |= (ends[a + i] - ends[a]) ^ (ends[b + i] - ends[b])
-    return differs == 0 and same_bytes(data, start, data, other, np.uint64(ends[a + count]) - start)
+        differs |= (ends[a + i] - ends[b + i]) ^ shift
+    return differs == 0 and same_bytes(data, start, data, np.uint64(ends[b]), np.uint64(ends[a + count]) - start)
+
+
+@always_inlined
+def _same_map(maps: Any, a: Any, b: Any) -> Any:
+    """Whether the maps of two rows have the same entries in the same order."""
+    first = np.int64(maps.ends[a])
+    other = np.int64(maps.ends[b])
+    count = np.int64(maps.ends[a + 1]) - first
+    return (
+        np.int64(maps.ends[b + 1]) - other == count
+        and _same_texts(maps.values, first, other, count)
+        and _same_texts(maps.keys, first, other, count)
+    )
 
 
 @inlined
@@ -259,11 +272,13 @@ class Work(NamedTuple):
         order: int32, as many as the largest map has entries.
         numbers: int16, as many.
         seen: int32, a power of two, all 0 to begin with: rows whose maps have been encoded, plus one.
+        following: int32 per row, all 0 to begin with: of those rows, which of them came next the last time, plus one.
     """
 
     order: Any
     numbers: Any
     seen: Any
+    following: Any
 
 
 @kernel
@@ -284,7 +299,7 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
     keys, key_ends = maps.keys.data, maps.keys.ends
     values, value_ends = maps.values.data, maps.values.ends
     map_ends = maps.ends
-    order, numbers, seen = work.order, work.numbers, work.seen
+    order, numbers, seen, following = work.order, work.numbers, work.seen, work.following
     positions, lengths, hashes = into.positions, into.lengths, into.hashes
     key_limit = np.uint64(len(keys))
     value_limit = np.uint64(len(values))
@@ -292,6 +307,7 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
     used = np.uint64(progress.used)
     template = np.int64(-1)
     known = np.int64(0)
+    last = np.int64(-1)
     mask = np.uint64(len(seen) - 1)
     for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
@@ -302,22 +318,23 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
         progress.used = used
         first = np.int64(map_ends[row])
         count = np.int64(map_ends[row + 1]) - first
-        value_start = np.uint64(value_ends[first])
-        place = mix(values, value_start, np.uint64(value_ends[first + count]) - value_start, np.uint64(count)) & mask
+        place = _ZERO
         probe = 0
-        same = np.int64(-1)
-        while seen[place] != 0 and probe < PROBES:
-            other = np.int64(seen[place]) - 1
-            begin = np.int64(map_ends[other])
-            if (
-                np.int64(map_ends[other + 1]) - begin == count
-                and _same_texts(maps.values, begin, first, count)
-                and _same_texts(maps.keys, begin, first, count)
-            ):
-                same = other
-                break
-            place = (place + _ONE) & mask
-            probe += 1
+        # Series mostly come in the same order again.
+        same = np.int64(following[last]) - 1 if last >= 0 else np.int64(-1)
+        if same < 0 or not _same_map(maps, row, same):
+            same = np.int64(-1)
+            start = np.uint64(value_ends[first])
+            place = mix(values, start, np.uint64(value_ends[first + count]) - start, np.uint64(count)) & mask
+            while seen[place] != 0 and probe < PROBES:
+                if _same_map(maps, row, np.int64(seen[place]) - 1):
+                    same = np.int64(seen[place]) - 1
+                    break
+                place = (place + _ONE) & mask
+                probe += 1
+        if last >= 0:
+            following[last] = (same if same >= 0 else row) + 1
+        last = same if same >= 0 else np.int64(row)
         if same >= 0:
             positions[row] = positions[same]
             lengths[row] = lengths[same]

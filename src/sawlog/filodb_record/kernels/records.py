@@ -10,15 +10,15 @@ from sawlog.chain.kernels import DAMAGED, GOOD, SHORT, TORN, blame, note
 from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.columns import BLOCK, END, Block, gather_columns
+from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, gather_columns
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
-from sawlog.kernels.memory import prefetch
+from sawlog.kernels.memory import load_u32, load_u64, prefetch, store_u32, store_u64
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
+_EIGHT = np.uint64(8)
 _WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
-_ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _SIGN = np.uint64(0x80000000)
 _BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
@@ -204,11 +204,62 @@ def _drop_failed(window: Any, first: Any, count: Any, state: Any, out: Any) -> A
 
 
 @always_inlined
+def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Records of the only schema, of which one or two values of 8 bytes are asked for, and maybe one of 4: in one loop.
+
+    What a record holds is copied while the length of the next one is on its way.
+    """
+    data, base, starts = window.data, window.base, out.starts
+    ops, arena = out.memory.ops[0], out.memory.arena
+    eights, fours, others = 0, 0, len(rules.schemas) - 1
+    a, b, c = ops[0], ops[0], ops[0]
+    for i in range(len(ops)):
+        if ops[i].code == COPY_8:
+            b = a if eights > 0 else ops[i]
+            a = ops[i]
+            eights += 1
+        elif ops[i].code == COPY_4:
+            c = ops[i]
+            fours += 1
+        else:
+            others += ops[i].code != SKIP
+    if eights == 0 or eights > 2 or fours > 1 or others > 0 or rules.plain:
+        return pos
+    slot_a, slot_b, slot_c = np.uint64(a.slot), np.uint64(b.slot), np.uint64(c.slot)
+    place_a, place_b, place_c = np.uint64(a.place), np.uint64(b.place), np.uint64(c.place)
+    limit = min(np.uint64(state.end) - base, np.uint64(len(data)))
+    row, room = np.uint64(state.rows), np.uint64(state.max_rows)
+    smallest, largest = np.uint64(rules.schemas[0].smallest), np.uint64(rules.schemas[0].largest)
+    begun = pos
+    while row < room and limit - pos >= _LENGTH + _LENGTH:
+        total = _load_length(data, pos) + _LENGTH
+        size = (total + _ROUND) & ~_ROUND
+        if size > limit - pos or total < smallest or total > largest:
+            break
+        if rules.meanings[_load_id(data, pos)] != 0:
+            break
+        ask_ahead(data, pos, size)
+        starts[row] = base + pos
+        store_u64(arena, place_a + row * _EIGHT, load_u64(data, pos + slot_a))
+        store_u64(arena, place_b + row * _EIGHT, load_u64(data, pos + slot_b))
+        if fours > 0:
+            store_u32(arena, place_c + row * _LENGTH, load_u32(data, pos + slot_c))
+        row += _ONE
+        pos += size
+    state.record_bytes += np.int64(pos - begun)
+    state.rows = np.int64(row)
+    return pos
+
+
+@always_inlined
 def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case: a block of whole records, located first and then gathered from the cache."""
+    """The common case: whole records, or a block of them, located first and then gathered from the cache."""
     if state.phase != s.READING or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
         return pos
     begun = pos
+    pos = _take_fixed(window, pos, state, out, rules)
+    if pos != begun:
+        return pos
     first = state.rows
     pos, rows = locate(window, pos, state, out, rules)
     state.record_bytes += np.int64(pos - begun)

@@ -15,8 +15,6 @@ _SEED = np.uint64(layout.HASH_SEED)
 _INIT = np.uint64(layout.HASH_INIT)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 _ORDER_DIFFERS = 0xEE
 """Keys without bytes from here on have the same order in UTF-8 as in Java."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from sawlog.filodb_record.kernels.gather import Texts
 
 
 def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
@@ -68,7 +65,7 @@ def _label_hashes(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     import numpy as np
 
-    from sawlog.filodb_record.arrays import binary_parts, map_parts
+    from sawlog.filodb_record.arrays import binary_parts, map_parts, texts_of
     from sawlog.filodb_record.kernels.shards import Hashes, Partition, label_hashes
 
     options = partition.options
@@ -77,9 +74,8 @@ def _label_hashes(
     rows = len(metric)
     shard, part, doubtful = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
     most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
-    chosen = Partition(
-        _texts(options.non_metric_shard_columns), _texts(options.ignore_tags_on_partition_key_hash), _texts(suffixes)
-    )
+    names = (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
+    chosen = Partition(*(texts_of([name.encode() for name in one]) for one in names))
     metrics = binary_parts(metric.cast(pa.binary()))
     label_hashes(metrics, maps, chosen, np.zeros(most, np.int32), Hashes(shard, part, doubtful))
     for row in np.flatnonzero(doubtful).tolist():
@@ -87,18 +83,6 @@ def _label_hashes(
         total = hashing.combine_hash_excluding(hashed, options.ignore_tags_on_partition_key_hash)
         part[row] = total & 0xFFFFFFFF
     return shard, part
-
-
-def _texts(names: Sequence[str]) -> Texts:
-    """Strings back to back."""
-    import numpy as np
-
-    from sawlog.filodb_record.kernels.gather import Texts
-
-    encoded = [name.encode() for name in names]
-    ends = np.zeros(len(encoded) + 1, np.int64)
-    ends[1:] = np.cumsum([len(one) for one in encoded])
-    return Texts(np.frombuffer(b"".join(encoded) + b"\0", np.uint8), ends)
 
 
 def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
