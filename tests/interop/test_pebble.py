@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
+from tests.leveldb_database.test_pebble import answers, live
 from tests.leveldb_log.test_pebble import operations, truth
 
 pytestmark = pytest.mark.interop
@@ -30,3 +31,23 @@ def test_pebble_and_sawlog_agree(tmp_path: Path, version: str) -> None:
     for report in sawlog.verify(database, view="writes").files:
         assert not report.damaged
     assert not any(report.damaged for report in sawlog.verify(database / "MANIFEST-000001", view="edits").files)
+
+
+CASES = ("13 plain", "15 at", "19 at", "22 plain", "24 plain", "24 cockroach")
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_pebble_answers(case: str, compression: str, tmp_path: Path) -> None:
+    version, comparer = case.split()
+    rows = "5000"
+    go = shutil.which("go")
+    assert go is not None, "Go is needed to build the program that writes Pebble's tables: no go on PATH"
+    command = [go, "run", "./tables", str(tmp_path / "db"), version, comparer, rows, compression]
+    written = subprocess.run(command, cwd=PROGRAM, capture_output=True, text=True, check=False, timeout=900)
+    assert written.returncode == 0, written.stderr
+    lines = tmp_path / "answers.jsonl"
+    lines.write_text(written.stdout)
+    expected = answers(lines)
+    assert len(expected) > int(rows) // 2
+    assert live(tmp_path / "db") == expected

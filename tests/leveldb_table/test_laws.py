@@ -17,7 +17,8 @@ from .support import leveldb_tables, rocksdb_tables
 
 DATA = {b"apple": b"1", b"apricot": b"22" * 9, b"banana": b"", b"cherry": b"red", b"date": b"x" * 40}
 TRAILER = 5
-FOOTER = 53
+FOOTERS = {"pebble 7": 61}
+PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 
 
 @cache
@@ -35,17 +36,20 @@ def tables() -> dict[str, bytes]:
             "snappy": leveldb_tables(root / "s", {**DATA, b"zz": b"ab" * 90}, compression="snappy")[0].read_bytes(),
             "rocksdb": rocksdb_tables(root / "5", DATA, deletes=[b"egg"], ranges=[(b"f", b"g")])[0].read_bytes(),
             "version 6": rocksdb_tables(root / "6", DATA, version=6, checksum="xxh3", table=parts)[0].read_bytes(),
+            "pebble 4": PEBBLE.joinpath("small.sst").read_bytes(),
+            "pebble 7": PEBBLE.joinpath("24-plain", "000008.sst").read_bytes(),
         }
 
 
-def headers(data: bytes) -> list[Span]:
+def headers(name: str, data: bytes) -> list[Span]:
     """The footer, and the trailer of each block."""
     with TemporaryDirectory() as directory:
         path = Path(directory, "a.ldb")
         path.write_bytes(data)
         rows = sawlog.read(path, format="leveldb_table", view="blocks").to_pylist()
     trailers = [Span(row["offset"] + row["length"] - TRAILER, TRAILER) for row in rows]
-    return [*trailers, Span(len(data) - FOOTER, FOOTER)]
+    footer = FOOTERS.get(name, 53)
+    return [*trailers, Span(len(data) - footer, footer)]
 
 
 class TestLaws(Laws):
@@ -77,7 +81,7 @@ class TestLaws(Laws):
                     "leveldb_table",
                     data,
                     "000005.ldb" if name in ("leveldb", "snappy") else "000005.sst",
-                    headers=headers(data),
+                    headers=headers(name, data),
                     checked=True,
                     blocks=True,
                     repaired="rows",

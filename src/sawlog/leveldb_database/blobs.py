@@ -1,4 +1,4 @@
-"""Values that RocksDB keeps apart from their keys, in blob files; an entry says in which, and where."""
+"""Values that RocksDB and Pebble keep apart from their keys, in blob files; an entry says in which, and where."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sawlog.leveldb_database.layout import (
     BLOB_WITH_EXPIRATION,
     Kind,
 )
+from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
 from sawlog.leveldb_log.kernels import masked_checksum
 from sawlog.leveldb_table.blocks import BlockRules
 from sawlog.leveldb_table.columns import KEY, OPERATION, VALUE
@@ -73,6 +74,8 @@ class Blobs:
         self._storage = storage
         self._findings = findings
         self._verify = verify
+        self._longest = longest
+        self._files: dict[int, ValueFile | None] = {}
         self._rules = BlockRules("rocksdb", SIZED_VERSION, Checksum.CRC32C, 0, 0, verify, longest)
         self.lost = 0
         self._sources: dict[int, Source | None] = {}
@@ -103,10 +106,13 @@ class Blobs:
         return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
 
     def _read(self, key: bytes, value: bytes) -> bytes | None:
+        address = address_of(value)
+        if address is not None:
+            return self._addressed(address, key)
         index = blob_index(value)
         if index is None:
             return value
-        path = posixpath.join(self._directory, f"{index.file:06d}.blob")
+        path = self._path(index.file)
         found = self._stored(path, index, key)
         kind = found if isinstance(found, Kind) else Kind.BAD_BLOB
         if isinstance(found, bytes):
@@ -114,9 +120,34 @@ class Blobs:
             if not isinstance(content, tuple):
                 expanded: bytes = content.to_pybytes()
                 return expanded
-        detail = f"the value of {index.size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
-        self._findings.damage(Damage(path, index.offset, index.size, kind.name.lower(), detail))
+        self._lose(path, index.offset, index.size, kind, key)
         return None
+
+    def _lose(self, path: str, offset: int, size: int, kind: Kind, key: bytes) -> None:
+        detail = f"the value of {size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
+        self._findings.damage(Damage(path, offset, size, kind.name.lower(), detail))
+
+    def _addressed(self, address: Address, key: bytes) -> bytes | None:
+        """A value in one of Pebble's files."""
+        path = self._path(address.file)
+        kind = Kind.BAD_BLOB
+        try:
+            if address.file not in self._files:
+                source = self._source(path)
+                kind = Kind.BAD_BLOB if source is not None else Kind.MISSING_FILE
+                self._files[address.file] = None
+                if source is not None:
+                    self._files[address.file] = ValueFile(source, verify=self._verify, longest=self._longest)
+            file = self._files[address.file]
+            if file is not None:
+                return file.value(address)
+        except ValueError:
+            pass
+        self._lose(path, 0, address.size, kind, key)
+        return None
+
+    def _path(self, number: int) -> str:
+        return posixpath.join(self._directory, f"{number:06d}.blob")
 
     def _stored(self, path: str, index: BlobIndex, key: bytes) -> bytes | Kind:
         """A value as it is stored, if the record around it is that of the key."""

@@ -20,6 +20,8 @@ ENTRY_SCHEMA = pa.schema(
 OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
 """Those of tables first, as the reader of tables numbers them."""
 RANGE = OPERATION_NAMES.index("delete_range")
+EXCISE = OPERATION_NAMES.index("excise")
+BLOB = OPERATION_NAMES.index("put_blob_index")
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,13 +82,13 @@ class DatabaseDataset(Dataset):
     def _files(self) -> Iterator[Fragment]:
         """Each table and log as a whole."""
         tables = replace(self.scan, options=self.scan.options.table)
-        for table in self.version.tables:
-            file = table.file
+        for file in {table.file.path: table.file for table in self.version.tables}.values():
             yield TableRange(tables, self.projection, file.path, file.size, file, 0, file.size, pruned=False)
         logs = replace(self.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in self.version.logs:
+            dialect = self.version.dialect
             yield WriteRange(
-                logs, self.projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto"
+                logs, self.projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect
             )
         for name in self.version.missing:
             yield MissingTable(self.scan, self.projection, name, 0)

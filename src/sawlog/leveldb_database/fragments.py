@@ -13,8 +13,18 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
-from sawlog.leveldb_database.columns import ENTRY_SCHEMA, LIVE, RANGE, Run, Stream, operation_names
+from sawlog.leveldb_database.columns import (
+    BLOB,
+    ENTRY_SCHEMA,
+    EXCISE,
+    LIVE,
+    RANGE,
+    Run,
+    Stream,
+    operation_names,
+)
 from sawlog.leveldb_database.layout import BLOB_NAME, Kind
+from sawlog.leveldb_database.value_files import addressed
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
@@ -56,6 +66,8 @@ HISTORY_SCHEMA = pa.schema(
 """`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
 
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
+_OF_RANGE_KEYS = ("range_key_set", "range_key_unset", "range_key_delete")
+"""Pebble's range keys are no part of the state: they stand beside its keys."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,9 @@ class KeyRange(Fragment):
         """
         low = self.low if table.smallest < self.low else b""
         high = self.high if self.high is not None and table.largest >= self.high else None
-        return low, high
+        if table.end is None:
+            return low, high
+        return max(low, table.smallest), table.end if high is None else min(high, table.end)
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         options = self.scan.options.table
@@ -156,7 +170,12 @@ class KeyRange(Fragment):
         whole = _Table(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
         owned = not self.low or table.smallest >= self.low
         batches = whole.decode(ENTRY_SCHEMA, self._apart(findings, owned=owned))
-        return Stream(file.path, table.level, (_inside(batch, low, high) for batch in batches))
+        if table.blobs:
+            batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
+        inside = (_inside(batch, low, high) for batch in batches)
+        return Stream(
+            file.path, table.level, inside if table.end is None else (_clipped(one, low, table.end) for one in inside)
+        )
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
         from sawlog.leveldb_database.state import sorted_batch
@@ -167,7 +186,8 @@ class KeyRange(Fragment):
         mode = self.scan.options.recovery
         replay = Replay(mode, self._apart(findings, owned=not self.low)) if mode is not None else None
         for file in self.version.logs:
-            whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect="auto")
+            dialect = self.version.dialect
+            whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
             ledger = self._apart(findings, owned=not self.low)
             found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
             batches = [_inside(self._of_family(batch), self.low, self.high) for batch in found]
@@ -184,9 +204,16 @@ class KeyRange(Fragment):
                 f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
                 ' read them with view="writes", latest=True'
             )
+        if pc.any(pc.equal(batch.column("operation"), "ingest_sst")).as_py():
+            raise SawlogError(
+                f"{self.path}: the logs tell of tables that the MANIFEST does not name yet; a database takes them in"
+                ' when it is opened: read its tables, and its logs with view="writes"'
+            )
         family = pc.equal(batch.column("column_family"), self.version.family)
-        kept = batch.filter(pc.and_(family, pc.is_valid(batch.column("key"))))
+        of_ranges = pc.is_in(batch.column("operation"), value_set=pa.array(_OF_RANGE_KEYS))
+        kept = batch.filter(pc.and_(pc.and_not(family, of_ranges), pc.is_valid(batch.column("key"))))
         codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
+        codes = pc.if_else(pc.equal(codes, EXCISE), pa.array([RANGE], pa.uint8())[0], codes)
         columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
         return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
@@ -225,6 +252,20 @@ def _inside(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordB
         batch = batch.filter(reach)
         keys = batch.column("key")
     return batch if high is None else batch.filter(pc.less(keys, high))
+
+
+def _clipped(batch: pa.RecordBatch, low: bytes, high: bytes) -> pa.RecordBatch:
+    """Entries of a part of a table, whose range deletions end where it does."""
+    import numpy as np
+
+    places = np.flatnonzero(np.asarray(batch.column("operation")) == RANGE).tolist()
+    for name, bound, limit in (("key", max, low), ("value", min, high)) if places else ():
+        found = batch.column(name).to_pylist()
+        for place in places:
+            found[place] = bound(found[place], limit)
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, batch.schema.field(at), pa.array(found, pa.binary()))
+    return batch
 
 
 class _Table(TableRange):

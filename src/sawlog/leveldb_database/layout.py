@@ -16,6 +16,8 @@ DEFAULT_FAMILY = "default"
 """The column family that every database has."""
 
 
+LAST_SEQUENCE = (1 << 56) - 1
+"""The sequence number of a largest key that is itself behind the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB keeps apart from their keys."""
 BLOB_KEY_SIZE = Number(0, 8)
@@ -39,7 +41,9 @@ class Kind(IntEnum):
     BAD_BLOB = 2
 
 
-_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME)
+MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
+"""Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
+_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
 
 
 def belongs(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
+from sawlog.errors import SawlogError
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, Run, Stream
 from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
 from sawlog.leveldb_table.columns import KEY, OPERATION
@@ -25,11 +27,19 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
     Args:
         groups: Streams, newest first; those of a group follow each other in key order.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
+
+    Raises:
+        SawlogError: For range deletions in another order.
     """
     if not bytewise:
         runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
-        ranges = [_only(batch, deletions=True) for group in runs for run in group for batch in run.batches]
-        yield Settled(runs, covers_of(ranges), bytewise=False)
+        for run in itertools.chain(*runs):
+            if any(_only(batch, deletions=True).num_rows for batch in run.batches):
+                raise SawlogError(
+                    f"{run.path}: range deletions in an order of keys that only the database knows;"
+                    " read its tables and logs one by one"
+                )
+        yield Settled(runs, covers_of([]), bytewise=False)
         return
     deletions = _Deletions()
     feeds = [_Feed(group, deletions) for group in groups]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
+    BLOB,
     ENTRY_SCHEMA,
     LIVE,
     OPERATION_NAMES,
@@ -32,7 +33,6 @@ PORTION_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that stand together are delivered as they stand."""
-BLOB_INDEX = OPERATION_NAMES.index("put_blob_index")
 _DELETES = ("delete", "single_delete", "delete_sized")
 
 
@@ -83,7 +83,7 @@ class Settled:
     @property
     def blobs(self) -> bool:
         """Whether values of entries are in blob files."""
-        return bool((self._codes == BLOB_INDEX).any())
+        return bool((self._codes == BLOB).any())
 
     @property
     def runs(self) -> Sequence[Run]:

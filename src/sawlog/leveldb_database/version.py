@@ -5,11 +5,21 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
-from sawlog.leveldb_database.layout import BYTEWISE, CURRENT_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
+from sawlog.leveldb_database.layout import (
+    BYTEWISE,
+    CURRENT_NAME,
+    LAST_SEQUENCE,
+    LOG_NAME,
+    MANIFEST_NAME,
+    MARKER_NAME,
+    TABLE_NAME,
+)
+from sawlog.leveldb_log.head import settle_dialect
+from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
 from sawlog.scan import Projection, Scan
@@ -25,12 +35,16 @@ class LiveTable:
         level: Its level; tables of level 0 may overlap, those of others do not.
         smallest: Its first user key.
         largest: Its last one.
+        end: The user key behind the last one of a part of a file, which must not be read beyond; `None`: all of it.
+        blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
     """
 
     file: File
     level: int
     smallest: bytes
     largest: bytes
+    end: bytes | None = None
+    blobs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,7 @@ class DatabaseVersion:
         family: The number of the column family.
         tables: Its live tables, by level and number.
         logs: The logs behind them, by number.
+        dialect: Whose logs they are, as far as what lies beside them tells.
         missing: Live tables that are not there.
         dead: Tables and logs that are there and not alive.
         blobs: Whether values have ever been in blob files.
@@ -53,6 +68,7 @@ class DatabaseVersion:
     family: int
     tables: tuple[LiveTable, ...]
     logs: tuple[File, ...]
+    dialect: Dialect | Literal["auto"]
     missing: tuple[str, ...]
     dead: tuple[File, ...]
     blobs: bool
@@ -80,7 +96,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     comparator = ""
     logs: dict[int, int] = {}
     previous = 0
-    blobs = False
+    blobs: dict[int, int] = {}
     for offset, edit in _edits(whole):
         version.apply(offset, edit)
         family = edit["column_family"]
@@ -88,9 +104,22 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         if "log_number" in edit:
             logs[family] = edit["log_number"]
         previous = edit.get("previous_log_number", previous)
-        blobs = blobs or bool(edit.get("new_blob_files"))
+        blobs.update({one["file"]: one["file"] for one in edit["new_blob_files"]})
+        blobs.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
     family = _family(version, column_family, manifest)
-    return _version(files, manifest, comparator, version, family, logs.get(family, 0), previous, blobs=blobs)
+    rows = [row for row in version.rows() if row["column_family"] == family]
+    tables, missing = _tables(files, manifest, rows, blobs, bytewise=comparator in BYTEWISE)
+    every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}
+    first = logs.get(family, 0)
+    live = {number: file for number, file in every.items() if number >= first or (previous and number == previous)}
+    alive = {number for row in version.rows() for number in (row["file"], row.get("backing_file"))}
+    dead = [file for file in files if (match := TABLE_NAME.match(file.name)) and int(match[1]) not in alive]
+    dead += [file for number, file in every.items() if number not in live]
+    ordered = tuple(file for _, file in sorted(live.items()))
+    dialect = settle_dialect(manifest, "auto", storage)
+    return DatabaseVersion(
+        manifest, comparator, family, tuple(tables), ordered, dialect, tuple(missing), tuple(dead), bool(blobs)
+    )
 
 
 def _edits(whole: EditRange) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -110,10 +139,12 @@ def _refused(damage: Damage) -> SawlogError:
 
 def _manifest(files: Sequence[File], storage: Storage) -> File:
     manifests = {file.name: file for file in files if MANIFEST_NAME.match(file.name)}
+    marked = [(int(match[1]), match[2]) for file in files if (match := MARKER_NAME.match(file.name))]
     if not manifests:
         raise SawlogError(f"{files[0].path}: no MANIFEST beside it, which says what a database is made of")
     current = next((file for file in files if file.name == CURRENT_NAME), None)
     name = storage.read(current.path).decode("utf-8", "replace").strip() if current is not None else ""
+    name = max(marked)[1] if marked else name
     return manifests.get(name) or max(manifests.values(), key=lambda file: _number(MANIFEST_NAME.match(file.name)))
 
 
@@ -125,35 +156,30 @@ def _family(version: Version, name: str, manifest: File) -> int:
     raise OptionError(f"{manifest.path}: no column family {name!r}; there are: {known}")
 
 
-def _version(
-    files: Sequence[File],
-    manifest: File,
-    comparator: str,
-    version: Version,
-    family: int,
-    log_number: int,
-    previous: int,
-    *,
-    blobs: bool,
-) -> DatabaseVersion:
+def _tables(
+    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], blobs: dict[int, int], *, bytewise: bool
+) -> tuple[list[LiveTable], list[str]]:
+    """Live tables, and the names of those that are not there."""
     present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
     tables, missing = [], []
-    directory = posixpath.dirname(manifest.path)
-    for row in version.rows():
-        if row["column_family"] != family:
-            continue
-        file = present.get(row["file"])
-        if file is None:
-            missing.append(posixpath.join(directory, f"{row['file']:06d}"))
+    for row in rows:
+        backing = row.get("backing_file")
+        number = row["file"] if backing is None else backing
+        smallest, largest = row["smallest_key"], row["largest_key"]
+        if (backing is not None and not bytewise) or row.get("synthetic_prefix") or row.get("synthetic_suffix"):
+            raise SawlogError(
+                f"{manifest.path}: table {row['file']} is a part of table {number}, or has other keys than that one,"
+                " in an order that only the database knows: read its tables and logs one by one"
+            )
+        end = None
+        if backing is not None:
+            end = largest if row["largest_key_sequence"] == LAST_SEQUENCE else largest + b"\0"
+        led = tuple(blobs.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
+        if number not in present:
+            missing.append(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"))
         else:
-            tables.append(LiveTable(file, row["level"], row["smallest_key"], row["largest_key"]))
-    every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}
-    live = {number: file for number, file in every.items() if number >= log_number or (previous and number == previous)}
-    alive = {row["file"] for row in version.rows()}
-    dead = [file for number, file in present.items() if number not in alive]
-    dead += [file for number, file in every.items() if number not in live]
-    ordered = tuple(file for _, file in sorted(live.items()))
-    return DatabaseVersion(manifest, comparator, family, tuple(tables), ordered, tuple(missing), tuple(dead), blobs)
+            tables.append(LiveTable(present[number], row["level"], smallest, largest, end, led))
+    return tables, missing
 
 
 def _number(match: Any) -> int:

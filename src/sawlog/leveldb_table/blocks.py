@@ -16,6 +16,8 @@ from sawlog.leveldb_table.layout import Checksum, Compression, Dialect, Kind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sawlog.storage import Source
+
 _CODECS = {
     Compression.SNAPPY: "snappy",
     Compression.LZ4: "lz4_raw",
@@ -63,11 +65,34 @@ class BlockRules:
     def rule(self) -> k.Rule:
         """The same for kernels."""
         codecs = np.full(256, k.OTHERWISE, np.uint8)
-        codecs[[Compression.NONE, Compression.SNAPPY]] = k.AS_IS, k.SNAPPY
-        if self.dialect != "leveldb" and self.version >= layout.SIZED_VERSION:
-            codecs[[Compression.LZ4, Compression.LZ4HC]] = k.LZ4
+        if not self.layered:
+            codecs[[Compression.NONE, Compression.SNAPPY]] = k.AS_IS, k.SNAPPY
+            if self._sizes:
+                codecs[[Compression.LZ4, Compression.LZ4HC]] = k.LZ4
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
         return k.Rule(*numbers, self.verify, codecs, np.uint64(self.longest))
+
+    @property
+    def layered(self) -> bool:
+        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer`."""
+        return self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES
+
+    @property
+    def _sizes(self) -> bool:
+        """Whether compressed blocks begin with their size."""
+        return self.dialect == "pebble" or (self.dialect == "rocksdb" and self.version >= layout.SIZED_VERSION)
+
+    def read(self, source: Source, offset: int, size: int) -> tuple[Expanded, int]:
+        """Read, judge and expand the block of `size` bytes at a file offset; its compression is told, too."""
+        length = size + layout.TRAILER_SIZE
+        if offset + length > self.limit:
+            return (Kind.BAD_HANDLE, size, self.limit), 0
+        window = source.window(offset, length)
+        (verdict,) = self.judge(window, offset, np.array([(offset, size)], k.HANDLE))
+        code = int(verdict["compression"])
+        if verdict["kind"]:
+            return (Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])), code
+        return self.expand(pa.py_buffer(bytes(window[:size])), code), code
 
     def expand(self, stored: pa.Buffer, code: int) -> Expanded:
         """Expand a block.
@@ -109,7 +134,7 @@ class BlockRules:
         """How long the content says it is, and what is left behind that."""
         if kind is Compression.SNAPPY:
             return _varint(stored)[0], stored
-        if self.dialect != "leveldb" and self.version >= layout.SIZED_VERSION:
+        if self._sizes:
             size, width = _varint(stored)
             return size, stored.slice(width)
         if kind in (Compression.LZ4, Compression.LZ4HC):

@@ -228,6 +228,52 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
     return count
 
 
+FIELDS = np.dtype((np.record, [(name, np.int64) for name in ("key", "size", "value", "length")]))
+"""An entry: its key among others, and its value in the block; where they begin, and their bytes."""
+
+
+@kernel
+def split_entries(data: Any, end: Any, fields: Any, keys: Any) -> Any:
+    """Take a block apart.
+
+    Args:
+        data: uint8, an expanded block.
+        end: uint64, where its entries end.
+        fields: Of type FIELDS, set.
+        keys: uint8, set to the keys, back to back.
+
+    Returns:
+        How many entries there are; -1 where one does not end in the block, -2 where `keys` is too small.
+    """
+    pos = _ZERO
+    count = 0
+    used = _ZERO
+    before = _ZERO
+    while pos < end:
+        shared, pos = varint(data, pos, end)
+        if pos == _ZERO:
+            return -1
+        rest, pos = varint(data, pos, end)
+        if pos == _ZERO:
+            return -1
+        length, pos = varint(data, pos, end)
+        if pos == _ZERO or shared > used - before or rest > end - pos or length > end - pos - rest:
+            return -1
+        if shared + rest > np.uint64(len(keys)) - used:
+            return -2
+        copy_bytes(keys, used, keys, before, shared)
+        copy_bytes(keys, used + shared, data, pos, rest)
+        fields[count].key = np.int64(used)
+        fields[count].size = np.int64(shared + rest)
+        fields[count].value = np.int64(pos + rest)
+        fields[count].length = np.int64(length)
+        before = used
+        used += shared + rest
+        pos += rest + length
+        count += 1
+    return count
+
+
 @kernel
 def find_block_end(data: Any, end: Any) -> Any:
     """Where the block that `data` begins with has its trailer, by its CRC-32C, which is taken on from byte to byte.

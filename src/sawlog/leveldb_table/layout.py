@@ -17,7 +17,7 @@ MAGIC_SIZE = 8
 MAGICS: dict[int, Dialect] = {
     0xDB4775248B80FB57: "leveldb",
     0x88E241B785F4CFF7: "rocksdb",
-    0xF09FAAB3F09FAAB3: "pebble",
+    0xB3AA9FF0B3AA9FF0: "pebble",
 }
 """The last eight bytes of a table. RocksDB's format version 0 has LevelDB's."""
 PLAIN_MAGICS = frozenset({0x4F3418EB7A8F13B8, 0x8242229663BF9564})
@@ -42,8 +42,49 @@ RESERVED_OFFSET = 17
 """24 bytes; the last eight are zero."""
 RESERVED_END = 41
 
-LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 6, "pebble": 2}
-"""The last format version that is understood. Pebble's third keeps values apart from their keys."""
+LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 6, "pebble": 7}
+"""The last format version that is understood."""
+
+# From which version of Pebble's tables on they have what.
+PREFIXED_VALUES = 3
+"""Values of `put` begin with a byte that says where they are: behind it, or in a block of values."""
+COLUMNAR = 5
+"""Blocks of entries and of the index are columnar."""
+COLUMNAR_METAINDEX = 6
+COLUMNAR_PROPERTIES = 7
+CHECKED_FOOTERS = {6: 0, 7: 4}
+"""The footer has a CRC-32C before its version; and before that, attributes of so many bytes."""
+FOOTER_CRC_SIZE = 4
+LARGEST_FOOTER = ROCKSDB_FOOTER + FOOTER_CRC_SIZE + max(CHECKED_FOOTERS.values())
+
+COLUMNAR_VERSION = 1
+COLUMNAR_HEADER = 7
+"""Version, number of columns (u16) and of rows (u32)."""
+COLUMN_HEADER = 5
+"""Kind, and where the column begins (u32)."""
+FROM_BASE = 0x80
+"""In the width of integers: they are counted from a number of eight bytes, which stands before them."""
+NO_BITS = 1
+"""Of a column of bits: all are zero, and left out."""
+
+
+class ColumnKind(IntEnum):
+    """What a column holds."""
+
+    BITS = 1
+    INTEGER = 2
+    STRING = 3
+    PREFIXED = 4
+
+
+VALUE_PLACE = 0xC0
+"""In the byte before a value: where it is."""
+IN_PLACE = 0x00
+IN_BLOB_FILE = 0x40
+IN_VALUE_BLOCK = 0x80
+OBSOLETE = 0x40
+"""In the type of a key, from version 4 on: another entry of the table hides it."""
+OBSOLETE_VERSION = 4
 
 TRAILER_SIZE = 5
 """Behind each block: its compression, and a checksum of the block and that byte."""
@@ -114,6 +155,14 @@ OPERATIONS: dict[int, str] = {
 }
 """What the type of a key says about it."""
 DELETE_RANGE = 0x0F
+BLOB_INDEX = 0x11
+PEBBLE_OPERATIONS = {
+    **{code: OPERATIONS[code] for code in (0x00, 0x01, 0x02, 0x07, DELETE_RANGE, BLOB_INDEX, 0x17)},
+    0x12: "put",
+}
+"""Pebble's; the last is a `put` behind which something may have been deleted."""
+PREFIXED_KIND = 0x01
+"""From version 3 on, a byte stands before the values of these."""
 
 INDEX_NAME = b"rocksdb.index"
 """In the metaindex: the index, where the footer has no handle of it."""
@@ -122,6 +171,13 @@ RANGE_DELETES_NAMES = (b"rocksdb.range_del", b"rocksdb.range_del2")
 PARTITIONED_FILTER = b"partitionedfilter."
 """What the name of a filter begins with that is an index of its parts."""
 DICTIONARY_NAME = b"rocksdb.compression_dict"
+VALUE_INDEX_NAME = b"pebble.value_index"
+"""Blocks of values, as tuples of number, offset and length; the widths of these stand behind the handle."""
+VALUE_BLOCK = "values"
+KEY_SCHEMA = b"pebble.colblk.schema"
+"""How keys are cut into columns: by prefix and suffix (DEFAULT_SCHEMA), or by CockroachDB's versions."""
+DEFAULT_SCHEMA = b"DefaultKeySchema("
+COCKROACH_SCHEMA = b"crdb1"
 
 INDEX_TYPE = b"rocksdb.block.based.table.index.type"
 DELTA_ENCODED = b"rocksdb.index.value.is.delta.encoded"
@@ -165,6 +221,7 @@ class Kind(IntEnum):
     BAD_FOOTER = 10
     UNREFERENCED = 11
     READ_ERROR = 12
+    LOST_VALUE = 13
 
 
 DETAIL = {
@@ -176,6 +233,7 @@ DETAIL = {
     Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
     Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
     Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the unknown type {1:#04x}",
+    Kind.LOST_VALUE: "{0} entries are left out, whose values are in other blocks that are damaged or not there",
     Kind.BAD_HANDLE: "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks",
 }
 """What damage says; the two numbers come with the event."""

@@ -15,6 +15,8 @@ from sawlog.errors import DamageError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, contents_of
+from sawlog.leveldb_table.columnar import Columns
+from sawlog.leveldb_table.columnar import pairs as columnar_pairs
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
 from sawlog.varints import decode_varints
@@ -55,6 +57,10 @@ class Footer:
     metaindex: Handle | None
     index: Handle | None
 
+    def pebble(self, since: int) -> bool:
+        """Whether the table is Pebble's, of a version or a later one."""
+        return self.dialect == "pebble" and self.version >= since
+
 
 @dataclass(slots=True)
 class TableMap:
@@ -71,6 +77,7 @@ class TableMap:
         range_deletes: The block of range deletions.
         damages: What of the map is damaged.
         salvaged: How many of the last data blocks the index does not name: they were found by their checksums.
+        values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
     """
 
     footer: Footer
@@ -83,6 +90,7 @@ class TableMap:
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
     salvaged: int = 0
+    values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
 
     @property
     def comparator(self) -> str | None:
@@ -100,7 +108,7 @@ class TableMap:
     def separator(self, number: int) -> bytes:
         """The separator of a data block, as user key where it is an internal one."""
         key = self.keys[int(self.ends[number]) : int(self.ends[number + 1])].tobytes()
-        internal = not _truth(self.properties.get(layout.USER_KEYS))
+        internal = not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
         return key[: -layout.KEY_TRAILER] if internal and len(key) >= layout.KEY_TRAILER else key
 
 
@@ -116,7 +124,7 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     """Read the footer of a table.
 
     Args:
-        tail: The last `ROCKSDB_FOOTER` bytes of the file, or all of it.
+        tail: The last `LARGEST_FOOTER` bytes of the file, or all of it.
         size: Bytes in the file.
         where: The file, for messages.
 
@@ -134,19 +142,33 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         footer = tail[-layout.LEVELDB_FOOTER :]
         metaindex, index = _handles(footer[: layout.HANDLES_SIZE], size, len(footer), where)
         return Footer(dialect, 0, Checksum.CRC32C, 0, len(footer), metaindex, index)
-    footer = tail[-layout.ROCKSDB_FOOTER :]
-    version = int.from_bytes(footer[-layout.MAGIC_SIZE - layout.VERSION_SIZE : -layout.MAGIC_SIZE], "little")
-    if len(footer) < layout.ROCKSDB_FOOTER or footer[0] not in set(Checksum):
+    version = int.from_bytes(tail[-layout.MAGIC_SIZE - layout.VERSION_SIZE : -layout.MAGIC_SIZE], "little")
+    checked = dialect == "pebble" and version in layout.CHECKED_FOOTERS
+    length = layout.ROCKSDB_FOOTER + (layout.FOOTER_CRC_SIZE + layout.CHECKED_FOOTERS[version] if checked else 0)
+    footer = tail[-length:]
+    if len(footer) < length or footer[0] not in set(Checksum):
         raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
     checksum = Checksum(footer[0])
     if version > layout.LAST_VERSION[dialect]:
         known = f"known up to {layout.LAST_VERSION[dialect]}"
         raise _bad_footer(where, size, size, f"format version {version} of {dialect}'s tables; {known}")
-    if version < layout.SELF_CHECKED_VERSION:
+    if checked:
+        _check_footer(footer, size, where)
+    if dialect == "pebble" or version < layout.SELF_CHECKED_VERSION:
         handles = footer[layout.CHECKSUM_TYPE_SIZE : layout.CHECKSUM_TYPE_SIZE + layout.HANDLES_SIZE]
         metaindex, index = _handles(handles, size, len(footer), where)
         return Footer(dialect, version, checksum, 0, len(footer), metaindex, index)
     return _self_checked(footer, checksum, version, size, where)
+
+
+def _check_footer(footer: bytes, size: int, where: str) -> None:
+    """Raise unless a footer of Pebble's has the checksum that stands in it."""
+    place = len(footer) - layout.MAGIC_SIZE - layout.VERSION_SIZE - layout.FOOTER_CRC_SIZE
+    behind = place + layout.FOOTER_CRC_SIZE
+    stored = int.from_bytes(footer[place:behind], "little")
+    expected = footer_checksum(footer[:place] + footer[behind:], Checksum.CRC32C, 0, 0)
+    if stored != expected:
+        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
 
 
 def _self_checked(footer: bytes, checksum: Checksum, version: int, size: int, where: str) -> Footer:
@@ -198,7 +220,7 @@ class MapReader:
         self._file = file
         self._source = source
         self._options = options
-        length = min(layout.ROCKSDB_FOOTER, file.size)
+        length = min(layout.LARGEST_FOOTER, file.size)
         tail = bytes(source.window(file.size - length, length))
         try:
             footer = read_footer(tail, file.size, file.path)
@@ -234,14 +256,16 @@ class MapReader:
         if table.footer.metaindex is not None:
             table.others.append(("metaindex", table.footer.metaindex))
             content = self.block(table.footer.metaindex)
-        for key, value in entries(content) if content is not None else ():
-            numbers = list(decode_varints(value))[:2]
-            if len(numbers) == 2:
-                named[key] = Handle(*numbers)
+        for key, value in self._pairs(content, layout.COLUMNAR_METAINDEX):
+            numbers = list(decode_varints(value))
+            if len(numbers) >= 2:
+                named[key] = Handle(*numbers[:2])
+            if key == layout.VALUE_INDEX_NAME:
+                self._read_value_index(Handle(*numbers[:2]), value[-3:])
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
         for name in layout.PROPERTIES_NAMES:
-            if name in named and (content := self.block(named[name])) is not None:
-                table.properties.update(entries(content))
+            if name in named:
+                table.properties.update(self._pairs(self.block(named[name]), layout.COLUMNAR_PROPERTIES))
         for name, handle in named.items():
             table.others.append((name.decode(errors="replace"), handle))
             if name in layout.RANGE_DELETES_NAMES:
@@ -254,9 +278,36 @@ class MapReader:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
-        if index is None or table.damages:
+        if (index is None or table.damages) and not table.rules.layered:
             self._salvage()
         return table
+
+    def _pairs(self, content: pa.Buffer | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a small block, which is columnar in Pebble's tables from a version on."""
+        if content is None:
+            return iter(())
+        return iter(columnar_pairs(content)) if self.map.footer.pebble(columnar) else entries(content)
+
+    def _read_value_index(self, handle: Handle, widths: bytes) -> None:
+        """Find the blocks of values."""
+        table = self.map
+        content = self.block(handle)
+        if content is None:
+            return
+        rows = np.frombuffer(content, np.uint8)
+        width = sum(widths)
+        if not width or len(rows) % width or max(widths) > 8:
+            self._damage(handle, Kind.BAD_BLOCK, len(rows), 0)
+            return
+        fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
+        at = 0
+        for number, size in enumerate(widths):
+            fields[:, number, :size] = rows.reshape(-1, width)[:, at : at + size]
+            at += size
+        _, offsets, sizes = fields.view("<u8")[:, :, 0].T
+        table.values = np.zeros(len(fields), k.HANDLE)
+        table.values["offset"], table.values["size"] = offsets, sizes
+        table.others += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
 
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
@@ -325,6 +376,12 @@ class MapReader:
         if content is None:
             return nothing
         data = np.frombuffer(content, np.uint8)
+        if self.map.footer.pebble(layout.COLUMNAR):
+            try:
+                return _columnar_index(content)
+            except ValueError:
+                self._damage(handle, Kind.BAD_BLOCK, len(data), 0)
+                return nothing
         properties = self.map.properties
         delta = _truth(properties.get(layout.DELTA_ENCODED))
         first_key = _fixed(properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
@@ -344,18 +401,7 @@ class MapReader:
 
     def block(self, handle: Handle) -> pa.Buffer | None:
         """A block that holds no data, expanded; `None` where it is damaged."""
-        rules = self.map.rules
-        length = handle.size + layout.TRAILER_SIZE
-        if handle.offset + length > rules.limit:
-            self._damage(handle, Kind.BAD_HANDLE, handle.size, rules.limit)
-            return None
-        window = self._source.window(handle.offset, length)
-        handles = np.array([tuple(handle)], k.HANDLE)
-        (verdict,) = rules.judge(window, handle.offset, handles)
-        if verdict["kind"]:
-            self._damage(handle, Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"]))
-            return None
-        content = rules.expand(pa.py_buffer(bytes(window[: handle.size])), int(verdict["compression"]))
+        content = self.map.rules.read(self._source, *handle)[0]
         if isinstance(content, tuple):
             self._damage(handle, *content)
             return None
@@ -367,6 +413,19 @@ class MapReader:
         length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
         detail = DETAIL[kind].format(one, two)
         self.map.damages.append(Damage(self._file.path, offset, length, kind.name.lower(), detail))
+
+
+def _columnar_index(content: pa.Buffer) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:
+    """Separators, offsets and lengths of a columnar block of an index."""
+    columns = Columns(content)
+    rows = columns.rows
+    if not 0 < rows <= len(columns.data):
+        raise ValueError(f"an index of {rows} rows")
+    handles = np.zeros(rows, k.HANDLE)
+    handles["offset"], handles["size"] = columns.integers(1, rows), columns.integers(2, rows)
+    starts, lengths = columns.strings(0, rows)
+    ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+    return handles, columns.data[starts[0] : starts[0] + ends[-1]].copy(), ends
 
 
 def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:

@@ -17,6 +17,7 @@ from sawlog.leveldb_table import entries as e
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
 from sawlog.leveldb_table.layout import DETAIL, Kind
+from sawlog.leveldb_table.pebble import BlockLayer
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
 
@@ -38,11 +39,16 @@ SCRATCH_BYTES = 64 << 10
 
 
 @cache
-def _operations() -> tuple[NDArray[np.uint8], pa.Array]:
-    """The number of each type's operation, 255 where there is none, and their names."""
+def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
+    """The number of each type's operation, 255 where there is none, and their names; of a version of Pebble's, or 0."""
+    names = list(layout.OPERATIONS.values())
+    known = layout.PEBBLE_OPERATIONS if pebble else layout.OPERATIONS
     types = np.full(256, 255, np.uint8)
-    types[list(layout.OPERATIONS)] = np.arange(len(layout.OPERATIONS))
-    return types, pa.array(list(layout.OPERATIONS.values()), pa.string())
+    for code, name in known.items():
+        types[code] = names.index(name)
+        if pebble >= layout.OBSOLETE_VERSION:
+            types[code | layout.OBSOLETE] = names.index(name)
+    return types, pa.array(names, pa.string())
 
 
 class RowReader(SpanWalk):
@@ -53,11 +59,12 @@ class RowReader(SpanWalk):
     ) -> None:
         super().__init__(fragment, table, source, findings)
         self._schema = schema
-        types, self._names = _operations()
+        types, self._names = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
         internal = fragment.scan.options.keys == "internal"
         types = types if internal else np.zeros(256, np.uint8)
         self._take = e.Take(internal, VALUE in schema.names, OFFSET_COLUMN in schema.names, types)
         self._rule = table.rules.rule
+        self._layer = BlockLayer(table, source) if table.rules.layered else None
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage must stop the kernel where rows behind it must not be delivered.
         self._events = np.zeros(2 if findings.on_damage == "fail" else EVENT_ROOM, e.EVENT)
@@ -134,6 +141,12 @@ class RowReader(SpanWalk):
         start = int(block["offset"]) - base
         stored = pa.py_buffer(window[start : start + int(block["size"])])
         content = self.table.rules.expand(stored, int(state.compression))
+        if self._layer is not None and not isinstance(content, tuple):
+            deletions = self.table.range_deletes == (int(block["offset"]), int(block["size"]))
+            content, lost = self._layer.plain(content, deletions=deletions)
+            if lost:
+                self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
+                state.events += 1
         if isinstance(content, tuple):
             kind, one, two = content
             self._events[int(state.events)] = (kind, state.block, one, two, state.rows)

@@ -20,11 +20,13 @@ class Role(IntEnum):
 
     DATA = 0
     RANGE_DELETES = 1
-    HEADER = 2
+    VALUES = 2
+    """Values that entries lead to."""
+    HEADER = 3
     """Whatever leads to the data, with the footer."""
-    GAP = 3
+    GAP = 4
     """No block that anything leads to."""
-    OVERLAP = 4
+    OVERLAP = 5
     """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
 
 
@@ -44,9 +46,10 @@ def spans_of(table: TableMap) -> NDArray[np.void]:
     data["length"] = np.minimum(lengths, room)
     data["number"] = np.arange(len(data))
     others = np.zeros(len(table.others), SPAN)
-    for span, (_, handle) in zip(others, table.others, strict=True):
+    for span, (name, handle) in zip(others, table.others, strict=True):
         offset = min(handle.offset, limit)
-        role = Role.RANGE_DELETES if handle == table.range_deletes else Role.HEADER
+        role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
+        role = Role.RANGE_DELETES if handle == table.range_deletes else role
         length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
         span["offset"], span["length"], span["role"], span["number"] = offset, length, role, -1
     found = np.concatenate([others, data])
@@ -58,7 +61,7 @@ def _without_overlap(found: NDArray[np.void], limit: int, footer: int) -> NDArra
     ends = found["offset"] + found["length"]
     covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))[: len(found)]
     overlapping = found["offset"] < covered
-    found["role"] = np.where(overlapping & (found["role"] <= Role.RANGE_DELETES), Role.OVERLAP, found["role"])
+    found["role"] = np.where(overlapping & (found["role"] <= Role.VALUES), Role.OVERLAP, found["role"])
     starts = np.maximum(found["offset"], covered)
     found["offset"] = starts
     found["length"] = np.maximum(ends - starts, 0)

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.blocks import Expanded
 from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.fragments import TableRange
-from sawlog.leveldb_table.layout import DETAIL, Compression, Kind
+from sawlog.leveldb_table.layout import DETAIL, Compression
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.walk import SpanWalk
 
@@ -73,10 +72,6 @@ class BlocksRange(MapRange):
 
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         """See `MapRange.rows`."""
-        import numpy as np
-
-        from sawlog.leveldb_table import kernels as k
-
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
         for span in walk.spans:
@@ -85,14 +80,7 @@ class BlocksRange(MapRange):
                 yield None
                 walk.enter(span)
                 continue
-            handle = np.array([(offset, length - layout.TRAILER_SIZE)], k.HANDLE)
-            window = walk.source.window(offset, length)
-            (verdict,) = table.rules.judge(window, offset, handle)
-            if verdict["kind"]:
-                content: Expanded = Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])
-            else:
-                stored = pa.py_buffer(window[: -layout.TRAILER_SIZE])
-                content = table.rules.expand(stored, int(verdict["compression"]))
+            content, compression = table.rules.read(walk.source, offset, length - layout.TRAILER_SIZE)
             if isinstance(content, tuple):
                 yield None
                 kind, one, two = content
@@ -108,7 +96,7 @@ class BlocksRange(MapRange):
                 "name": names.get(offset, "data"),
                 "offset": offset,
                 "length": length,
-                "compression": Compression(int(verdict["compression"])).name.lower(),
+                "compression": Compression(compression).name.lower(),
                 "expanded": content.size,
                 "last_key": table.separator(number) if 0 <= number < len(table.ends) - 1 else None,
                 OFFSET_COLUMN: offset,

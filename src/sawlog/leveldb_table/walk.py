@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sawlog.damage import Damage, Findings
-from sawlog.leveldb_table.layout import Kind
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.layout import DETAIL, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class SpanWalk:
             self.findings.damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
         elif role == Role.HEADER:
             self.findings.account.header += length
+        elif role == Role.VALUES:
+            self._judge(offset, length)
         elif role == Role.OVERLAP:
             self.damage(
                 Kind.BAD_HANDLE, offset, length, "the index names a block there that lies over others, or beyond"
@@ -58,6 +61,15 @@ class SpanWalk:
             self.damage(Kind.BAD_FOOTER, offset, length, "the table has lost its end; what could be proven was read")
         else:
             self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
+
+    def _judge(self, offset: int, length: int) -> None:
+        """A block of values: the entries that lead to it are told of where they stand."""
+        content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
+        if isinstance(content, tuple):
+            kind, one, two = content
+            self.damage(kind, offset, length, DETAIL[kind].format(one, two))
+        else:
+            self.findings.account.record += length
 
     def _only_zeros(self, offset: int, length: int) -> bool:
         for start in range(offset, offset + length, RUN_BYTES):

@@ -1,0 +1,124 @@
+"""Pebble's blob files: blocks of values, an index of the blocks, and a footer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.chain.layout import Number
+from sawlog.leveldb_log.kernels import masked_checksum
+from sawlog.leveldb_table.blocks import BlockRules
+from sawlog.leveldb_table.columnar import Columns, Slices
+from sawlog.leveldb_table.columns import OPERATION, VALUE
+from sawlog.leveldb_table.layout import TRAILER_SIZE, Checksum
+from sawlog.varints import decode_varints, encode_varint
+
+if TYPE_CHECKING:
+    from sawlog.storage import Source
+
+FOOTER_SIZE = 38
+MAGIC = bytes.fromhex("f09faab3f09fa680")
+_FOOTER_CHECKSUM = Number(0, 4)
+_INDEX_OFFSET = Number(4, 8)
+_INDEX_SIZE = Number(12, 8)
+_CHECKSUM_TYPE = Number(20, 1)
+_VERSION = Number(21, 1)
+_MAGIC_OFFSET = 30
+_BLOCK = (1 << 32) - 1
+"""What a virtual block says of where it is; the number of its first value there stands above."""
+MARK = b"P"
+"""Before an address; what RocksDB's entries lead to begins with 1 or 2."""
+
+
+class Address(NamedTuple):
+    """Where a value is: the number of its file, its bytes, the number of its block, and its own number there."""
+
+    file: int
+    size: int
+    block: int
+    value: int
+
+
+def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
+    """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
+    places = np.flatnonzero(np.asarray(batch.column(OPERATION)) == operation)
+    if not len(places) or VALUE not in batch.schema.names:
+        return batch
+    values = batch.column(VALUE).to_pylist()
+    for place in places.tolist():
+        numbers = list(decode_varints(values[place]))
+        if len(numbers) == 4 and numbers[0] < len(files):
+            numbers[0] = files[numbers[0]]
+            values[place] = MARK + b"".join(map(encode_varint, numbers))
+    at = batch.schema.get_field_index(VALUE)
+    return batch.set_column(at, batch.schema.field(at), pa.array(values, pa.binary()))
+
+
+def address_of(value: bytes) -> Address | None:
+    """What `addressed` has written."""
+    numbers = list(decode_varints(value[1:])) if value.startswith(MARK) else []
+    return Address(*numbers) if len(numbers) == 4 else None
+
+
+class ValueFile:
+    """A blob file of Pebble's.
+
+    Args:
+        source: The file.
+        verify: Whether checksums are verified.
+        longest: Blocks that expand to more are damage.
+
+    Raises:
+        ValueError: When its footer or its index is damaged.
+    """
+
+    def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
+        self._source = source
+        footer = bytes(source.window(max(source.size - FOOTER_SIZE, 0), min(FOOTER_SIZE, source.size)))
+        if len(footer) < FOOTER_SIZE or footer[_MAGIC_OFFSET:] != MAGIC or _VERSION.of(footer) != 1:
+            raise ValueError("no blob file of Pebble's")
+        if masked_checksum(footer[_FOOTER_CHECKSUM.end :]) != _FOOTER_CHECKSUM.of(footer):
+            raise ValueError("a footer with another checksum than it should have")
+        limit = source.size - FOOTER_SIZE
+        checksum = Checksum(_CHECKSUM_TYPE.of(footer))
+        self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
+        index = Columns(self._block(_INDEX_OFFSET.of(footer), _INDEX_SIZE.of(footer)), 4)
+        if max(index.rows, index.number(0, 4)) > len(index.data):
+            raise ValueError("more blocks than the index can name")
+        self._virtual = index.integers(0, index.number(0, 4)).tolist()
+        self._offsets = index.integers(1, index.rows + 1).tolist()
+        self._held: tuple[int, Columns, Slices] | None = None
+
+    def _block(self, offset: int, size: int) -> pa.Buffer:
+        content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
+        if isinstance(content, tuple):
+            raise ValueError("a damaged block")  # noqa: TRY004
+        return content
+
+    def value(self, address: Address) -> bytes:
+        """A value.
+
+        Raises:
+            ValueError: When it is not there.
+        """
+        block, number = address.block, address.value
+        if self._virtual:
+            if block >= len(self._virtual):
+                raise ValueError("no such block")
+            number += self._virtual[block] >> 32
+            block = self._virtual[block] & _BLOCK
+        if block + 1 >= len(self._offsets):
+            raise ValueError("no such block")
+        if self._held is None or self._held[0] != block:
+            start, end = self._offsets[block : block + 2]
+            columns = Columns(self._block(start, end - start - TRAILER_SIZE))
+            if columns.rows > len(columns.data):
+                raise ValueError("more values than the block can hold")
+            self._held = block, columns, columns.strings(0, columns.rows)
+        _, columns, slices = self._held
+        if number >= columns.rows or int(slices.lengths[number]) != address.size:
+            raise ValueError("no such value")
+        start = int(slices.starts[number])
+        return columns.data[start : start + address.size].tobytes()

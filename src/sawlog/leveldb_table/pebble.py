@@ -1,0 +1,261 @@
+"""Blocks of Pebble's later tables, laid out like those of the other dialects, with each value in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb_table import kernels as k
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.blocks import Expanded
+from sawlog.leveldb_table.columnar import Columns, Slices
+from sawlog.leveldb_table.layout import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb_table.meta import TableMap
+    from sawlog.storage import Source
+
+HELD_BYTES = 8 << 20
+"""Blocks of values that are kept for the entries to come."""
+_NUMBER = 5
+"""Bytes of a varint32, which may end in zeros."""
+_HEADER = 1 + 2 * _NUMBER
+_KEY_TRAILER = layout.KEY_TRAILER
+
+
+class Entries(NamedTuple):
+    """Entries of a block.
+
+    Attributes:
+        sources: uint8, where the bytes are, one array behind the other.
+        keys: What user keys consist of, one piece behind the other.
+        trailers: uint64, what follows each user key.
+        values: Values, or where they are.
+        places: uint8, the byte before each value.
+    """
+
+    sources: list[NDArray[np.uint8]]
+    keys: list[Slices]
+    trailers: NDArray[np.uint64]
+    values: Slices
+    places: NDArray[np.uint8]
+
+
+class BlockLayer:
+    """Lays out the blocks of a table."""
+
+    def __init__(self, table: TableMap, source: Source) -> None:
+        self._table = table
+        self._source = source
+        self._held: dict[int, NDArray[np.uint8]] = {}
+
+    def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
+        """A block of entries as RocksDB would have it, and how many are left out because their values are lost."""
+        columnar = self._table.footer.version >= layout.COLUMNAR
+        if deletions and not columnar:
+            return content, 0
+        try:
+            if deletions:
+                entries = _deletions(content, self._longest)
+            elif columnar:
+                entries = _of_columns(content, self._table.properties.get(layout.KEY_SCHEMA, b""), self._longest)
+            else:
+                entries = _of_rows(content)
+            return self._laid_out(entries)
+        except ValueError:
+            return (Kind.BAD_BLOCK, content.size, 0), 0
+
+    @property
+    def _longest(self) -> int:
+        return self._table.rules.longest
+
+    def _laid_out(self, entries: Entries) -> tuple[Expanded, int]:
+        """Header, key, trailer and value of each entry, and no restart points."""
+        sources, keys, trailers, values, places = entries
+        place = places & layout.VALUE_PLACE
+        trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
+        apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
+        lost = 0
+        if len(apart):
+            whole = self._fetch(sources, values, apart)
+            lost = int((~whole).sum())
+            rows = np.flatnonzero(whole)
+            keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
+        count = len(trailers)
+        sizes = np.sum([piece.lengths for piece in keys], axis=0, dtype=np.int64) + _KEY_TRAILER
+        headers = np.zeros((count, _HEADER), np.uint8)
+        headers[:, 1 : 1 + _NUMBER] = _varints(sizes)
+        headers[:, 1 + _NUMBER :] = _varints(values.lengths)
+        total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
+        if total > self._longest:
+            return (Kind.BLOCK_TOO_LARGE, total, self._longest), 0
+        at = sum(map(len, sources))
+        fixed = Slices(at + _HEADER * np.arange(count), np.full(count, _HEADER))
+        tails = Slices(at + headers.size + _KEY_TRAILER * np.arange(count), np.full(count, _KEY_TRAILER))
+        source = np.concatenate([*sources, headers.ravel(), trailers.astype("<u8").view(np.uint8)])
+        pieces = [fixed, *keys, tails, values]
+        starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
+        out = np.zeros(total, np.uint8)
+        gather_slices(source, starts, lengths, out, np.zeros(len(starts) + 1, np.int32))
+        return pa.py_buffer(out), lost
+
+    def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Put values in the places of what leads to them. Tells which entries have theirs."""
+        lengths, blocks, offsets = _handles(sources[0], values.of(apart))
+        whole = np.ones(len(values.lengths), np.bool_)
+        at = sum(map(len, sources))
+        for number in np.unique(blocks).tolist():
+            found = self._block(number)
+            here = blocks == number
+            fits = here & (offsets + lengths <= len(found))
+            values.starts[apart[fits]] = at + offsets[fits]
+            values.lengths[apart[fits]] = lengths[fits]
+            whole[apart[here & ~fits]] = False
+            sources.append(found)
+            at += len(found)
+        return whole
+
+    def _block(self, number: int) -> NDArray[np.uint8]:
+        """A block of values; an empty one where it is damaged, or there is none."""
+        if number not in self._held:
+            content: Expanded = Kind.BAD_HANDLE, 0, 0
+            if number < len(self._table.values):
+                content = self._table.rules.read(self._source, *self._table.values[number].tolist())[0]
+            found = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
+            if sum(map(len, self._held.values())) + len(found) > HELD_BYTES:
+                self._held.clear()
+            self._held[number] = found
+        return self._held[number]
+
+
+def _of_rows(content: pa.Buffer) -> Entries:
+    """Entries of a block with shared prefixes."""
+    data = np.frombuffer(content, np.uint8)
+    end = int(k.end_of_entries(data))
+    room = len(data) + 1
+    while True:
+        fields = np.zeros(end // 3 + 1, k.FIELDS)
+        keys = np.zeros(room, np.uint8)
+        count = int(k.split_entries(data, np.uint64(end), fields, keys)) if end else -1
+        if count >= 0:
+            break
+        if count == -1 or room > layout.MOST_EXPANSION * len(data):
+            raise ValueError("entries that do not end in their block")
+        room *= 4
+    fields = fields[:count]
+    starts, sizes = fields["key"], fields["size"] - _KEY_TRAILER
+    if (sizes < 0).any():
+        raise ValueError("a key without a trailer")
+    tails = (starts + sizes)[:, None] + np.arange(_KEY_TRAILER)
+    trailers = keys[tails].view("<u8").ravel().astype(np.uint64)
+    values = Slices(fields["value"].copy(), fields["length"].copy())
+    prefixed = trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
+    places = _places(data, values, prefixed)
+    return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, places)
+
+
+def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
+    """Entries of a columnar block."""
+    cockroach = schema == layout.COCKROACH_SCHEMA
+    if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
+        raise ValueError(f"keys of the schema {schema!r}, which is the application's own")
+    columns = _columns(content, 4 + cockroach, longest)
+    rows, data = columns.rows, columns.data
+    sources = [data]
+    if cockroach:
+        pieces, made = _versions(columns)
+        sources.append(made)
+    else:
+        pieces = [columns.strings(1, rows)]
+    first = 4 if cockroach else 2
+    values = columns.strings(first + 2, rows)
+    places = _places(data, values, columns.bits(first + 3, rows))
+    return Entries(sources, [*columns.prefixed(0, rows), *pieces], columns.integers(first, rows), values, places)
+
+
+def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
+    """The versions behind CockroachDB's keys: pieces, and bytes that they lie in, behind the block.
+
+    A version is a wall time and a logical one, big endian, or any bytes; a byte of zero stands before it, its length,
+    with that byte, behind it.
+    """
+    rows = columns.rows
+    wall, logical = columns.integers(1, rows), columns.integers(2, rows)
+    other = columns.strings(3, rows)
+    made = np.zeros((rows, 15), np.uint8)
+    made[:, 1:9] = wall.astype(">u8").view(np.uint8).reshape(rows, 8)
+    made[:, 9:13] = logical.astype(">u4").view(np.uint8).reshape(rows, 4)
+    short = logical == 0
+    made[short, 9] = 9
+    made[~short, 13] = 13
+    untyped = other.lengths > 0
+    lengths = np.where(untyped | ((wall == 0) & short), 1, np.where(short, 10, 14))
+    made[:, 14] = other.lengths + 1
+    starts = len(columns.data) + 15 * np.arange(rows)
+    return [Slices(starts, lengths), other, Slices(starts + 14, untyped.astype(np.int64))], made.ravel()
+
+
+def _deletions(content: pa.Buffer, longest: int) -> Entries:
+    """Range deletions: each has the bounds between which it stands."""
+    columns = _columns(content, 4, longest)
+    bounds = columns.number(0, 4)
+    if bounds > len(columns.data):
+        raise ValueError("bounds that the block does not hold")
+    keys, firsts = columns.strings(0, bounds), columns.integers(1, bounds).astype(np.int64)
+    counts = np.diff(firsts)
+    if (counts < 0).any() or counts.sum() != columns.rows:
+        raise ValueError("deletions without bounds")
+    place = np.repeat(np.arange(len(counts)), counts)
+    trailers = columns.integers(2, columns.rows)
+    places = np.zeros(columns.rows, np.uint8)
+    return Entries([columns.data], [keys.of(place)], trailers, keys.of(place + 1), places)
+
+
+def _columns(content: pa.Buffer, header: int, longest: int) -> Columns:
+    columns = Columns(content, header)
+    if columns.rows > longest // _HEADER:
+        raise ValueError("more rows than a block may have")
+    return columns
+
+
+def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Take away the byte that stands before some values; it says where the value is."""
+    if (values.lengths[prefixed] < 1).any():
+        raise ValueError("a value without its first byte")
+    places = np.zeros(len(prefixed), np.uint8)
+    places[prefixed] = data[values.starts[prefixed]]
+    values.starts[prefixed] += 1
+    values.lengths[prefixed] -= 1
+    return places
+
+
+def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int64]]:
+    """Length, block and offset of values, as three varints each."""
+    at, ends = slices.starts.copy(), slices.starts + slices.lengths
+    for _ in range(3):
+        value = np.zeros(len(at), np.int64)
+        more = np.ones(len(at), np.bool_)
+        for shift in range(0, 7 * _NUMBER, 7):
+            if (at[more] >= ends[more]).any():
+                raise ValueError("a handle that does not end")
+            byte = data[np.minimum(at, len(data) - 1)].astype(np.int64)
+            value |= np.where(more, (byte & 127) << shift, 0)
+            at += more
+            more &= byte >= 128
+        if more.any():
+            raise ValueError("a number of more than five bytes")
+        yield value
+
+
+def _varints(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Numbers of less than 2^35 as varints of five bytes."""
+    shifts = 7 * np.arange(_NUMBER)
+    found = (numbers[:, None] >> shifts & 127).astype(np.uint8)
+    found[:, :-1] |= 128
+    return found

@@ -1,0 +1,98 @@
+"""Databases of Pebble, whose later tables have columns and blocks of values, give what Pebble answered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sawlog
+from sawlog import SawlogError
+from sawlog.errors import DamageError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
+DATABASES = ("13-plain", "15-at", "19-at", "22-plain", "24-plain", "24-cockroach")
+
+
+def answers(lines: Path) -> dict[bytes, bytes]:
+    """What Pebble has written down."""
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    return {bytes.fromhex(row["key"]): bytes.fromhex(row["value"]) for row in rows}
+
+
+def live(path: Path, **arguments: object) -> dict[bytes, bytes]:
+    """The live state; merged as Pebble merges by default, the newest last."""
+    found: dict[bytes, bytes] = {}
+    for row in sawlog.read(path, format="leveldb_database", view="live", **arguments).to_pylist():
+        found[row["key"]] = row["value"] + found.get(row["key"], b"")
+    return found
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_what_pebble_answers(name: str) -> None:
+    expected = answers(GOLDEN / f"{name}.jsonl")
+    found = live(GOLDEN / name)
+    assert found == expected
+    if not name.endswith("cockroach"):
+        assert list(found) == list(expected)
+    assert not sawlog.verify(GOLDEN / name, format="leveldb_database").damaged
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_tables_by_themselves(name: str) -> None:
+    """Every table is clean, and any part of it gives its rows."""
+    kinds = set()
+    for path in GOLDEN.joinpath(name).glob("*.sst"):
+        dataset = sawlog.open(path)
+        assert not sawlog.verify(path).damaged
+        whole = dataset.to_table()
+        kinds |= set(whole["operation"].to_pylist())
+        parts = [batch for one in dataset.fragments(task_bytes=2000) for batch in one.to_batches()]
+        assert [row for batch in parts for row in batch.to_pylist()] == whole.to_pylist()
+        middle = whole["key"][whole.num_rows // 2].as_py()
+        picked = sawlog.read(path, filters=[("key", "=", middle)])
+        assert picked.to_pylist() == [row for row in whole.to_pylist() if row["key"] == middle]
+    assert {"put", "delete"} <= kinds
+
+
+def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
+    path = min(GOLDEN.joinpath("15-at").glob("*.sst"))
+    whole = sawlog.read(path).to_pylist()
+    blocks = [row for row in sawlog.read(path, view="blocks").to_pylist() if row["name"] == "values"]
+    assert blocks
+    damaged = tmp_path / path.name
+    data = bytearray(path.read_bytes())
+    data[blocks[0]["offset"]] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(DamageError, match="lost_value"):
+        sawlog.read(damaged)
+    with pytest.warns(sawlog.DamageWarning):
+        rest = sawlog.read(damaged, on_damage="skip").to_pylist()
+    assert 0 < len(rest) < len(whole)
+    assert all(row in whole for row in rest)
+    kinds = {one.kind for one in sawlog.verify(damaged).files[0].damages}
+    assert kinds == {"checksum_mismatch", "lost_value"}
+
+
+def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "24-plain", tmp_path / "db")
+    for path in (tmp_path / "db").glob("*.blob"):
+        path.unlink()
+    with pytest.raises(DamageError, match="missing_file"):
+        live(tmp_path / "db")
+    expected = answers(GOLDEN / "24-plain.jsonl")
+    with pytest.warns(sawlog.DamageWarning):
+        found = live(tmp_path / "db", on_damage="skip")
+    assert 0 < len(found) < len(expected)
+    assert found.items() <= expected.items()
+
+
+def test_keys_of_an_unknown_schema_are_named(tmp_path: Path) -> None:
+    """A table whose keys are cut into columns by an application's rule: nothing is guessed."""
+    path = min(GOLDEN.joinpath("19-at").glob("*.sst"))
+    data = path.read_bytes().replace(b"DefaultKeySchema(", b"AnotherKeySchema(")
+    (tmp_path / "a.sst").write_bytes(data)
+    with pytest.raises(SawlogError):
+        sawlog.read(tmp_path / "a.sst")
