@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,6 +15,7 @@ pytestmark = pytest.mark.interop
 
 ROCKSDB = "org.rocksdb:rocksdbjni:9.10.0"
 PROGRAM = Path(__file__).parent / "Transactions.java"
+TIMESTAMPS = Path(__file__).parent / "rocksdb_timestamps.py"
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +38,14 @@ def test_the_last_state_of_each_key(classes: str, policy: str, tmp_path: Path) -
     puts = sawlog.read(tmp_path / "db", format="leveldb_log", view="writes", latest=True).to_pylist()
     found = {row["key"].decode(): row["value"].decode() for row in puts if row["operation"] == "put"}
     assert found == held
+
+
+def test_keys_with_timestamps(classes: str, tmp_path: Path) -> None:
+    library = "librocksdbjni-linux64.so"
+    with ZipFile(classes.partition(":")[2]) as jar:
+        jar.extract(library, tmp_path)
+    command = [sys.executable, str(TIMESTAMPS), str(tmp_path / library), str(tmp_path / "db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    held = [line.split("\t") for line in done.stdout.splitlines()]
+    rows = sawlog.read(tmp_path / "db", format="leveldb_database", view="live").to_pylist()
+    assert [[row["key"].hex(), str(row["timestamp"]), row["value"].hex()] for row in rows] == held

@@ -9,7 +9,7 @@ from functools import cache
 import pyarrow as pa
 
 from sawlog.leveldb_log.payloads.layout import NAMES
-from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.layout import OPERATIONS
 
 LIVE = "live"
@@ -19,6 +19,8 @@ ENTRY_SCHEMA = pa.schema(
 """What runs are made of; operations are numbers of `OPERATION_NAMES`."""
 OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
 """Those of tables first, as the reader of tables numbers them."""
+STAMPED_SCHEMA = ENTRY_SCHEMA.append(pa.field(STAMP, pa.uint64()))
+"""Where keys have timestamps."""
 RANGE = OPERATION_NAMES.index("delete_range")
 EXCISE = OPERATION_NAMES.index("excise")
 BLOB = OPERATION_NAMES.index("put_blob_index")

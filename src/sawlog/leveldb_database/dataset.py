@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from sawlog.damage import Account, FileReport, Findings
 from sawlog.format import TASK_BYTES, Dataset, Format, Fragment, Scan
+from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, BlobDamage, KeyRange, MissingTable
 from sawlog.leveldb_database.layout import BLOB_NAME
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
+from sawlog.leveldb_table.columns import STAMP
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.skipped import Skipped
 from sawlog.storage import File
@@ -36,8 +38,9 @@ class DatabaseDataset(Dataset):
         super().__init__(format, files, scan)
 
     def view_schema(self) -> pa.Schema:
-        """See `STATE_SCHEMA` and `HISTORY_SCHEMA`."""
-        return HISTORY_SCHEMA if self.scan.view == "all" else STATE_SCHEMA
+        """See `STATE_SCHEMA` and `HISTORY_SCHEMA`; with a timestamp behind the key, where keys have one."""
+        schema = HISTORY_SCHEMA if self.scan.view == "all" else STATE_SCHEMA
+        return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""

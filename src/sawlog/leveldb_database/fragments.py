@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from sawlog.leveldb_database.columns import (
     EXCISE,
     LIVE,
     RANGE,
+    STAMPED_SCHEMA,
     Run,
     Stream,
     operation_names,
@@ -29,8 +30,9 @@ from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
-from sawlog.leveldb_table.columns import ROWS_SCHEMA
+from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.stamps import split_stamps
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
@@ -160,16 +162,17 @@ class KeyRange(Fragment):
         return max(low, table.smallest), table.end if high is None else min(high, table.end)
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
-        options = self.scan.options.table
+        stamped = self.version.stamped
+        options = replace(self.scan.options.table, keys="stamped" if stamped else "internal")
         low, high = self._bounds(table)
         above = (("key", ">=", low),) if low else ()
         bounds = (*above, ("key", "<", high)) if high is not None else above
         scan = Scan(filters=bounds, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
-        projection = Projection.of(ROWS_SCHEMA, scan)
+        projection = Projection.of(SCHEMAS[options.keys], scan)
         file = table.file
         whole = _Table(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
         owned = not self.low or table.smallest >= self.low
-        batches = whole.decode(ENTRY_SCHEMA, self._apart(findings, owned=owned))
+        batches = whole.decode(STAMPED_SCHEMA if stamped else ENTRY_SCHEMA, self._apart(findings, owned=owned))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         inside = (_inside(batch, low, high) for batch in batches)
@@ -215,7 +218,10 @@ class KeyRange(Fragment):
         codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, EXCISE), pa.array([RANGE], pa.uint8())[0], codes)
         columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
-        return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+        if not self.version.stamped:
+            return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+        columns[2], stamps = split_stamps(columns[2], self.path)
+        return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""

@@ -13,7 +13,7 @@ from sawlog.arrow import fixed_array
 from sawlog.errors import SawlogError
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, Run, Stream
 from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
-from sawlog.leveldb_table.columns import KEY, OPERATION
+from sawlog.leveldb_table.columns import KEY, OPERATION, STAMP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,16 +29,14 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
 
     Raises:
-        SawlogError: For range deletions in another order.
+        SawlogError: For range deletions in another order, or with timestamps.
     """
     if not bytewise:
         runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
         for run in itertools.chain(*runs):
-            if any(_only(batch, deletions=True).num_rows for batch in run.batches):
-                raise SawlogError(
-                    f"{run.path}: range deletions in an order of keys that only the database knows;"
-                    " read its tables and logs one by one"
-                )
+            for batch in run.batches:
+                if _only(batch, deletions=True).num_rows:
+                    raise _refused(run.path)
         yield Settled(runs, covers_of([]), bytewise=False)
         return
     deletions = _Deletions()
@@ -55,6 +53,13 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
     yield Settled([*(feed.take(None) for feed in feeds), *deletions.take(None)], deletions.covers, bytewise=True)
 
 
+def _refused(path: str) -> SawlogError:
+    return SawlogError(
+        f"{path}: range deletions in an order of keys that only the database knows, or with timestamps;"
+        " read its tables and logs one by one"
+    )
+
+
 class _Deletions:
     """The range deletions of the files that are open, or were."""
 
@@ -65,6 +70,8 @@ class _Deletions:
 
     def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
         """Take in those of a file, in any order."""
+        if STAMP in batch.schema.names:
+            raise _refused(path)
         self._every.append(batch)
         self._waiting.append(Run(path, level, [sorted_batch(batch)]))
         self._covers = None

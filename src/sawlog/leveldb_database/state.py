@@ -16,14 +16,14 @@ from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     BLOB,
-    ENTRY_SCHEMA,
     LIVE,
     OPERATION_NAMES,
     RANGE,
+    STAMPED_SCHEMA,
     Run,
     operation_names,
 )
-from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class Settled:
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
         self._codes = _joined([np.asarray(batch.column(OPERATION)) for batch in self._batches], np.uint8)
         self._sequences = _joined([np.asarray(batch.column(SEQUENCE)) for batch in self._batches], np.int64)
+        stamped = any(STAMP in batch.schema.names for batch in self._batches)
+        self._stamps = _joined([np.asarray(batch.column(STAMP)) for batch in self._batches if stamped], np.uint64)
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
@@ -135,7 +137,7 @@ class Settled:
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
     ) -> pa.RecordBatch:
-        found = self._gather(numbers, [name for name in schema.names if name in ENTRY_SCHEMA.names])
+        found = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
         arrays = []
         for field in schema:
             if field.name == OPERATION:
@@ -152,7 +154,7 @@ class Settled:
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
         """Entries by their numbers: a slice where they stand together in a batch, otherwise copied one by one."""
-        kinds = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
+        kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
             return pa.RecordBatch.from_pylist([], schema=kinds)
         places = np.searchsorted(self._starts, numbers, "right") - 1
@@ -166,6 +168,8 @@ class Settled:
                 arrays.append(self._picked(name, numbers, sources))
             elif name == SEQUENCE:
                 arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
+            elif name == STAMP:
+                arrays.append(fixed_array(pa.uint64(), self._stamps[numbers]))
             else:
                 arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
         return pa.RecordBatch.from_arrays(arrays, schema=kinds)
@@ -197,7 +201,7 @@ class Settled:
             _joined(used, np.uint8),
             _joined(starts, np.int64),
             _joined(ends, np.int64),
-            self._sequences,
+            _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences,
             _effects()[self._codes],
         )
         for array in arrays:
@@ -252,9 +256,17 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     return numbers
 
 
+def _ranks(stamps: NDArray[np.uint64], sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What is newer has the higher number: by timestamps, and then by sequence numbers."""
+    ranks = np.zeros(len(stamps), np.int64)
+    ranks[np.lexsort((sequences, stamps))] = np.arange(len(stamps))
+    return ranks
+
+
 def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Entries in key order, newest first where keys are equal."""
-    order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
+    stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
+    order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])
     return batch.take(order)
 
 

@@ -22,6 +22,7 @@ from sawlog.leveldb_log.head import settle_dialect
 from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
+from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 
@@ -76,7 +77,12 @@ class DatabaseVersion:
     @property
     def bytewise(self) -> bool:
         """Whether keys are ordered by their bytes."""
-        return self.comparator in BYTEWISE
+        return self.comparator.removesuffix(SUFFIX) in BYTEWISE
+
+    @property
+    def stamped(self) -> bool:
+        """Whether keys end in timestamps, which order them where they are the same otherwise."""
+        return self.comparator.endswith(SUFFIX)
 
 
 def read_version(files: Sequence[File], column_family: str, storage: Storage) -> DatabaseVersion:
@@ -108,7 +114,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         blobs.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
     family = _family(version, column_family, manifest)
     rows = [row for row in version.rows() if row["column_family"] == family]
-    tables, missing = _tables(files, manifest, rows, blobs, bytewise=comparator in BYTEWISE)
+    tables, missing = _tables(files, manifest, rows, blobs, comparator)
     every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}
     first = logs.get(family, 0)
     live = {number: file for number, file in every.items() if number >= first or (previous and number == previous)}
@@ -157,16 +163,21 @@ def _family(version: Version, name: str, manifest: File) -> int:
 
 
 def _tables(
-    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], blobs: dict[int, int], *, bytewise: bool
+    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], blobs: dict[int, int], comparator: str
 ) -> tuple[list[LiveTable], list[str]]:
     """Live tables, and the names of those that are not there."""
     present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
     tables, missing = [], []
+    stamp = WIDTH if comparator.endswith(SUFFIX) else 0
     for row in rows:
         backing = row.get("backing_file")
         number = row["file"] if backing is None else backing
-        smallest, largest = row["smallest_key"], row["largest_key"]
-        if (backing is not None and not bytewise) or row.get("synthetic_prefix") or row.get("synthetic_suffix"):
+        smallest, largest = row["smallest_key"][: -stamp or None], row["largest_key"][: -stamp or None]
+        if (
+            (backing is not None and comparator not in BYTEWISE)
+            or row.get("synthetic_prefix")
+            or row.get("synthetic_suffix")
+        ):
             raise SawlogError(
                 f"{manifest.path}: table {row['file']} is a part of table {number}, or has other keys than that one,"
                 " in an order that only the database knows: read its tables and logs one by one"

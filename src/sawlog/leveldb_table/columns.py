@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-KEY, VALUE, SEQUENCE, OPERATION = "key", "value", "sequence", "operation"
+KEY, VALUE, SEQUENCE, OPERATION, STAMP = "key", "value", "sequence", "operation", "timestamp"
 ROWS_SCHEMA = pa.schema(
     [
         pa.field(SEQUENCE, pa.int64(), nullable=False),
@@ -14,5 +14,9 @@ ROWS_SCHEMA = pa.schema(
     ]
 )
 """One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one behind."""
+STAMPED_SCHEMA = ROWS_SCHEMA.insert(1, pa.field(STAMP, pa.uint64(), nullable=False))
+"""Where keys have timestamps, which stand in a column of their own."""
 RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
 """Where keys have no sequence number and operation."""
+SCHEMAS = {"internal": ROWS_SCHEMA, "stamped": STAMPED_SCHEMA, "raw": RAW_SCHEMA}
+"""By the option `keys`."""

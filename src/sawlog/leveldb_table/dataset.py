@@ -12,7 +12,7 @@ from sawlog.anatomy import Dissector
 from sawlog.errors import DamageError
 from sawlog.format import Dataset
 from sawlog.leveldb_table.anatomy import parts
-from sawlog.leveldb_table.columns import RAW_SCHEMA, ROWS_SCHEMA
+from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.meta import MapReader, TableMap
 from sawlog.leveldb_table.spans import Role, spans_of
@@ -28,8 +28,8 @@ class LevelDBTableDataset(Dataset):
     """Whether ranges may be less than a table."""
 
     def view_schema(self) -> pa.Schema:
-        """`rows`: sequence, operation, key and value; key and value alone with `keys="raw"`."""
-        return ROWS_SCHEMA if self.scan.options.keys == "internal" else RAW_SCHEMA
+        """`rows`: sequence, operation, key and value; with `keys=` also timestamps, or key and value alone."""
+        return SCHEMAS[self.scan.options.keys]
 
     def plan(self, task_bytes: int | None) -> Iterator[TableRange]:
         """Ranges that begin at data blocks. Where the index cannot be read, one per file."""

@@ -82,6 +82,8 @@ VALUE_PLACE = 0xC0
 IN_PLACE = 0x00
 IN_BLOB_FILE = 0x40
 IN_VALUE_BLOCK = 0x80
+NEVER_PREFIXED = 0x18
+"""In that byte: zeros."""
 OBSOLETE = 0x40
 """In the type of a key, from version 4 on: another entry of the table hides it."""
 OBSOLETE_VERSION = 4
@@ -154,6 +156,8 @@ OPERATIONS: dict[int, str] = {
     0x18: "timed_put",
 }
 """What the type of a key says about it."""
+STAMPED_OPERATIONS = {0x14: "delete"}
+"""In tables of keys with timestamps."""
 DELETE_RANGE = 0x0F
 BLOB_INDEX = 0x11
 PEBBLE_OPERATIONS = {
@@ -186,6 +190,7 @@ GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 EXTERNAL_VERSION = b"rocksdb.external_sst_file.version"
 COMPARATOR = b"rocksdb.comparator"
 COLUMN_FAMILY = b"rocksdb.column.family.name"
+STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
 """Properties whose values are fixed integers; those of the others that are no text are varints."""
 TEXT_PROPERTIES = re.compile(

@@ -19,6 +19,7 @@ from sawlog.leveldb_table.columnar import Columns
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class TableMap:
         damages: What of the map is damaged.
         salvaged: How many of the last data blocks the index does not name: they were found by their checksums.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
+        stamped: Whether timestamps are delivered apart from keys.
     """
 
     footer: Footer
@@ -91,6 +93,7 @@ class TableMap:
     damages: list[Damage] = field(default_factory=list)
     salvaged: int = 0
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
+    stamped: bool = False
 
     @property
     def comparator(self) -> str | None:
@@ -105,11 +108,18 @@ class TableMap:
             return None
         return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
 
+    @property
+    def bytewise(self) -> bool:
+        """Whether keys, without their timestamps if they are delivered apart, are ordered by their bytes."""
+        name = self.comparator
+        return name is not None and (name.removesuffix(SUFFIX) if self.stamped else name) in layout.BYTEWISE
+
     def separator(self, number: int) -> bytes:
         """The separator of a data block, as user key where it is an internal one."""
         key = self.keys[int(self.ends[number]) : int(self.ends[number + 1])].tobytes()
         internal = not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
-        return key[: -layout.KEY_TRAILER] if internal and len(key) >= layout.KEY_TRAILER else key
+        user = key[: -layout.KEY_TRAILER] if internal and len(key) >= layout.KEY_TRAILER else key
+        return user[:-WIDTH] if self.stamped else user
 
 
 def _fixed(value: bytes | None) -> int:
@@ -226,7 +236,7 @@ class MapReader:
             footer = read_footer(tail, file.size, file.path)
         except DamageError as error:
             footer = self._torn(error)
-        self.map = TableMap(footer, self._rules(footer))
+        self.map = TableMap(footer, self._rules(footer), stamped=options.keys == "stamped")
 
     def _rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size
@@ -340,9 +350,12 @@ class MapReader:
         content = self.block(handle)
         del self.map.damages[quiet:]
         places = []
-        for number, (key, value) in enumerate(entries(content) if content is not None else ()):
+        torn = self.map.footer.metaindex is None and not self._file.name.endswith(".ldb")
+        if content is None or (torn and _maybe_prefixed(content)):
+            return False
+        for number, (key, value) in enumerate(entries(content)):
             known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
-            if not number and not known and self._options.keys == "internal":
+            if not number and not known and self._options.keys != "raw":
                 return False
             numbers = list(decode_varints(value))
             if len(numbers) != 2 or sum(numbers) > handle.offset:
@@ -413,6 +426,12 @@ class MapReader:
         length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
         detail = DETAIL[kind].format(one, two)
         self.map.damages.append(Damage(self._file.path, offset, length, kind.name.lower(), detail))
+
+
+def _maybe_prefixed(content: pa.Buffer) -> bool:
+    """Whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
+    values = [value[:1] for key, value in entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
+    return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
 
 
 def _columnar_index(content: pa.Buffer) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:

@@ -19,12 +19,13 @@ class ReadOptions:
         verify_checksums: Whether the checksum of every block is verified.
         max_block_bytes: Blocks that expand to more are described as damage and skipped.
         keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
-            tables that programs write with LevelDB's table library alone.
+            tables that programs write with LevelDB's table library alone; `stamped`: a timestamp of eight bytes stands
+            before these, and is delivered as a column.
     """
 
     verify_checksums: bool = True
     max_block_bytes: int = 32 << 20
-    keys: Literal["internal", "raw"] = "internal"
+    keys: Literal["internal", "stamped", "raw"] = "internal"
 
     def __post_init__(self) -> None:
         if not 0 < self.max_block_bytes <= MAX_BLOCK_BYTES:

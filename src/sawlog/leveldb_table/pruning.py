@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sawlog.leveldb_table import layout
-
 if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.scan import Projection
@@ -17,7 +15,7 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     Separators tell only where the table says that keys are ordered by their bytes.
     """
     count = len(table.handles)
-    if table.comparator not in layout.BYTEWISE or table.damages:
+    if not table.bytewise or table.damages:
         return 0, count
     low, high = _key_bounds(projection)
     first = _search(table, low) if low is not None else 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 from sawlog.damage import DamageWarning, FileReport, Findings
 from sawlog.errors import DamageError
-from sawlog.leveldb_table.columns import RAW_SCHEMA, ROWS_SCHEMA
+from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
 from sawlog.leveldb_table.writer import TableWriter
@@ -16,7 +17,8 @@ from sawlog.storage import File, Storage
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
     """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
-    schema = ROWS_SCHEMA if options.keys == "internal" else RAW_SCHEMA
+    options = replace(options, keys="internal") if options.keys == "stamped" else options
+    schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
     fragment = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, pruned=False)
     try:

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import Findings
+from sawlog.errors import SchemaError
 from sawlog.format import OFFSET_COLUMN
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb_table import entries as e
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, VALUE
+from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.layout import DETAIL, Kind
 from sawlog.leveldb_table.pebble import BlockLayer
 from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.stamps import split_stamps
 from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ SCRATCH_BYTES = 64 << 10
 def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
     """The number of each type's operation, 255 where there is none, and their names; of a version of Pebble's, or 0."""
     names = list(layout.OPERATIONS.values())
-    known = layout.PEBBLE_OPERATIONS if pebble else layout.OPERATIONS
+    known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.STAMPED_OPERATIONS}
     types = np.full(256, 255, np.uint8)
     for code, name in known.items():
         types[code] = names.index(name)
@@ -60,7 +62,9 @@ class RowReader(SpanWalk):
         super().__init__(fragment, table, source, findings)
         self._schema = schema
         types, self._names = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
-        internal = fragment.scan.options.keys == "internal"
+        internal = fragment.scan.options.keys != "raw"
+        if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
+            raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
         types = types if internal else np.zeros(256, np.uint8)
         self._take = e.Take(internal, VALUE in schema.names, OFFSET_COLUMN in schema.names, types)
         self._rule = table.rules.rule
@@ -219,9 +223,14 @@ class RowReader(SpanWalk):
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         arrays = []
+        keys = _binary(rows, self._key_ends, self._keys)
+        if self.table.stamped:
+            keys, stamps = split_stamps(keys, self.fragment.path)
         for name in self._schema.names:
             if name == KEY:
-                arrays.append(_binary(rows, self._key_ends, self._keys))
+                arrays.append(keys)
+            elif name == STAMP:
+                arrays.append(stamps)
             elif name == VALUE:
                 arrays.append(_binary(rows, self._value_ends, self._values))
             elif name == SEQUENCE:
