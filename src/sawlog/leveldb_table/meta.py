@@ -159,7 +159,7 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     if len(footer) < length or footer[0] not in set(Checksum):
         raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
     checksum = Checksum(footer[0])
-    if version > layout.LAST_VERSION[dialect]:
+    if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
         known = f"known up to {layout.LAST_VERSION[dialect]}"
         raise _bad_footer(where, size, size, f"format version {version} of {dialect}'s tables; {known}")
     if checked:
