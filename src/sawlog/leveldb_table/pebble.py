@@ -88,7 +88,9 @@ class BlockLayer:
             rows = np.flatnonzero(whole)
             keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
         count = len(trailers)
-        sizes = np.sum([piece.lengths for piece in keys], axis=0, dtype=np.int64) + _KEY_TRAILER
+        sizes = np.full(count, _KEY_TRAILER, np.int64)
+        for piece in keys:
+            sizes += piece.lengths
         headers = np.zeros((count, _HEADER), np.uint8)
         headers[:, 1 : 1 + _NUMBER] = _varints(sizes)
         headers[:, 1 + _NUMBER :] = _varints(values.lengths)
