@@ -57,8 +57,8 @@ at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are t
 of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
 others are what was found out about the block, see `kernels.VERDICT`.
 """
-KEY_SLACK = layout.KEY_TRAILER
-"""Room that the trailer of the last key takes behind user keys."""
+KEY_SLACK = layout.KEY_TRAILER + 8
+"""Room that the trailer of the last key takes behind user keys, and what is copied beyond it."""
 NOT_OPEN = 0
 IN_WINDOW = 1
 IN_SCRATCH = 2
@@ -114,6 +114,7 @@ class Rows(NamedTuple):
 
 
 _KEY_TRAILER = np.uint64(layout.KEY_TRAILER)
+_KEY_SLACK = np.uint64(KEY_SLACK)
 _SHIFT = np.uint64(layout.SEQUENCE_SHIFT)
 _MOST = np.uint64(layout.MOST_EXPANSION)
 _SLACK = np.uint64(SLACK)
@@ -125,6 +126,8 @@ _THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
+_SHORT = np.uint64(32)
+"""Up to so many bytes are copied by words."""
 _SIXTEEN = np.uint64(16)
 _LOW7 = np.uint64(127)
 _AHEAD = np.uint64(1024)
@@ -140,6 +143,15 @@ _UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
 _TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
 _BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
 _UNKNOWN = 255
+
+
+@inlined
+def _copy_short(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+    """`copy_bytes` for few bytes; up to seven more may be read and written."""
+    done = _ZERO
+    while done < length:
+        store_u64(target, at + done, load_u64(source, start + done))
+        done += _EIGHT
 
 
 @inlined
@@ -270,7 +282,7 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
     least = _KEY_TRAILER if take.internal else _ZERO
     max_rows = len(rows.operations)
     # A key is laid down with its trailer, which the next one overwrites.
-    key_room = np.uint64(len(rows.keys)) - _KEY_TRAILER
+    key_room = np.uint64(len(rows.keys)) - _KEY_SLACK
     value_room = np.uint64(len(rows.values))
     row, keys, values = state.rows, state.keys, state.values
     last, expanded = state.last, state.expanded
@@ -285,6 +297,7 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
     pos = start + state.position
     quiet = True
     status = DONE
+    room = np.uint64(len(data))
     while pos < end:
         if not quiet:
             status = FULL
@@ -309,10 +322,16 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
             break
         held = last - least if last != _ZERO else _ZERO
         if before != keys:
-            copy_bytes(rows.keys, keys, rows.keys, before, min(shared, held))
+            if shared <= _SHORT and keys - before >= _EIGHT:
+                _copy_short(rows.keys, keys, rows.keys, before, min(shared, held))
+            else:
+                copy_bytes(rows.keys, keys, rows.keys, before, min(shared, held))
         if shared > held:
             store_u64(rows.keys, keys + held, trailer)
-        copy_bytes(rows.keys, keys + shared, data, after, rest)
+        if rest <= _SHORT and after + rest + _EIGHT <= room:
+            _copy_short(rows.keys, keys + shared, data, after, rest)
+        else:
+            copy_bytes(rows.keys, keys + shared, data, after, rest)
         code = _ZERO
         if take.internal:
             trailer = load_u64(rows.keys, keys + kept)

@@ -120,8 +120,8 @@ class RowReader(SpanWalk):
         blocks["length"] = spans["length"]
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
-        state.block = state.open = 0
-        state.position = state.last = state.expanded = 0
+        for name in ("block", "open", "position", "last", "expanded"):
+            state[name] = 0
         status = e.FULL
         while status != e.DONE:
             status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._rows())
@@ -130,12 +130,12 @@ class RowReader(SpanWalk):
                 larger[: len(self._last)] = self._last
                 self._last = larger
             elif status == e.SCRATCH:
-                self._scratch = np.zeros(int(state.size) + SLACK, np.uint8)
+                self._scratch = np.zeros(int(state["size"]) + SLACK, np.uint8)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
-            elif status == e.FULL and not state.rows and not state.events:
+            elif status == e.FULL and not state["rows"] and not state["events"]:
                 self._renew(2 * self._room)
-            elif status == e.FULL or state.events:
+            elif status == e.FULL or state["events"]:
                 yield from self._hand_over(blocks)
 
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
@@ -195,8 +195,8 @@ class RowReader(SpanWalk):
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then tell of the damage so far."""
-        rows = int(self._state.rows)
-        events = self._events[: int(self._state.events)].copy()
+        rows = int(self._state["rows"])
+        events = self._events[: int(self._state["events"])].copy()
         if len(events) and self.findings.on_damage == "fail":
             rows = int(events["row"][0])
         if rows:
@@ -206,7 +206,7 @@ class RowReader(SpanWalk):
             yield batch
         else:
             self._renew(self._room)
-        self._state.events = 0
+        self._state["events"] = 0
         if blocks is not None:
             self._report(events, blocks)
 
