@@ -16,8 +16,8 @@ from benchmarks.harness import Case, Settings, Side
 from benchmarks.spark import noop, session
 from sawlog.damage import Findings
 from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
-from sawlog.milvus_binlog.envelope import read_envelope
-from sawlog.storage import Storage
+from sawlog.milvus_binlog.opener import opened
+from sawlog.storage import File, Storage
 
 DIMENSIONS = 128
 ROW_BYTES = DIMENSIONS * 4 + 8 + 20
@@ -100,11 +100,11 @@ def payloads(root: Path) -> None:
     """What pyarrow needs for the payloads of the user's fields, one file after the other."""
     for path in sorted((root / "insert_log").rglob("*")):
         if path.is_file() and path.parent.name not in _SYSTEM:
-            source = Storage().open(path)
-            found = read_envelope(source, str(path), Findings())
-            for event in found.events if found is not None else ():
-                payload = pa.py_buffer(source.window(event.payload, event.payload_length))
-                pq.read_table(pa.BufferReader(payload))
+            with opened(File(str(path), path.stat().st_size), Storage(), None) as log:
+                findings = Findings()
+                for part in log.parts(log.descriptor(findings), findings):
+                    payload = pa.py_buffer(log.source.window(part.extent.offset, part.extent.length))
+                    pq.read_table(pa.BufferReader(payload))
 
 
 def spark_read(spark: object, root: Path) -> None:
