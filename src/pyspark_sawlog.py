@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 try:
     from pyspark.sql.datasource import DataSource
 except ImportError:
-    DataSource = object
+    DataSource = object  # type: ignore[assignment,misc] # without PySpark, or with one before 4.0
 
 if TYPE_CHECKING:
     from io import BufferedReader

@@ -229,7 +229,8 @@ def histogram_merge(column: ColumnOrName) -> Column:
         return histograms_of.histogram_merge(histograms).as_py()
 
     total.__annotations__ = {"histograms": pa.Array, "return": dict}
-    return functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
+    made: Column = functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
+    return made
 
 
 def _with_bounds(
@@ -268,7 +269,8 @@ def _column(
     def run(*arrays: pa.Array) -> pa.Array:
         return cast_array(function(*arrays), target)
 
-    return functions.arrow_udf(run, kind)(*columns)
+    made: Column = functions.arrow_udf(run, kind)(*columns)
+    return made
 
 
 def _pandas_column(
@@ -295,7 +297,9 @@ def _pandas_column(
         return pd.DataFrame([row or {} for row in rows], columns=names, dtype=object)
 
     convert.__annotations__ = {"series": pd.Series, "return": pd.Series if names is None else pd.DataFrame}
-    return functions.pandas_udf(convert, kind)(*columns)
+    pandas_udf: Any = vars(functions)["pandas_udf"]  # PySpark's stub leaves it out
+    made: Column = pandas_udf(convert, kind)(*columns)
+    return made
 
 
 def _arrow_type(kind: spark.DataType) -> pa.DataType:

@@ -206,7 +206,7 @@ def sums_by_vector(buffer: Any, start: Any, length: Any, total: Any, weighted: A
     limit = np.uint64(len(buffer))
     while position < end and limit - position >= _WIDTH:
         used = min(end - position, _WIDTH)
-        both = _vector_sums(buffer, position, used)
+        both: Any = _vector_sums(buffer, position, used)  # type: ignore[call-arg] # called without the first argument
         here = both & _U32
         weighted += used * total + (both >> _HALF) - (_WIDTH - used) * here
         total += here

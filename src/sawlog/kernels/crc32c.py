@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.jit import CHECKED, config, inlined
 from sawlog.kernels.memory import load_u32, load_u64, prefetch
 
 if TYPE_CHECKING:

@@ -14,10 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-from numba import config
 from numba.core import event
 
 from sawlog import notice
+
+config: Any = numba.config
+"""Numba's settings, of which its types name none."""
+_njit: Any = numba.njit
+"""Its types leave out options."""
 
 PLAIN = bool(config.DISABLE_JIT)
 CHECKED = PLAIN or bool(config.BOUNDSCHECK)
@@ -57,10 +61,10 @@ def always_inlined(function: Any) -> Any:
 
 
 def _compiled(function: Any, *, cache: bool, **more: Any) -> Any:
-    return numba.njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)
+    return _njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)
 
 
-class _Compiling(event.Listener):  # type: ignore[misc]
+class _Compiling(event.Listener):
     """Tells of the first compilation in this process."""
 
     def on_start(self, event: Any) -> None:

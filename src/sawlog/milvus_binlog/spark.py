@@ -24,7 +24,7 @@ from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
 from sawlog.spark.digest import digest, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
 FORMAT = "milvus_binlog"
 _SOURCE = "sawlog"
@@ -153,7 +153,7 @@ def compact(
     tasks = max(1, -(-size // segment_bytes))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
-    settings = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
+    settings: dict[str, str | int] = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
     settings |= {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
     primary = next((one for one in fields if one.primary), None)
     if primary is not None:
@@ -243,7 +243,7 @@ def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping
 
 def _reader(
     spark: SparkSession, task_bytes: int | None, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> Any:
+) -> DataFrameReader:
     reader = spark.read.format(_SOURCE).option("format", FORMAT)
     if task_bytes is not None:
         reader = reader.option("task_bytes", task_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -130,15 +130,18 @@ class Plan:
             reader = reader.option("mode", "DROPMALFORMED")
         if source.ddl is not None and "view" not in more:
             reader = reader.schema(source.ddl)
-        if source.table is not None:
-            return reader.table(source.table)
         if len(source.paths) > 1 and source.own:
-            return reader.option("paths", json.dumps(source.paths)).load()
+            reader = reader.option("paths", json.dumps(source.paths))
+        load: Callable[..., DataFrame] = reader.load if source.table is None else reader.table
+        if source.table is not None:
+            return load(source.table)
+        if len(source.paths) > 1 and source.own:
+            return load()
         if len(source.paths) > 1 and source.stream:
             raise OptionError(f"Spark's stream of {source.format} takes one path, which may be a glob")
         if len(source.paths) > 1:
-            return reader.load(list(source.paths))
-        return reader.load(*source.paths)
+            return load(list(source.paths))
+        return load(*source.paths)
 
     def _damage(self, policy: str) -> DataFrame | None:
         """The damage of all sources with that policy."""

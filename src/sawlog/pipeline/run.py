@@ -22,8 +22,8 @@ from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from sawlog.pipeline.plan import Plan
 

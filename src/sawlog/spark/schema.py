@@ -25,7 +25,7 @@ SESSION_TIMEZONE = "UTC"
 """Spark hands timestamps over in this zone, whatever the session's is."""
 
 _MAX_PRECISION = 38
-_TIME = getattr(spark, "TimeType", None)
+_TIME: Callable[[], DataType] | None = getattr(spark, "TimeType", None)
 _LAYOUTS = ("list_view", "run_end_encoded")
 """Types that Arrow has no way to cast back to; they say how values lie in memory, nothing of what they are."""
 

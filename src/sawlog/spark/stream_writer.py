@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sawlog.errors import SawlogError
+from sawlog.spark.tasks import running_task
 from sawlog.spark.writer import LINGER, SawlogWriter, make_writer
 from sawlog.staging import STAGED_SUFFIX
 from sawlog.storage import Staged, Storage, is_remote
@@ -71,7 +71,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchShare:
         """Stage the rows of one task."""
-        context = TaskContext.get()
+        context = running_task()
         query, run, batch = (context.getLocalProperty(key) for key in (_QUERY, _RUN, _BATCH))
         if query is None or run is None or batch is None:
             raise SawlogError(
@@ -86,13 +86,13 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             name = f".{name}.{_stem(run)}{STAGED_SUFFIX}"
         return self._sink.named(f"{_stem(query)}-{batch:08d}", f"{self._root}/{name}")
 
-    def commit(self, messages: Sequence[BatchShare | None], batch: int) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Publish the files of a micro-batch, unless that was done before.
 
         Raises:
             SawlogError: When there is a file already where one belongs.
         """
-        shares = [share for share in messages if share is not None]
+        shares = [share for share in messages if isinstance(share, BatchShare)]
         if not shares:
             return
         query, run = shares[0].query, shares[0].run
@@ -115,10 +115,10 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         if run != last.run:
             self._sink.named(_stem(query)).sweep()
 
-    def abort(self, messages: Sequence[BatchShare | None], batch: int) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
         del batch
-        shares = [share for share in messages if share is not None]
+        shares = [share for share in messages if isinstance(share, BatchShare)]
         self._sink.storage.discard(one for share in shares for one in share.staged)
         if shares:
             sink = self._sink.named(_stem(shares[0].query))

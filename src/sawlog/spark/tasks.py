@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError
@@ -25,6 +26,14 @@ Outcome = TypeVar("Outcome")
 _LOOK_SECONDS = 0.05
 _ITEM_BYTES = 1 << 20
 """What an item costs at least, so that thousands of small ones do not make one task."""
+
+
+def running_task() -> TaskContext:
+    """The task of Spark that this process runs."""
+    context = TaskContext.get()
+    if context is None:
+        raise AssertionError("no task of Spark runs here")
+    return context
 
 
 def run_tasks(

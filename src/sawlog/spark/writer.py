@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.options import write_request
 from sawlog.spark.schema import original_schema
+from sawlog.spark.tasks import running_task
 from sawlog.storage import File, Staged, Storage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SawlogWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one task."""
-        task = TaskContext.get().partitionId()
+        task = running_task().partitionId()
         writer: Writer | None = None
         try:
             for batch in iterator:
@@ -102,14 +102,14 @@ class SawlogWriter(DataSourceArrowWriter):
                 writer.abort()
             raise
 
-    def commit(self, messages: Sequence[Written | None]) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all files; then, when overwriting, delete those of the format that were there before.
 
         Raises:
             SawlogError: When an old file cannot be deleted; the new ones are in place.
         """
         old = self.existing()
-        staged = [one for message in messages if message is not None for one in message.staged]
+        staged = [one for message in messages if isinstance(message, Written) for one in message.staged]
         if not staged and (self.overwrite or not old):
             # Without rows, one empty file keeps the directory readable.
             staged = self._open(self.directory, 0, self.storage).finish()
@@ -118,9 +118,9 @@ class SawlogWriter(DataSourceArrowWriter):
         if self.overwrite:
             self.delete(old)
 
-    def abort(self, messages: Sequence[Written | None]) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete whatever the job has staged, by the tasks that failed too. What the directory held stays."""
-        self.storage.discard(one for message in messages if message is not None for one in message.staged)
+        self.storage.discard(one for message in messages if isinstance(message, Written) for one in message.staged)
         self.sweep()
         time.sleep(LINGER)
         self.sweep()
