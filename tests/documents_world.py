@@ -136,7 +136,7 @@ def milvus_binlog(world: World) -> None:
         "vectors": vectors,
     }
     world.places["s3://bucket/files"] = world.places["s3a://bucket/files"] = "files"
-    world.places["s3a://bucket/compacted"] = "compacted"
+    world.places |= {"s3a://bucket/compacted": "compacted", '"products"': '"alltypes"'}
 
 
 WORLDS: dict[str, Callable[[World], None]] = {
@@ -173,7 +173,7 @@ def import_and_merge(world: World) -> None:
     with Logger("binlogs", trades().schema, namespace="Market", table="Trades", column_partition="2024-03-01") as log:
         log.write(trades().to_batches()[0])
     Path("Trades.schema").write_text(SCHEMA)
-    world.places |= {"/var/log/deephaven/binlogs": "binlogs", '"/db"': '"tree"', " /db ": " tree "}
+    world.places |= {"/var/log/deephaven/binlogs": "binlogs", '"/db"': '"database"', " /db ": " tree "}
 
 
 WORLDS |= {"docs/spark.md": spark_world, "docs/streams.md": streams, "docs/import-and-merge.md": import_and_merge}

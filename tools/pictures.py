@@ -8,13 +8,17 @@ A test compares the layouts in docs/images with what is drawn anew.
 from __future__ import annotations
 
 import io
+import os
+import pty
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from threading import Thread
 
 from sawlog.deephaven_log import layout as deephaven_log
 from sawlog.deephaven_table import layout as deephaven_table
@@ -26,6 +30,8 @@ from sawlog.milvus_binlog import layout as milvus
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT, LABEL = 900, 40, 150
+COLUMNS = 110
+"""Of a terminal."""
 STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#24292f}.small{font-size:10px}rect{stroke:#8c959f}"
     ".header{fill:#b6dcf5}.record{fill:#dff1e6}.check{fill:#ffe0b3}.padding{fill:#eef0f2}.box{fill:#f3f5f7}"
@@ -285,21 +291,72 @@ def architecture() -> str:
 
 def terminal() -> str:
     """`sawlog verify` of a damaged log, as a terminal shows it."""
-    from rich.console import Console
-    from rich.text import Text
-
     with tempfile.TemporaryDirectory() as place:
         data = bytearray((ROOT / "examples/data/shop/000003.log").read_bytes())
         data[50_000] ^= 0x20
         (Path(place) / "000003.log").write_bytes(data[:-3])
-        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "110", "PATH": ""}
+        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "PATH": ""}
         command = [sys.executable, "-m", "sawlog", "verify", "000003.log"]
         done = subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False)
-    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
-    console.print(Text("$ sawlog verify 000003.log", style="bold"))
-    console.print(Text.from_ansi(done.stdout.decode()))
-    drawn = console.export_svg(title="sawlog verify", unique_id="verify")
+    return framed("sawlog verify", "$ sawlog verify 000003.log\n" + done.stdout.decode(), "verify")
+
+
+def framed(title: str, said: str, unique: str) -> str:
+    """A window with what a terminal shows, the command first."""
+    from rich.console import Console
+    from rich.text import Text
+
+    command, _, shown = said.partition("\n")
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(Text(command, style="bold"))
+    console.print(Text.from_ansi(shown))
+    drawn = console.export_svg(title=title, unique_id=unique)
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is asked of the network
+
+
+def streaming() -> str:
+    """`sawlog run` while it streams logs that are still being written, as a terminal shows it."""
+    with tempfile.TemporaryDirectory() as place:
+        logs, pipeline = Path(place) / "logs", Path(place) / "market.toml"
+        logs.mkdir()
+        pipeline.write_text((ROOT / "examples/market.toml").read_text().replace("../out/demo/market/", ""))
+        market = [sys.executable, str(ROOT / "examples/market.py"), str(logs)]
+        with subprocess.Popen(market, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as logger:
+            shown = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], " 8 of table", place)
+            logger.communicate()
+    return framed("sawlog run", f"$ sawlog run market.toml\n{shown}", "run")
+
+
+def on_a_terminal(command: list[str], until: str, place: str) -> str:
+    """What is on the screen, colours included, when a text appears; then the program is ended as by Ctrl-C."""
+    controller, terminal_side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": "40"}
+    running = subprocess.Popen(
+        command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=terminal_side, stderr=terminal_side
+    )
+    said = ""
+    while until not in said or "\x1b[1A" not in said.rpartition(until)[2]:
+        said += os.read(controller, 1 << 16).decode()
+    running.send_signal(signal.SIGINT)
+    Thread(target=lambda: [None for _ in iter(lambda: os.read(controller, 1 << 16), b"")], daemon=True).start()
+    running.wait()
+    return screen(said)
+
+
+def screen(said: str) -> str:
+    """The lines that a terminal shows, of the few motions that Rich makes: back, up, and erase a line."""
+    lines, row = [""], 0
+    for part in re.split(r"(\r|\n|\x1b\[1A|\x1b\[2K|\x1b\[\?25[lh])", said):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif part == "\x1b[1A":
+            row -= 1
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif part != "\r" and not part.startswith("\x1b[?25"):
+            lines[row] += part
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -308,6 +365,7 @@ def main() -> None:
         (IMAGES / f"layout-{name}.svg").write_text(drawn(name))
     (IMAGES / "architecture.svg").write_text(architecture())
     (IMAGES / "verify.svg").write_text(terminal())
+    (IMAGES / "run.svg").write_text(streaming())
 
 
 if __name__ == "__main__":
