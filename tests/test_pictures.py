@@ -16,7 +16,7 @@ def test_layouts_have_the_numbers_of_the_code(name: str) -> None:
 
 def test_every_format_has_a_layout() -> None:
     built_in = {name for name, format in formats().items() if type(format).__module__.startswith("sawlog.")}
-    assert built_in - set(pictures.LAYOUTS) == {"leveldb_database"}  # a directory of logs and tables
+    assert built_in == set(pictures.LAYOUTS)
 
 
 def test_pictures_ask_for_nothing() -> None:

@@ -110,6 +110,29 @@ LAYOUTS: dict[str, list[Row]] = {
             ],
         ),
     ],
+    "leveldb_database": [
+        (
+            "directory",
+            [
+                Cell("CURRENT", "names the MANIFEST", 1.7),
+                Cell("MANIFEST-*", "tables alive, by level", 2),
+                Cell("*.log", "what came last", 1.5, "record"),
+                Cell("*.ldb, *.sst", "sorted tables", 2, "record"),
+                Cell("*.blob", "large values", 1.2, "record"),
+                Cell("OPTIONS-*, LOCK", "not read", 1.7, "padding"),
+            ],
+        ),
+        (
+            "a key",
+            [
+                Cell("logs", "newest first", 1.5, "record"),
+                Cell("level 0", "newest first", 1.5, "record"),
+                Cell("level 1", "one table", 1.3, "record"),
+                Cell("…", "", 0.6, "box"),
+                Cell("last level", "one table", 1.3, "record"),
+            ],
+        ),
+    ],
     "deephaven_log": [
         (
             "file",
