@@ -93,3 +93,9 @@ def test_an_extra_alone(tmp_path: Path, wheel: Path, extra: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+def test_no_module_of_tests_needs_what_only_some_pythons_have() -> None:
+    tests = Path(__file__).parent
+    needing = [path for path in tests.rglob("*.py") if "\nimport plyvel" in path.read_text("utf-8")]
+    assert not needing, "plyvel has no wheels for Python 3.13: pytest.importorskip"

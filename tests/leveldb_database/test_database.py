@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import plyvel
 import pytest
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
 import sawlog
 from sawlog import DamageError, OptionError, SawlogError
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 KEYS = 3000
 

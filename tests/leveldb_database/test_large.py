@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import plyvel
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
 import sawlog
 from sawlog import SawlogError
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 GIGABYTE = 1 << 30
 VALUE = 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import plyvel
 import pyarrow as pa
 import pytest
 from rocksdict import Options, Rdict
@@ -12,6 +11,8 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog import OptionError, SchemaError
 from tests.leveldb_table.support import pairs
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 DATA = {**pairs(600), b"": b"empty key", b"long": b"x" * 9000, b"\xff" * 300: b""}
 

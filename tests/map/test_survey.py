@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -271,7 +272,8 @@ def law_samples() -> list[Any]:
         module = importlib.import_module(f"tests.{name}.test_laws")
         for laws in vars(module).values():
             if isinstance(laws, type) and laws.__name__.startswith("Test") and issubclass(laws, Laws):
-                found |= {(name, one.view, one.name): one for one in laws.samples()}
+                with contextlib.suppress(pytest.skip.Exception):  # where what writes its samples is not there
+                    found |= {(name, one.view, one.name): one for one in laws.samples()}
     return [pytest.param(one, id="-".join(key)) for key, one in found.items()]
 
 
