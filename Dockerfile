@@ -15,7 +15,8 @@ RUN pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls /wheels/s
 ENV NUMBA_CACHE_DIR=/opt/sawlog/kernels
 RUN mkdir -p "$NUMBA_CACHE_DIR" && chown sawlog "$NUMBA_CACHE_DIR"
 USER sawlog
-RUN sawlog warm-up
+# Numba uses a cache only where it may write, so that `docker run --user` finds these kernels, too.
+RUN sawlog warm-up && chmod -R a+rwX "$NUMBA_CACHE_DIR"
 WORKDIR /data
 ENTRYPOINT ["sawlog"]
 CMD ["--help"]

@@ -345,7 +345,7 @@ def streaming() -> str:
         pipeline.write_text((ROOT / "examples/market.toml").read_text().replace("../out/demo/market/", ""))
         market = [sys.executable, str(ROOT / "examples/market.py"), str(logs)]
         with subprocess.Popen(market, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as logger:
-            shown = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], " 8 of table", place)
+            shown = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], "batch=7 ", place)
             logger.communicate()
     return framed("sawlog run", f"$ sawlog run market.toml\n{shown}", "run")
 
@@ -358,7 +358,7 @@ def on_a_terminal(command: list[str], until: str, place: str) -> str:
         command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=terminal_side, stderr=terminal_side
     )
     said = ""
-    while until not in said or "\x1b[1A" not in said.rpartition(until)[2]:
+    while until not in said or "last batch" not in said.rpartition(until)[2]:
         said += os.read(controller, 1 << 16).decode()
     running.send_signal(signal.SIGINT)
     Thread(target=lambda: [None for _ in iter(lambda: os.read(controller, 1 << 16), b"")], daemon=True).start()
