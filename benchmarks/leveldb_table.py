@@ -6,11 +6,14 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
+from sawlog.kernels.crc32c import crc32c
+from sawlog.kernels.jit import kernel
 
 LENGTHS = {"small": (100, "100-byte"), "large": (1000, "1,000-byte")}
 KEY_BYTES = 16
@@ -44,6 +47,9 @@ def of_values(settings: Settings, stem: str, length: int, spoken: str) -> Iterat
             Side("plyvel", partial(iterate_leveldb, database), size, count, "one Python object per key and value"),
             Side("rocksdict", partial(iterate_rocksdb, rocks), size, count, "likewise"),
             Side("memcpy", partial(np.copyto, np.empty_like(source), source), size, note="of what is delivered"),
+            Side("bytes read", partial(floor, tables, 0), size, note="1 MiB at a time, and nothing else: a limit"),
+            Side("bytes read, checksums", partial(floor, tables, 1), size, note="of 4 KiB each, and nothing else"),
+            Side("bytes read, checksums, copied", partial(floor, tables, 2), size, note="once, and nothing else"),
         ),
     )
     yield Case(
@@ -103,6 +109,31 @@ def fill_rocksdb(path: Path, count: int, length: int, compression: str | None) -
 def read(path: Path | list[Path], format: str) -> None:
     for _ in sawlog.open(path, format=format, use_threads=False).to_batches():
         pass
+
+
+@kernel
+def checksums(window: Any, size: Any) -> Any:
+    """The CRC-32C of all blocks of a size, added up."""
+    total = at = np.uint64(0)
+    while at + size <= np.uint64(len(window)):
+        total += crc32c(window, at, size)
+        at += size
+    return total
+
+
+def floor(directory: Path, passes: int) -> None:
+    """What no reader of tables can do without: the bytes are read, summed (1) and copied into memory in use (2)."""
+    window, batch = np.zeros(1 << 20, np.uint8), np.zeros(4 << 20, np.uint8)
+    at = 0
+    for path in sorted(directory.glob("*.ldb")):
+        with path.open("rb", buffering=0) as file:
+            while read := file.readinto(window):
+                if passes:
+                    checksums(window[:read], np.uint64(4096))
+                if passes > 1:
+                    at = 0 if at + read > len(batch) else at
+                    batch[at : at + read] = window[:read]
+                    at += read
 
 
 def iterate_leveldb(path: Path) -> None:

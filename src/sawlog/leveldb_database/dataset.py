@@ -13,7 +13,13 @@ import pyarrow as pa
 from sawlog.damage import Account, FileReport, Findings
 from sawlog.format import TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
-from sawlog.leveldb_database.fragments import HISTORY_SCHEMA, STATE_SCHEMA, BlobDamage, KeyRange, MissingTable
+from sawlog.leveldb_database.fragments import (
+    HISTORY_SCHEMA,
+    STATE_SCHEMA,
+    BlobDamage,
+    KeyRange,
+    MissingTable,
+)
 from sawlog.leveldb_database.layout import BLOB_NAME
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
@@ -98,7 +104,9 @@ class DatabaseDataset(Dataset):
 
     def _cuts(self, task_bytes: int) -> Iterator[bytes]:
         gathered = 0
-        for table in sorted(self.version.tables, key=lambda one: one.smallest):
+        # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
+        deeper = [table for table in self.version.tables if table.level]
+        for table in sorted(deeper or self.version.tables, key=lambda one: one.smallest):
             if gathered >= task_bytes and table.smallest:
                 yield table.smallest
                 gathered = 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_big_u64
+from sawlog.kernels.memory import load_big_u64
 
 # What becomes of an entry.
 HIDDEN = 0
@@ -119,24 +119,6 @@ def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, mer
         else:
             merged[at] = order[right]
             right += 1
-
-
-@kernel
-def copy_strings(data: Any, offsets: Any, rows: Any, targets: Any, out: Any, ends: Any) -> None:
-    """Copy some strings of a batch to their places among those of others.
-
-    Args:
-        data: uint8; string i is `data[offsets[i] : offsets[i + 1]]`.
-        offsets: int64.
-        rows: int64, which of them.
-        targets: int64, which of the strings in `out` each becomes.
-        out: uint8.
-        ends: int64; string i of it ends before `ends[i + 1]`, and has room for what is copied there.
-    """
-    for at in range(len(rows)):
-        row, target = rows[at], targets[at]
-        start = np.uint64(offsets[row])
-        copy_bytes(out, np.uint64(ends[target]), data, start, np.uint64(offsets[row + 1]) - start)
 
 
 @kernel

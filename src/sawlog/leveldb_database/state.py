@@ -6,13 +6,14 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     BLOB,
@@ -161,11 +162,12 @@ class Settled:
         first = int(places[0])
         if (places == first).all() and (np.diff(numbers) == 1).all():
             return self._batches[first].select(names).slice(int(numbers[0] - self._starts[first]), len(numbers))
-        sources = [(place, np.flatnonzero(places == place)) for place in np.unique(places).tolist()]
         arrays = []
         for name in names:
-            if name in (KEY, VALUE):
-                arrays.append(self._picked(name, numbers, sources))
+            if name == KEY:
+                arrays.append(_picked(self._keys, numbers))
+            elif name == VALUE:
+                arrays.append(_picked(self._values, numbers))
             elif name == SEQUENCE:
                 arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
             elif name == STAMP:
@@ -174,39 +176,52 @@ class Settled:
                 arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
         return pa.RecordBatch.from_arrays(arrays, schema=kinds)
 
-    def _picked(self, name: str, numbers: NDArray[np.int64], sources: list[tuple[int, NDArray[np.int64]]]) -> pa.Array:
-        """Keys or values by the numbers of their entries, of which some are in each source."""
-        ends = np.zeros(len(numbers) + 1, np.int64)
-        pieces = []
-        for place, targets in sources:
-            data, offsets = _parts(self._batches[place].column(name))
-            rows = numbers[targets] - self._starts[place]
-            ends[targets + 1] = offsets[rows + 1] - offsets[rows]
-            pieces.append((data, offsets, rows, targets))
-        np.cumsum(ends, out=ends)
-        out = Column(np.uint8, int(ends[-1]))
-        for piece in pieces:
-            k.copy_strings(*piece, out.values, ends)
-        buffers = [None, pa.py_buffer(ends.astype(np.int32)), out.take(int(ends[-1]))]
-        return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
+    @cached_property
+    def _keys(self) -> Strings:
+        return _strings(self._batches, KEY)
+
+    @cached_property
+    def _values(self) -> Strings:
+        return _strings(self._batches, VALUE)
 
     def _entries(self) -> k.Entries:
         """The columns as kernels take them."""
-        found = [_parts(batch.column(KEY)) for batch in self._batches]
-        used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
-        shifts = np.cumsum([0, *map(len, used)])
-        starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
-        ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
         arrays = (
-            _joined(used, np.uint8),
-            _joined(starts, np.int64),
-            _joined(ends, np.int64),
+            *self._keys,
             _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences,
             _effects()[self._codes],
         )
         for array in arrays:
             array.flags.writeable = False
         return k.Entries(*arrays)
+
+
+class Strings(NamedTuple):
+    """Keys or values of all batches: number i is `data[starts[i] : ends[i]]`, uint8 and int64."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
+    found = [_parts(batch.column(name)) for batch in batches]
+    used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
+    shifts = np.cumsum([0, *map(len, used)])
+    starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+    ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+    return Strings(_joined(used, np.uint8), _joined(starts, np.int64), _joined(ends, np.int64))
+
+
+def _picked(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
+    """Some of the strings, by their numbers."""
+    starts = strings.starts[numbers]
+    lengths = strings.ends[numbers] - starts
+    out, ends = Column(np.uint8, int(lengths.sum())), Column(np.int32, len(numbers) + 1)
+    ends.values[0] = 0
+    gather_slices(strings.data, starts, lengths, out.values, ends.values)
+    buffers = [None, ends.take(len(numbers) + 1), out.take(int(ends.values[-1]))]
+    return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
 
 
 def _named(codes: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.storage import Source
 
-RUN_BYTES = 1 << 20
+RUN_BYTES = 4 << 20
 """Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
 
 
