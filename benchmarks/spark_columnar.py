@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import sawlog
 import sawlog.spark
@@ -74,17 +76,19 @@ def _case(
 
 def _rows(format: str, size: int) -> tuple[pa.Table, dict[str, Any]]:
     """Rows of a format, of about so many bytes."""
+    count = size // {"leveldb_log": 107, "filodb_record": 200, "milvus_binlog": 40}[format]
+    numbers = np.arange(count)
+    texts = pa.array(numbers).cast(pa.string())
     if format == "leveldb_log":
-        count = size // 107
-        return pa.table({"record": pa.array([b"%0100d" % n for n in range(count)], pa.binary())}), {}
+        return pa.table({"record": pc.utf8_lpad(texts, 100, "0").cast(pa.binary())}), {}
     if format == "filodb_record":
-        count = size // 200
-        pairs = [[("_ws_", "demo"), ("_ns_", f"App-{n % 100}")] for n in range(count)]
-        tags = pa.array(pairs, pa.map_(pa.string(), pa.string()))
-        times = pa.array(range(1_700_000_000_000, 1_700_000_000_000 + count), pa.timestamp("ms", "UTC"))
-        values = pa.array([float(n % 1000) for n in range(count)])
-        metric = pa.array(["heap_usage"] * count)
-        return pa.table({"timestamp": times, "value": values, "_metric_": metric, "tags": tags}), {"schema": "gauge"}
-    count = size // 40
-    table = pa.table({"id": pa.array(range(count)), "text": [f"row {n}" for n in range(count)]})
+        keys = pa.array(["_ws_", "_ns_"]).take(pa.array(np.tile([0, 1], count)))
+        names = pa.array(["demo", *(f"App-{n}" for n in range(100))])
+        items = names.take(pa.array(np.stack([np.zeros_like(numbers), 1 + numbers % 100], 1).ravel()))
+        tags = pa.MapArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, np.int32)), keys, items)
+        times = pa.array(1_700_000_000_000 + numbers).cast(pa.timestamp("ms", "UTC"))
+        metric = pa.array(["heap_usage"]).take(pa.array(np.zeros_like(numbers)))
+        columns = {"timestamp": times, "value": pa.array((numbers % 1000).astype(float)), "_metric_": metric}
+        return pa.table({**columns, "tags": tags}), {"schema": "gauge"}
+    table = pa.table({"id": numbers, "text": pc.binary_join_element_wise("row", texts, " ")})
     return table, {"primary_key": "id", "timestamp": 100}

@@ -21,7 +21,7 @@ from sawlog.errors import OptionError
 from sawlog.packing import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, full_schema, projected
+from sawlog.spark.reader import PartitionFunction, full_schema, projected, settle
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -120,6 +120,7 @@ def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
     verb, asked = text.loads(infile), json.loads(text.loads(infile))
     if verb in _ANSWERS:
         write_with_length(json.dumps(_ANSWERS[verb](**asked)).encode(), outfile)
+        settle()
         return
     full, wanted = (spark.StructType.fromJson(json.loads(asked[name])) for name in ("full", "wanted"))
     filters = [Comparison(**{**one, "values": [_value(value) for value in one["values"]]}) for one in asked["filters"]]
@@ -129,6 +130,7 @@ def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
     write_int(len(partitions), outfile)
     for partition in partitions:
         write_with_length(partition, outfile)
+    settle()
 
 
 def _value(tagged: Mapping[str, Any] | None) -> Any:

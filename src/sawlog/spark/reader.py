@@ -219,7 +219,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
         findings = Findings(fragment.scan.on_damage)
         try:
             for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
-                _settle()
+                settle()
                 if not target.names:
                     yield pa.record_batch({"rows": pa.array([batch.num_rows], pa.int64())})
                     continue
@@ -265,7 +265,7 @@ class PartitionFunction:
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     """Take what the first batch has loaded out of garbage collection, which Spark runs after every task."""
     gc.collect()
     gc.freeze()

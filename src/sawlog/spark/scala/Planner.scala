@@ -3,7 +3,7 @@ package org.apache.spark.sql.execution.python.sawlog
 import java.io.{DataInputStream, DataOutputStream}
 
 import net.razorvine.pickle.Pickler
-import org.apache.spark.api.python.{PythonUtils, PythonWorkerUtils, SpecialLengths}
+import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
@@ -50,6 +50,13 @@ object Planner {
     new Question("plan", asked)(in => new Plan(readBytes(in), Array.fill(in.readInt())(readBytes(in)))).runInPython()
   }
 
+  /** A Python function. To make one, Spark starts a process that only tells Python's version: here, once for all. */
+  def function(pickled: Array[Byte]): PythonFunction = new SimplePythonFunction(
+    pickled, new java.util.HashMap(known.envVars), known.pythonIncludes, known.pythonExec, known.pythonVer,
+    known.broadcastVars, known.accumulator)
+
+  private lazy val known = PythonUtils.createPythonFunction(Array.emptyByteArray)
+
   private implicit class Fields(one: JObject) {
     def ~~(field: (String, org.json4s.JValue)): JObject = JObject(one.obj :+ field)
   }
@@ -72,7 +79,7 @@ object Planner {
   }
 
   private class Question[T](verb: String, asked: JObject)(reply: DataInputStream => T)
-      extends PythonPlannerRunner[T](PythonUtils.createPythonFunction(Array.emptyByteArray)) {
+      extends PythonPlannerRunner[T](function(Array.emptyByteArray)) {
     override val workerModule = "pyspark_sawlog" // Spark starts none whose name begins otherwise
 
     override protected def writeToPython(out: DataOutputStream, pickler: Pickler): Unit = {

@@ -4,7 +4,7 @@ import java.lang.reflect.{InvocationTargetException, Method, Proxy}
 
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.spark.{JobArtifactSet, TaskContext}
-import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction, PythonUtils}
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
@@ -45,7 +45,7 @@ object ColumnarReaderFactory {
 
   def apply(pickled: Array[Byte], schema: StructType): ColumnarReaderFactory = {
     val conf = SQLConf.get
-    new ColumnarReaderFactory(PythonUtils.createPythonFunction(pickled), schema, conf.sessionLocalTimeZone,
+    new ColumnarReaderFactory(Planner.function(pickled), schema, conf.sessionLocalTimeZone,
       ArrowPythonRunner.getPythonRunnerConfMap(conf), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
   }
 }
