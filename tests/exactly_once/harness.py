@@ -92,10 +92,13 @@ class Harness:
         (root / "logs").mkdir()
 
     def run(self, kills: int, pause: float) -> Tally:
-        """Let `kills` things happen, each kind of process be killed once at least, `pause` seconds apart, and count."""
-        first = list(VICTIMS)
-        self._chance.shuffle(first)
+        """Let `kills` things happen, `pause` seconds apart, and count.
+
+        Each kind of process is killed once at least, and all else happens once at least if it is among so many.
+        """
         events = {**VICTIMS, **WEATHER}
+        first = list(events if kills > len(events) else VICTIMS)
+        self._chance.shuffle(first)
         with self._processes.running():
             self._start_writer()
             self._start_driver(patient=True)
@@ -106,8 +109,8 @@ class Harness:
                 event = first.pop() if first else self._chance.choices(list(events), list(events.values()))[0]
                 if event in VICTIMS:
                     self._strike(event, first)
-                else:
-                    self._happen(event)
+                elif not self._happen(event) and event not in self.tally.kills:
+                    first.append(event)
             self._kill_writer("writer")
             self._finish(self._driver)
             return self._count()
@@ -141,8 +144,8 @@ class Harness:
         elif victim not in self.tally.kills:
             first.append(victim)
 
-    def _happen(self, event: str) -> None:
-        """Anything but the death of a single process."""
+    def _happen(self, event: str) -> bool:
+        """Anything but the death of a single process; whether it could happen."""
         if event == "night":
             self._weather.night(self._log)
         elif event in ("late", "recycle"):
@@ -150,17 +153,18 @@ class Harness:
         elif event == "clock":
             self._kill_writer(event)
             self._start_writer(self._chance.choice([-HOUR, HOUR]))
-            return
+            return True
         elif event == "reboot":  # the names of the next writer sort before those of this one
             self._kill(event, [self._log.pid, self._driver.pid, *descendants(self._driver.pid)])
             self._log.wait()
             self._driver.wait()
             self._start_writer()
             self._start_driver(patient=True)
-            return
+            return True
         elif not getattr(self._weather, event)(self._writer):
-            return
+            return False
         self._kill(event, [])
+        return True
 
     def _kill_writer(self, kind: str) -> None:
         self._kill(kind, [self._log.pid])
