@@ -76,15 +76,15 @@ class Weather:
         return True
 
     def copytruncate(self, alive: str) -> bool:
-        """A log that nobody writes to any more is copied, and emptied."""
+        """A log that nobody writes to any more is copied, and emptied; only then does the copy get its name."""
         found = self._finished(alive)
         if not found:
             return False
         path = self._chance.choice(found)
         copy = self._logs / f".{path.name}.copy"
         shutil.copy(path, copy)
-        copy.rename(path.with_name(f"{path.name}.1"))
         os.truncate(path, 0)
+        copy.rename(path.with_name(f"{path.name}.1"))
         return True
 
     def late(self) -> None:
