@@ -29,6 +29,7 @@ HOSTS = ("vm1", "vm2")
 DATE = "2024-03-01"
 DISTINCT = 2_000_000
 FOLLOWED_SECONDS, EVERY_SECONDS = 20.0, 0.1
+_PROVEN = "spread over 2 locations, all rows hashed twice to prove them, all files synced"
 SCHEMA = pa.schema(
     [
         ("Timestamp", pa.timestamp("us", "UTC")),
@@ -82,7 +83,8 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
                 "deephaven_merge",
                 f"a date to history, sorted by {SYMBOLS} symbols",
                 (
-                    Side("sawlog", trees.merge, size, rows, "all rows hashed twice, to prove them", trees.reload),
+                    Side("sawlog, on Spark", trees.merge, size, rows, _PROVEN, trees.reload),
+                    Side("sawlog, in threads of one process", trees.merge_here, size, rows, _PROVEN, trees.reload),
                     Side(
                         "Spark, CSV to sorted, partitioned Parquet", trees.sorted, size, rows, "no proof", trees.empty
                     ),
@@ -118,7 +120,10 @@ class Trees:
         sawlog.spark.import_logs(None, self._logs, self._db, schema=self._schema)
 
     def merge(self) -> None:
-        sawlog.spark.merge(self._spark, self._db, "Market", "Trades", DATE)
+        sawlog.spark.merge(self._spark, self._db, "Market", "Trades", DATE, internal_partitions=2)
+
+    def merge_here(self) -> None:
+        sawlog.spark.merge(None, self._db, "Market", "Trades", DATE, internal_partitions=2)
 
     def parquet(self) -> None:
         self._read().write.partitionBy("Date").parquet(str(self._parquet))

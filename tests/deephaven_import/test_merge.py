@@ -16,8 +16,10 @@ import pytest
 import sawlog
 from sawlog.deephaven_import import runs
 from sawlog.deephaven_import.digest import Digest, digest, row_hashes
+from sawlog.deephaven_import.history import MergeRecord, Part
 from sawlog.deephaven_import.order import sort_key, sort_order
-from sawlog.deephaven_import.spark import import_logs, merge, nightly
+from sawlog.deephaven_import.records import RECORD_NAME
+from sawlog.deephaven_import.spark import follow_logs, import_logs, merge, nightly
 from sawlog.errors import OptionError
 from tests.deephaven_import.support import DATE, Logs
 
@@ -83,6 +85,37 @@ def test_without_groups_rows_are_cut_by_their_order(
     counts = [len(rows) for rows in history(db)]
     assert len(counts) == 4
     assert max(counts) < ROWS / 2
+
+
+def test_merges_during_the_day_keep_followed_locations_few(tmp_path: Path) -> None:
+    """Followed rows are merged every now and then, and what is merged is deleted: each row stays there once."""
+    logs, root = Logs(tmp_path / "logs"), tmp_path / "db"
+    looks = None
+    for hour in range(3):
+        for minute in range(4):
+            first = 40 * hour + 10 * minute
+            logs.write(first, first + 10)
+            looks = looks or follow_logs(None, logs.directory, root, seconds=0)
+            assert next(looks).done.rows == 10
+        done = merge(None, root, "Ns", "T", DATE, group=["Sym"], delete_intraday=True)
+        assert (done.rows, done.added) == (40 * (hour + 1), 40)
+        assert sawlog.read(root / "Intraday", format="deephaven_table").num_rows == 0
+        assert len(list((root / "Intraday/Ns/T").glob("vm1*"))) == 1
+    assert looks is not None
+    assert next(looks).done.rows == 0
+    assert sorted(numbers(root)) == list(range(120))
+    logs.write(120, 130)
+    assert next(looks).done.rows == 10
+    merge(None, root, "Ns", "T", DATE, group=["Sym"], replace=True, delete_intraday=True)
+    assert sorted(numbers(root)) == list(range(130))
+    assert len(history(root)) == 1
+
+
+def test_a_record_of_very_many_parts_is_read(tmp_path: Path) -> None:
+    parts = tuple(Part(f"vm1~{n:06d}", "vm1", f"{n:032x}", 0, n, (1 << 64) - n) for n in range(100_000))
+    record = MergeRecord("0123456789ab", 7, parts)
+    (tmp_path / RECORD_NAME).write_bytes(record.to_json())
+    assert MergeRecord.read(str(tmp_path)) == record
 
 
 def test_nightly_without_spark(db: Path) -> None:

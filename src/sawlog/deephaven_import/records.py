@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 RECORD_NAME = "_sawlog.json"
 """The record's file in a location; readers of column files pass over names that begin like this."""
 RECORD_VERSION = 1
-MAX_RECORD_BYTES = 16 << 20
+MAX_RECORD_BYTES = 256 << 20
+"""A merged location names every intraday one that it was made of."""
 _ORIGIN_DIGITS = 32
 CHECK_BYTES = 4
 """A taken range is known again by so many bytes before its end: the digest of its last entry, or of the header."""
