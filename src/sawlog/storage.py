@@ -74,7 +74,7 @@ class File:
     @property
     def name(self) -> str:
         """The last part of the path."""
-        return posixpath.basename(self.path)
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.metadata.schema import typed_default
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, UnreadableError, batch_rows, mask_of
-from sawlog.milvus_binlog.payloads.vectors import open_column
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -169,9 +168,8 @@ class _Join:
                 raise UnreadableError(in_no_file(self._fragment, one).damage)
         self._offsets(some[min(some)])
         step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
-        column = open_column if self._thins else ColumnStream
         self._opened = opened
-        streams = {id: column(one.payloads, one.index, step) for id, one in opened.items()}
+        streams = {id: ColumnStream(one.payloads, one.index, step) for id, one in opened.items()}
         for id, held in opened.items():
             for start in range(0, held.first, step):
                 streams[id].take(min(step, held.first - start))
@@ -265,14 +263,6 @@ class _Join:
         if not fields:
             return {}
         return expand(fields, next(stored[name] for name, one in self._shared.fields.items() if one.dynamic))
-
-    @property
-    def _thins(self) -> bool:
-        """Whether rows may be left out."""
-        shared = self._shared
-        bounded = shared.until is not None or shared.since is not None
-        thinned = (self._deletes and not shared.history) or bounded or self._fragment.winners is not None
-        return not shared.raw and thinned
 
     @property
     def _deciding(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Deletes: reading the JSON of delta logs, looking keys up, and copying the vectors that are left."""
+"""Deletes: reading the JSON of delta logs, looking keys up, and moving the vectors that are left together."""
 
 from __future__ import annotations
 
@@ -358,34 +358,19 @@ def surviving_texts(texts: Any, stamps: Any, keys: Any, table: Any, keep: Any) -
 
 
 @kernel
-def copy_kept(source: Any, slot: Any, keep: Any, first: Any, last: Any, width: Any, out: Any, at: Any) -> Any:
-    """Copy the slots to keep, in order.
+def keep_slots(data: Any, keep: Any, width: Any) -> None:
+    """Move the slots to keep to the front, in order.
 
     Args:
-        source: uint8, slots one behind the other.
-        slot: uint64, the first one to look at.
-        keep: uint8, 1 for every slot to keep, 0 for the others; `keep[first]` is that of `slot`.
-        first: int64.
-        last: int64, where in `keep` to stop.
+        data: uint8, slots one behind the other, as many as in `keep`.
+        keep: uint8, 1 for every slot to keep, 0 for the others.
         width: uint64, bytes per slot.
-        out: uint8; receives them.
-        at: uint64, where in `out` to begin; not beyond its end.
-
-    Returns:
-        Where in `out` they end; before the last of them where there is no room for more, or there are no more slots.
     """
-    row = first
-    while row < last:
-        if not keep[row]:
-            row += 1
-            continue
-        begin = row
-        while row < last and keep[row]:
-            row += 1
-        pos = (slot + np.uint64(begin - first)) * width
-        length = np.uint64(row - begin) * width
-        if np.uint64(len(out)) - at < length or np.uint64(len(source)) < pos + length:
-            return at
-        copy_bytes(out, at, source, pos, length)
-        at += length
-    return at
+    at = _ZERO
+    pos = _ZERO
+    for row in range(len(keep)):
+        if keep[row]:
+            if pos > at:  # by a slot or more: they do not overlap
+                copy_bytes(data, at, data, pos, width)
+            at += width
+        pos += width

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sawlog.milvus_binlog.payloads.footer import Chunk
-from sawlog.milvus_binlog.payloads.parquet import DataPageHeader, Encoding, PageHeader, PageType
+from sawlog.milvus_binlog.payloads.parquet import DataPageHeader, PageHeader, PageType
 from sawlog.milvus_binlog.payloads.thrift import Thrift, ThriftError
 from sawlog.storage import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 HEADER_ROOM = 64 << 10
 """Bytes within which a page header has to end, statistics included."""
 
-_INDICES = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
-"""Encodings of pages that refer to a dictionary."""
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
 """Arrow's names of Parquet's codecs. What "LZ4" stands for has changed over the years."""
 FREE_PAGE = 8 << 20
@@ -43,7 +36,7 @@ class PageSizeError(PageError):
 class Page:
     """One page: its type, where its data begins in the file, and its size before and after decompression.
 
-    Of a data page also the number of its values, nulls included; of one of the first version their encoding.
+    Of a data page also the number of its values, nulls included.
     """
 
     type: int
@@ -51,22 +44,11 @@ class Page:
     compressed: int
     uncompressed: int
     values: int = 0
-    encoding: int = -1
 
     @property
     def dictionary(self) -> bool:
         """Whether it holds the values that other pages refer to."""
         return self.type == PageType.DICTIONARY_PAGE
-
-    @property
-    def plain(self) -> bool:
-        """Whether it holds values as they are, one behind the other."""
-        return self.type == PageType.DATA_PAGE and self.encoding == Encoding.PLAIN
-
-    @property
-    def indices(self) -> bool:
-        """Whether it holds references to the dictionary."""
-        return self.type == PageType.DATA_PAGE and self.encoding in _INDICES
 
 
 def pages(source: Source, start: int, length: int) -> Iterator[Page]:
@@ -77,7 +59,7 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     """
     at, end = start, start + length
     while at < end:
-        fields, data, size = _header(source, at, end - at)
+        fields, values, size = _header(source, at, end - at)
         compressed = fields.get(PageHeader.COMPRESSED_PAGE_SIZE, -1)
         uncompressed = fields.get(PageHeader.UNCOMPRESSED_PAGE_SIZE, -1)
         at += size
@@ -85,13 +67,12 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
             raise PageError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
             )
-        values, encoding = data.get(DataPageHeader.NUM_VALUES, 0), data.get(DataPageHeader.ENCODING, -1)
-        yield Page(fields.get(PageHeader.TYPE, -1), at, compressed, uncompressed, max(0, values), encoding)
+        yield Page(fields.get(PageHeader.TYPE, -1), at, compressed, uncompressed, max(0, values))
         at += compressed
 
 
-def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], dict[int, int], int]:
-    """The integers of a page header by field number, those of its data header, and its size."""
+def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], int, int]:
+    """The integers of a page header by field number, how many values there are by its data header, and its size."""
     header = Thrift(source.window(at, min(HEADER_ROOM, left)).data)
     data: dict[int, int] = {}
     second: dict[int, int] = {}
@@ -99,7 +80,7 @@ def _header(source: Source, at: int, left: int) -> tuple[dict[int, int], dict[in
         found = header.integers({PageHeader.DATA_PAGE_HEADER: data, PageHeader.DATA_PAGE_HEADER_V2: second})
     except ThriftError as error:
         raise PageError(f"a broken page header: {error}") from None
-    return found, data or {DataPageHeader.NUM_VALUES: second.get(DataPageHeader.NUM_VALUES, 0)}, header.at
+    return found, (data or second).get(DataPageHeader.NUM_VALUES, 0), header.at
 
 
 def checked_pages(source: Source, base: int, chunk: Chunk, max_page: int | None) -> Iterator[Page]:
@@ -168,35 +149,3 @@ def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | No
         return pa.Codec(name).decompress(data, page.uncompressed)
     except (pa.ArrowException, OSError) as error:
         raise PageError(f"a page that cannot be decompressed: {error}") from None
-
-
-def plain_values(page: Page, data: pa.Buffer | None, width: int, optional: bool) -> NDArray[np.uint8] | None:
-    """The values of a plain page of fixed-width values, as they lie; `None` unless it holds no nulls for sure.
-
-    Args:
-        page: The page.
-        data: Its bytes, decompressed.
-        width: Bytes per value.
-        optional: Whether definition levels, a single run of ones, stand in front of the values.
-    """
-    import numpy as np
-
-    if data is None:
-        return None
-    values = np.frombuffer(data, np.uint8)
-    values.flags.writeable = False
-    if optional:
-        run = _varint_bytes(page.values << 1) + b"\x01"
-        levels = len(run).to_bytes(4, "little") + run
-        if values[: len(levels)].tobytes() != levels:
-            return None
-        values = values[len(levels) :]
-    return values if len(values) == page.values * width else None
-
-
-def _varint_bytes(value: int) -> bytes:
-    found = bytearray()
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])

@@ -106,19 +106,9 @@ class DataPageHeader(IntEnum):
     """Fields of the header of a data page; those of version 2 begin alike."""
 
     NUM_VALUES = 1
-    ENCODING = 2
 
 
 class PageType(IntEnum):
     """Types of pages."""
 
-    DATA_PAGE = 0
     DICTIONARY_PAGE = 2
-
-
-class Encoding(IntEnum):
-    """Encodings of values."""
-
-    PLAIN = 0
-    PLAIN_DICTIONARY = 2
-    RLE_DICTIONARY = 8

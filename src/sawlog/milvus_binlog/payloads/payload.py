@@ -104,16 +104,16 @@ class Payload:
             total += max(chunk.uncompressed, chunk.values * width)
         return total / max(1, self.rows) + _VALUE_BYTES
 
-    def column_batches(self, index: int, batch_rows: int, group: int | None = None) -> Iterator[pa.Array]:
-        """The values of a top-level column, of all row groups or of one, in arrays of at most `batch_rows`.
+    def column_batches(self, index: int, batch_rows: int) -> Iterator[pa.Array]:
+        """The values of a top-level column, in arrays of at most `batch_rows`, to which nobody else holds on.
 
         Raises:
             UnreadableError: When a page cannot be decoded.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
-        groups = range(len(self.footer.groups)) if group is None else [group]
+        groups = list(range(len(self.footer.groups)))
         with self.errors():  # by position: names may stand twice
-            batches = self.file.reader.iter_batches(batch_rows, list(groups), self.leaves(index), use_threads=False)
+            batches = self.file.reader.iter_batches(batch_rows, groups, self.leaves(index), use_threads=False)
         while True:
             with self.errors():
                 self._check_length()
@@ -352,7 +352,35 @@ class ColumnStream:
         taken = self.take(len(keep))
         if taken is None or len(taken) != len(keep):
             return None
-        return taken if left == len(keep) else taken.filter(mask_of(keep))
+        if left == len(keep):
+            return taken
+        return _moved(taken, keep, left) if _is_movable(taken) else taken.filter(mask_of(keep))
+
+
+def _is_movable(array: pa.Array) -> bool:
+    """Whether values have slots of one width in memory that may be written to."""
+    if not pa.types.is_fixed_size_binary(array.type) or not array.type.byte_width or array.null_count:
+        return False
+    data = array.buffers()[1]
+    return data is not None and data.is_mutable
+
+
+def _moved(array: pa.Array, keep: NDArray[np.uint8], left: int) -> pa.Array:
+    """The slots to keep, moved together where they are: vectors are large, and other memory would cost as much again.
+
+    Args:
+        array: Whose memory nobody else looks at.
+        keep: 1 for every slot to keep, 0 for the others.
+        left: How many are kept.
+    """
+    import numpy as np
+
+    from sawlog.milvus_binlog.deletes import kernels
+
+    width = array.type.byte_width
+    first, last = array.offset * width, (array.offset + len(array)) * width
+    kernels.keep_slots(np.frombuffer(array.buffers()[1], np.uint8)[first:last], keep, np.uint64(width))
+    return array.slice(0, left)
 
 
 def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:

@@ -61,16 +61,28 @@ class Thrift:
         """
         found: dict[int, Any] = {}
         number = 0
-        data = self._data
+        data, at = self._data, self.at
         size = len(data)
-        while number != last and (kind := (byte := self._byte()) & 15):
-            number = number + (byte >> 4) if byte >> 4 else self._zigzag()
-            at = self.at
-            if _I16 <= kind <= _I64 and at < size and data[at] < 0x80:  # as most are
-                found[number] = data[at] >> 1 ^ -(data[at] & 1)
-                self.at = at + 1
+        while number != last:  # a footer has hundreds of fields: most are read without a call
+            if at >= size:
+                raise ThriftError("no end")
+            byte = data[at]
+            at += 1
+            kind = byte & 15
+            if not kind:
+                break
+            if byte >> 4:
+                number += byte >> 4
             else:
-                found[number] = self._value(kind, depth)
+                self.at = at
+                number, at = self._zigzag(), self.at
+            if _I16 <= kind <= _I64 and at < size and data[at] < 0x80:
+                found[number] = data[at] >> 1 ^ -(data[at] & 1)
+                at += 1
+            else:
+                self.at = at
+                found[number], at = self._value(kind, depth), self.at
+        self.at = at
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
