@@ -50,7 +50,7 @@ test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two proc
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-heavy
-test-heavy: $(VENV)/.dev ## Run what is too slow for every run: bounds checks in kernels, an hour of streaming
+test-heavy: $(VENV)/.dev ## Run what is too slow for every run: bounds checks in kernels, a full disk, an hour of streaming
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
 .PHONY: coverage
