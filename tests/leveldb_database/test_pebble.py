@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,13 @@ def test_keys_of_an_unknown_schema_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.sst").write_bytes(data)
     with pytest.raises(SawlogError):
         sawlog.read(tmp_path / "a.sst")
+
+
+def test_the_footers_of_later_tables_have_names_for_all_of_their_bytes() -> None:
+    """A checksum from the sixth version on, attributes in the seventh."""
+    for name, expected in (("19-at", []), ("22-plain", ["checksum"]), ("24-plain", ["attributes", "checksum"])):
+        dataset = sawlog.open(min(GOLDEN.joinpath(name).glob("*.sst")))
+        (file,) = dataset.files
+        with closing(dataset.scan.storage.open(file.path)) as source:
+            parts = list(dataset.dissector(file, source)(file.size - 1))
+        assert [part.name for part in parts] == ["checksum type", "handles", *expected, "format version", "magic"]

@@ -42,13 +42,16 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
 def _footer(data: bytes, at: int) -> Iterator[Part]:
     magic = len(data) - layout.MAGIC_SIZE
     here = 0
-    if len(data) == layout.ROCKSDB_FOOTER:
+    if len(data) > layout.LEVELDB_FOOTER:
         yield Part("checksum type", at, layout.CHECKSUM_TYPE_SIZE, str(data[0]), use="header")
         here = layout.CHECKSUM_TYPE_SIZE
     yield Part("handles", at + here, layout.HANDLES_SIZE, "metaindex and index", use="header")
     here += layout.HANDLES_SIZE
-    if here < magic:
-        version = int.from_bytes(data[here:magic], "little")
-        yield Part("format version", at + here, magic - here, str(version), use="header")
+    # Pebble's later footers have a checksum before the version, and the last one attributes before that.
+    for name in ("attributes", "checksum", "format version")[-((magic - here) // layout.VERSION_SIZE) or 3 :]:
+        number = int.from_bytes(data[here : here + layout.VERSION_SIZE], "little")
+        shown = str(number) if name == "format version" else hex(number)
+        yield Part(name, at + here, layout.VERSION_SIZE, shown, use="header")
+        here += layout.VERSION_SIZE
     dialect = layout.MAGICS.get(int.from_bytes(data[magic:], "little"), "unknown")
     yield Part("magic", at + magic, layout.MAGIC_SIZE, dialect, use="header")
