@@ -152,6 +152,49 @@ def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger,
     assert numbers(spark, tmp_path) == sorted(intact["n"].to_pylist())
 
 
+FILES = 120
+"""Logs that come under load, every third of them damaged."""
+KILLS = 2
+
+
+@pytest.mark.heavy
+def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
+    """Damaged and intact logs arrive while the pipeline is killed: intact rows and damaged ranges are there once."""
+    path = write(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", more=QUARANTINE)
+    place = tmp_path / "logs"
+    place.mkdir()
+    running = Running(path)
+    for number in range(FILES):
+        aside, options = tmp_path / "aside", {"internal_partition": f"w{number}"}
+        with Logger(aside, SCHEMA, namespace="Market", table="Ticks", **options) as log:
+            log.write(ticks(number * 400, 400))
+        (file,) = aside.iterdir()
+        if not number % 3:
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 0xFF
+            file.write_bytes(data)
+        file.rename(place / file.name)
+        if number % (FILES // (KILLS + 1)) == FILES // (KILLS + 1) - 1 and number < FILES - 1:
+            running.wait_for(lambda one=running: one.rows > 0)
+            running.end(signal.SIGKILL)
+            running = Running(path)
+    with pytest.warns(sawlog.DamageWarning):
+        intact = sorted(sawlog.read(place, on_damage="skip", filters=[("price", ">=", 10)])["n"].to_pylist())
+    damage = sawlog.read(place, view="damage")
+    running.wait_for(lambda: len(numbers(spark, tmp_path)) >= len(intact), 1.0)
+    running.wait_for(lambda: spark.read.parquet(str(tmp_path / "quarantine")).count() >= damage.num_rows, 1.0)
+    assert running.end(signal.SIGTERM) == 0
+    assert numbers(spark, tmp_path) == intact
+    found = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
+    assert damage.num_rows >= FILES // 3
+
+    def spans(table: pa.Table) -> list[tuple[str, int]]:
+        names = [os.path.basename(one) for one in table["file"].to_pylist()]
+        return sorted(zip(names, table["offset"].to_pylist(), strict=True))
+
+    assert spans(found) == spans(damage)
+
+
 def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     path = write(tmp_path, on_damage="skip")
     logger.write(ticks(0, 400))
