@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.json_text import utf8_length
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u64
 
 SLACK = 8
@@ -146,42 +147,13 @@ def all_ascii(data: Any, length: Any) -> Any:
 
 
 @inlined
-def _continues(data: Any, at: Any, count: Any, end: Any) -> Any:
-    """Whether `count` continuation bytes stand at `at`."""
-    good = end - at >= count
-    for i in range(count):
-        good = good and data[at + i] >> 6 == 2
-    return good
-
-
-@inlined
-def _invalid_from(data: Any, at: Any, end: Any) -> Any:
-    """The first position in `data[at:end]` at which it is no UTF-8; -1 when it is."""
-    while at < end:
-        byte = data[at]
-        if byte < 0x80:
-            at += 1
-        elif 0xC2 <= byte < 0xE0:
-            if not _continues(data, at + 1, 1, end):
-                return at
-            at += 2
-        elif 0xE0 <= byte < 0xF0:
-            if not _continues(data, at + 1, 2, end):
-                return at
-            second = data[at + 1]
-            if (byte == 0xE0 and second < 0xA0) or (byte == 0xED and second >= 0xA0):
-                return at
-            at += 3
-        elif 0xF0 <= byte < 0xF5:
-            if not _continues(data, at + 1, 3, end):
-                return at
-            second = data[at + 1]
-            if (byte == 0xF0 and second < 0x90) or (byte == 0xF4 and second >= 0x90):
-                return at
-            at += 4
-        else:
-            return at
-    return -1
+def _valid_to(data: Any, at: Any, end: Any) -> Any:
+    """The first position in `data[at:end]` at which it is no UTF-8; the end when it is."""
+    length = _ONE
+    while at < end and length != _ZERO:
+        length = _ONE if data[at] < 128 else utf8_length(data, at, end)
+        at += length
+    return at
 
 
 @kernel
@@ -198,8 +170,9 @@ def check_text(texts: Any, groups: Any, kind: Any, bad: Any) -> None:
         if bad.kinds[row] != 0:
             continue
         for text in range(groups[row], groups[row + 1]):
-            at = _invalid_from(texts.data, np.int64(texts.ends[text]), np.int64(texts.ends[text + 1]))
-            if at >= 0:
+            start, end = np.uint64(texts.ends[text]), np.uint64(texts.ends[text + 1])
+            valid = _valid_to(texts.data, start, end) - start
+            if valid < end - start:
                 bad.kinds[row] = kind
-                bad.where[row] = at - texts.ends[text]
+                bad.where[row] = valid
                 break

@@ -254,12 +254,7 @@ def _find_name(keys: Any, start: Any, length: Any, predefined: Any) -> Any:
     number = np.int64(predefined.heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
     while number >= 0:
         name = np.uint64(name_ends[number])
-        same = np.uint64(name_ends[number + 1]) - name == length
-        k = _ZERO
-        while same and k < length:
-            same = keys[start + k] == names[name + k]
-            k += _ONE
-        if same:
+        if np.uint64(name_ends[number + 1]) - name == length and same_bytes(keys, start, names, name, length):
             break
         number = np.int64(predefined.following[number])
     return number

@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.payloads import sort_keys
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import same_bytes
 from sawlog.kernels.xxh32 import xxh32
 
 _SEED = np.uint64(layout.HASH_SEED)
@@ -29,12 +30,7 @@ def _is(data: Any, start: Any, length: Any, texts: Any, i: Any) -> Any:
     """Whether a string is that of number `i`."""
     names, ends = texts.data, texts.ends
     begin = np.uint64(ends[i])
-    if np.uint64(ends[i + 1]) - begin != length:
-        return False
-    same = True
-    for k in range(length):
-        same = same and data[start + np.uint64(k)] == names[begin + np.uint64(k)]
-    return same
+    return np.uint64(ends[i + 1]) - begin == length and same_bytes(data, start, names, begin, length)
 
 
 @inlined
