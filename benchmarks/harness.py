@@ -169,9 +169,14 @@ def run_probe(probe: Probe, console: Console) -> dict[str, Any]:
     table.add_column("")
     table.add_column(probe.unit, justify="right")
     for name, number in numbers.items():
-        table.add_row(name, f"{number:,.0f}")
+        table.add_row(name, in_digits(number))
     console.print(table)
     return {"name": probe.name, "what": probe.what, "unit": probe.unit, "numbers": numbers}
+
+
+def in_digits(number: float) -> str:
+    """A number as tables show it: two decimals where it is small."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2f}"
 
 
 @dataclass(frozen=True)

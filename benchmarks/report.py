@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chart import chart
-from benchmarks.harness import RESULTS, Line, lines
+from benchmarks.harness import RESULTS, Line, in_digits, lines
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -44,7 +44,7 @@ def page(result: dict[str, Any]) -> str:
         notes = [f"- {side['name']}: {side['note']}" for side in case["sides"] if side["note"]]
         parts += ["\n".join(notes)] if notes else []
     for probe in result["probes"]:
-        rows = [["", probe["unit"]], *([name, f"{number:,.0f}"] for name, number in probe["numbers"].items())]
+        rows = [["", probe["unit"]], *([name, in_digits(number)] for name, number in probe["numbers"].items())]
         parts += [f"### {probe['what'].capitalize()}", table(rows)]
     return "\n\n".join(parts)
 
@@ -72,7 +72,7 @@ def summary(results: Iterable[dict[str, Any]]) -> str:
         for probe in result["probes"]:
             unit, numbers = probe["unit"], probe["numbers"].items()
             rows.append(
-                [format, probe["what"], ", ".join(f"{name} {number:,.0f} {unit}" for name, number in numbers), ""]
+                [format, probe["what"], ", ".join(f"{name} {in_digits(number)} {unit}" for name, number in numbers), ""]
             )
     return table(rows, "|---|---|---:|---|") if len(rows) > 1 else ""
 

@@ -148,15 +148,12 @@ class Dataset(ABC):
     Attributes:
         beside: Files of the path that `Format.select` did not choose.
         threads: How many threads decode.
-        shared: Whether threads share one file. Not so where one thread is at the memory's speed, or where finding out
-            how to cut a file costs what a second thread gains: there, each thread has files of its own.
         walked: Whether all of a file has to be looked at to cut it.
         narrowed: Cached properties that depend on columns or filters.
     """
 
     beside: Sequence[File] = ()
     threads: int = 1
-    shared: ClassVar[bool] = True
     walked: ClassVar[bool] = False
     narrowed: ClassVar[Sequence[str]] = ("skipped",)
 
@@ -319,13 +316,13 @@ class Dataset(ABC):
     @property
     def _threads(self) -> int:
         """What is small is read before threads are up; files that are not shared are not worth more than one each."""
-        most = self.threads if self.shared else min(self.threads, self.readable_apart)
+        most = self.threads if self.shared else min(self.threads, len(self.files))
         return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
 
     @property
-    def readable_apart(self) -> int:
-        """What threads can read side by side where they share no file: the files, unless several belong together."""
-        return len(self.files)
+    def shared(self) -> bool:
+        """Whether threads share one file. If not, as where to cut one costs too much, each has files of its own."""
+        return True
 
     @property
     def accounted_by_pieces(self) -> bool:

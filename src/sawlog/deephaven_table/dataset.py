@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -48,8 +48,6 @@ _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION
 
 class DeephavenTableDataset(Dataset):
     """Locations of one table, by column partition and internal partition."""
-
-    shared: ClassVar[bool] = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -107,11 +105,6 @@ class DeephavenTableDataset(Dataset):
         specs = self._types.specs
         self._types.tell_generation()
         return specs
-
-    @property
-    def readable_apart(self) -> int:
-        """See `Dataset.readable_apart`: a thread reads all columns of a location, or checks one file."""
-        return len(self.files if self.scan.view == "damage" else self.locations)
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Dataset.plan`. Ranges of rows, fewer where a filter names groups."""
