@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import report
+from benchmarks import report, threads
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import Case, Settings, Side, lines, run_case
 
 CASE = {
@@ -72,3 +74,15 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "old" not in page
     picture = ET.parse(tmp_path / "docs/images/speed.svg").getroot()
     assert "slow" in ["".join(one.itertext()) for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_benchmarks_find_what_they_use(name: str) -> None:
+    assert importlib.import_module(f"benchmarks.{name}").cases
+
+
+def test_what_threads_gain_is_told_beside_one_thread() -> None:
+    gains = threads.Gains()
+    for by, times in (("1 thread", 1), ("2 threads", 1), ("2 processes", 2)):
+        gains.timed("log", by, lambda: None, times)()
+    assert list(gains.numbers()) == ["log, 2 threads", "log, 2 threads: processor time", "log, 2 processes"]
