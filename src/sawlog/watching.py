@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ class Watch:
         dataset: What is watched; files that appear under its paths belong to it.
         positions: How much of each file is known already, as `positions` was; nothing if not given.
         poll: Seconds between two looks where nothing was added.
-        wait: What waits for so many seconds.
 
     Attributes:
         positions: Per file, how many bytes the batches handed out so far are made of, ends of complete records. Moves
@@ -31,19 +30,17 @@ class Watch:
         dataset: Dataset,
         positions: Mapping[str, int] | None = None,
         poll: float = 1.0,
-        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.positions: dict[str, int] = dict(positions or {})
         self._dataset = dataset
         self._poll = poll
-        self._wait = wait
         self._seen: list[tuple[str, int]] | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
             batches = self._look()
             yield from batches
-            self._wait(self._poll)
+            time.sleep(self._poll)
 
     def look(self) -> list[pa.RecordBatch]:
         """What has been added since the last look; then it returns."""

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.cli import main
+from sawlog.cli import main, signals
 from sawlog.cli.errors import Exit, complain, guarded
-from sawlog.cli.signals import pause, terminable
+from sawlog.cli.signals import terminable
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, write_log
 
@@ -227,10 +228,23 @@ def test_the_installed_command_ends_with_the_exit_code(damaged: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_other_handler")
-def test_an_interrupt_that_was_swallowed_ends_the_next_wait() -> None:
+def test_a_signal_is_repeated_where_it_was_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "AGAIN", 0.05)
+    undone = []
+
+    def interrupted() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:  # what is taken back is not disturbed
+            time.sleep(0.3)
+            undone.append(True)
+
     with terminable():
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            pause(0)
-    pause(0)
+            time.sleep(60)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    time.sleep(0.1)
+    assert undone

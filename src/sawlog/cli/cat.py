@@ -16,7 +16,6 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, progress
 from sawlog.cli.scan import Losses, rows, size_of
-from sawlog.cli.signals import pause
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Dataset
@@ -84,7 +83,7 @@ def cat(
     if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
         raise OptionError("--tail, --sample and --follow exclude each other")
     if follow:
-        batches = _flushed(_limited(iter(Watch(dataset, poll=POLL, wait=pause)), limit))
+        batches = _flushed(_limited(iter(Watch(dataset, poll=POLL)), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
-import time
 from collections.abc import Iterator
+from typing import NoReturn
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -15,6 +16,11 @@ BUG = 70
 
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 """What is said of a process that was ended."""
+
+
+AGAIN = 1.0
+"""Seconds after which a signal is repeated that was lost: in a destructor, whose exceptions Python only prints, or in a
+library that catches everything, as Numba does while it is imported."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -34,9 +40,15 @@ def terminable() -> Iterator[None]:
         before = {one: kept for one in _ENDINGS if (kept := signal.getsignal(one)) in _DEFAULTS}
     for number in before:
         signal.signal(number, _end)
+    repeated = bool(before) and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+    if repeated:
+        before[signal.SIGALRM] = signal.SIG_DFL
+        signal.signal(signal.SIGALRM, _end_again)
     try:
         yield
     finally:
+        if repeated:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, kept in before.items():
             signal.signal(number, kept)
         _received.clear()
@@ -54,14 +66,23 @@ def ended(error: BaseException) -> int | None:
     return _received[0] if _received else None
 
 
-def pause(seconds: float) -> None:
-    """Wait; and end as a signal has said that was lost in a destructor, whose exceptions Python only prints."""
-    time.sleep(seconds)
-    if _received:
-        raise Terminated if _received[0] == TERMINATED else KeyboardInterrupt
-
-
 def _end(number: int, frame: object) -> None:
-    code = _ENDINGS[signal.Signals(number)]
-    _received.append(code)
+    _received.append(_ENDINGS[signal.Signals(number)])
+    if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == _end_again:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+    _raise(_received[-1])
+
+
+def _end_again(number: int, frame: object) -> None:
+    """End what goes on as if there had been no signal; what takes back what was begun is not disturbed."""
+    error = sys.exc_info()[1]
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return
+        error = error.__context__
+    if _received:
+        _raise(_received[0])
+
+
+def _raise(code: int) -> NoReturn:
     raise Terminated if code == TERMINATED else KeyboardInterrupt
