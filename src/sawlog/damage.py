@@ -217,7 +217,8 @@ class Findings:
         found = []
         if self.kinds:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
-            found.append(f"{path}: skipped {self.account.damage} damaged bytes ({kinds}); sawlog verify lists them")
+            lost = f"skipped {self.account.damage} damaged bytes" if self.account.damage else places(self.kinds.total())
+            found.append(f"{path}: {lost} ({kinds}); sawlog verify lists them")
         if self.tail is not None and self.tail.unfinished:
             found.append(
                 f"{path}: {self.tail.status} tail of {self.tail.length} bytes at byte {self.tail.offset}"
@@ -229,6 +230,11 @@ class Findings:
         """Tell the user, once per scan, what a read left out."""
         for remark in self.remarks(path):
             warnings.warn(remark, DamageWarning, stacklevel=3)
+
+
+def places(count: int) -> str:
+    """What is said of damage without bytes: something is missing altogether, such as the footer of an emptied file."""
+    return f"{count:,} damaged place{'' if count == 1 else 's'}"
 
 
 @dataclass(slots=True)

@@ -189,6 +189,31 @@ def test_repair_of_ruins(run: Run, tmp_path: Path) -> None:
     assert "nothing recovered" in result.out
 
 
+@pytest.mark.parametrize(
+    ("format", "code", "said"),
+    [
+        ("leveldb_log", 0, "everything kept"),
+        ("filodb_record", 0, "everything kept"),
+        ("leveldb_table", 1, "nothing recovered"),
+        ("deephaven_log", 2, ""),
+        ("milvus_binlog", 2, ""),
+        ("deephaven_table", 2, ""),
+        ("leveldb_database", 2, ""),
+    ],
+)
+def test_files_of_no_bytes(run: Run, tmp_path: Path, format: str, code: int, said: str) -> None:
+    empty, new = tmp_path / "empty", tmp_path / "new"
+    empty.touch()
+    assert run("verify", empty, "--format", format).code == code
+    result = run("repair", empty, new, "--format", format)
+    assert (result.code, result.out.rpartition("\n")[0].rpartition("\n")[2].partition(";")[0]) == (code, said)
+    assert "0 bytes in" not in result.out
+    assert new.exists() == (code < 2)
+    told = run("cat", empty, "--format", format).err
+    assert len(told.splitlines()) == (code > 0)
+    assert ("1 damaged place (1 bad_footer)" in told) == (code == 1)
+
+
 def test_repair_of_a_directory(run: Run, log: Path, damaged: Path, tmp_path: Path) -> None:
     result = run("repair", tmp_path, tmp_path.parent / f"{tmp_path.name}-new")
     assert result.code == 3

@@ -14,7 +14,7 @@ from rich.text import Text
 from sawlog.cli.output import Outcome, Output, counted
 from sawlog.cli.render import metadata, printable
 from sawlog.cli.terminal import Terminal
-from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus
+from sawlog.damage import Account, Damage, FileReport, Tail, TailStatus, places
 from sawlog.skipped import Skipped, by_reason
 
 if TYPE_CHECKING:
@@ -237,7 +237,9 @@ class ConsoleOutput(Output):
 
     def _kept_and_lost(self, rows: int, account: Account, damages: int) -> None:
         self._fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
-        lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}" if damages else "nothing"
+        lost = places(damages) if damages else "nothing"
+        if account.damage:
+            lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
         self._fact("lost", lost)
         self._fact("source", f"{account.total:,} bytes: {account_text(account)}")
 

@@ -27,8 +27,7 @@ class Repaired:
     @property
     def code(self) -> Exit:
         """0 everything kept, 3 something lost, 1 nothing recovered. An unfinished tail was never a record."""
-        account = self.report.account
-        if not self.report.rows and account.damage + account.tail:
+        if not self.report.rows and (self.report.damaged or self.report.account.tail):
             return Exit.DAMAGED
         return Exit.LOST if self.report.damaged else Exit.OK
 
