@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import sawlog
 from sawlog.cli import main, signals
 from sawlog.cli.errors import Exit, complain, guarded
 from sawlog.cli.signals import terminable
+from sawlog.spark import sessions
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, write_log
 
@@ -248,3 +250,47 @@ def test_a_signal_is_repeated_where_it_was_swallowed(monkeypatch: pytest.MonkeyP
             interrupted()
     time.sleep(0.1)
     assert undone
+
+
+class Cluster:
+    """A session whose only query ends when its jobs are cancelled, and takes back what it has begun."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self.taken_back = False
+        self.sparkContext = self
+
+    def setLogLevel(self, level: str) -> None:
+        assert level == "OFF"
+
+    def cancelAllJobs(self) -> None:
+        self.cancelled.set()
+
+    def query(self) -> None:
+        """As the JVM answers."""
+        waiting = {"__name__": "py4j.waiting", "cluster": self, "sleep": time.sleep}
+        exec("cancelled = cluster.cancelled.wait(60); sleep(0.3)", waiting)
+        self.taken_back = waiting["cancelled"]  # type: ignore[assignment]
+
+
+@pytest.mark.usefixtures("no_other_handler")
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    monkeypatch.setattr(sessions, "_LOOK_SECONDS", 0.05)
+    cluster: Any = Cluster()
+
+    def command() -> None:
+        with sessions._cancelling(cluster):
+            signal.raise_signal(signal.SIGINT)
+            cluster.query()
+            if fails:
+                raise OSError("the job was cancelled")
+            time.sleep(60)
+
+    with terminable():
+        with pytest.raises(KeyboardInterrupt) as found:
+            command()
+        assert signals.ended(found.value) == 130
+        assert cluster.taken_back
+        handler: Any = signal.getsignal(signal.SIGINT)
+        assert handler.__module__ == signals.__name__

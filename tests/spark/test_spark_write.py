@@ -174,7 +174,7 @@ class Task:
 
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SawlogWriter:
-    monkeypatch.setattr(module, "TaskContext", Task)
+    monkeypatch.setattr("sawlog.spark.tasks.TaskContext", Task)
     monkeypatch.setattr(module, "LINGER", 0)
     return make_writer({"path": str(tmp_path / "out")}, "leveldb_log", RECORDS, overwrite=False)
 

@@ -100,8 +100,9 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
             for listener in listeners:
                 listener(batch)
 
-        with _stoppable() as stop:
-            totals = Run(plan, report, stop, complain)()
+        # A batch has no end but its own: a signal ends it as it ends any other command.
+        stop = stack.enter_context(_stoppable()) if pipeline.mode == "stream" else None
+        totals = Run(plan, report, stop, complain)()
     output.ended(totals)
     return Exit.LOST if totals.skipped else Exit.OK
 

@@ -141,7 +141,8 @@ def compact(
     collection = dataset.collection
     root = target.rstrip("/")
     logs = f"{root}/{layout.BACKUP_LOGS}" if tree == "backup" else root
-    if dataset.scan.storage.exists(f"{logs}/{layout.INSERT_LOG}/{collection.id}"):
+    held, there = f"{logs}/{layout.INSERT_LOG}/{collection.id}", dataset.scan.storage
+    if there.exists(held) and there.find(held):  # one that was ended has left empty directories
         raise OptionError(f"{target}: holds the collection {collection.id} already; compact into another root")
     # Under names that Spark takes as they are: those of Milvus may hold dots, or differ in case alone.
     fields = [replace(one, name=f"field_{one.id}") for one in dataset.fields]

@@ -8,15 +8,18 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.spark.errors import explain, spark_errors
 from sawlog.spark.jar import spark_jar
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("sawlog")
@@ -29,6 +32,10 @@ _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _JARS = "spark.jars"
 _ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 """Spare the JVM checks of every single access to Arrow's vectors, whose bounds and nulls Spark looks at itself."""
+
+_PATIENCE = 10.0
+"""Seconds that Spark may take to take back what a cancelled job has begun."""
+_LOOK_SECONDS = 0.2
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -77,19 +84,81 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
 
 @contextlib.contextmanager
 def for_command(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session as `session` makes it, which is stopped with the block unless it was there before."""
+    """A session as `session` makes it, which is stopped with the block unless it was there before.
+
+    SIGINT and SIGTERM have Spark take back what it has begun, before they end the block as they would have.
+    """
     found = _active()
     interrupt = signal.getsignal(signal.SIGINT)
     spark = session(name, settings)
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler talks to the JVM in the middle of whatever else is said to it.
         signal.signal(signal.SIGINT, interrupt)
-    try:
+    if found is not None:
         yield spark
+        return
+    try:
+        with _cancelling(spark):
+            yield spark
     finally:
-        if found is None:
-            with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
-                spark.stop()
+        with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
+            spark.stop()
+
+
+@contextlib.contextmanager
+def _cancelling(spark: SparkSession) -> Iterator[None]:
+    """Have the first signal cancel Spark's jobs, and come again when what they had begun is taken back."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        kept = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in kept.items() if callable(handler)}
+    received: list[int] = []
+    patience = 0.0
+    raised, over = threading.Event(), threading.Event()
+
+    def cancel(number: int) -> None:
+        main = threading.main_thread().ident or 0
+        while not over.is_set():
+            with contextlib.suppress(Exception):  # the JVM may be gone; a Connect server has no context
+                spark.sparkContext.setLogLevel("OFF")
+                spark.sparkContext.cancelAllJobs()
+            over.wait(_LOOK_SECONDS)
+            waits = time.monotonic() < patience and _waits_for_spark(sys._current_frames().get(main))
+            if not (waits or raised.is_set() or over.is_set()):
+                signal.pthread_kill(main, number)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal patience
+        if not received:
+            received.append(number)
+            patience = time.monotonic() + _PATIENCE
+            threading.Thread(target=cancel, args=(number,), daemon=True).start()
+        elif time.monotonic() > patience or sys.exc_info()[1] is None:  # else an error is on its way out
+            raised.set()
+            before[number](number, frame)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    except Exception:
+        if received:  # the error is that of a job that was cancelled
+            raised.set()
+            before[received[0]](received[0], None)
+        raise
+    finally:
+        over.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _waits_for_spark(frame: FrameType | None) -> bool:
+    """Whether a thread waits for the JVM, or for tasks."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(("py4j.", "sawlog.spark.tasks")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _active() -> SparkSession | None:

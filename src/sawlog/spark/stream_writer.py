@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sawlog.errors import SawlogError
-from sawlog.spark.tasks import running_task
-from sawlog.spark.writer import LINGER, SawlogWriter, make_writer
+from sawlog.spark.tasks import LINGER, running_task
+from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.staging import STAGED_SUFFIX
 from sawlog.storage import Staged, Storage, is_remote
 

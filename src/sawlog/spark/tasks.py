@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
+LINGER = 3.0
+"""Seconds after which no task of a failed job is alive: Spark kills workers after `spark.python.task.killTimeout`,
+two seconds, while the job has failed at once."""
 _LOOK_SECONDS = 0.05
 _ITEM_BYTES = 1 << 20
 """What an item costs at least, so that thousands of small ones do not make one task."""
@@ -84,10 +88,14 @@ def run_tasks(
                     yield pa.record_batch({"item": [index], "outcome": [pickled.dumps(outcome)]}, _SCHEMA)
 
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "item long, outcome binary")
-    if board is None or arrived is None:
-        rows = frame.collect()
-    else:
-        rows = _collect(frame, board, lambda index, data: arrived(index, pickled.loads(data)))
+    try:
+        if board is None or arrived is None:
+            rows = frame.collect()
+        else:
+            rows = _collect(frame, board, lambda index, data: arrived(index, pickled.loads(data)))
+    except BaseException:
+        time.sleep(LINGER)  # what is taken back now must not come again
+        raise
     found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [found[index] for index in range(len(items))]
 

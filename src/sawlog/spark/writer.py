@@ -16,7 +16,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.options import write_request
 from sawlog.spark.schema import original_schema
-from sawlog.spark.tasks import running_task
+from sawlog.spark.tasks import LINGER, running_task
 from sawlog.storage import File, Staged, Storage
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sawlog.format import Format, Writer
-
-LINGER = 3.0
-"""Seconds after which no task of a failed job is alive: Spark kills workers after `spark.python.task.killTimeout`,
-two seconds, while it has the job aborted at once."""
 
 
 @dataclass

@@ -242,10 +242,12 @@ class _TableImport:
         sizes = [sum(fragment.size for fragment in share.fragments) for share, _ in items]
         if items:
             arrived, here = publication.arrived, choices.here_bytes
-            run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, here=here)
-            if self._job.spark is not None and sum(sizes) > here:
-                # Attempts that came second have staged what nobody publishes.
-                tree.tidy()
+            try:
+                run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, here=here)
+            finally:
+                if self._job.spark is not None and sum(sizes) > here:
+                    # Attempts that came second, or whose job was cancelled, have staged what nobody publishes.
+                    tree.tidy()
 
     def _logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
         """The logs of one table; None when all of them are new, and still inside their headers."""

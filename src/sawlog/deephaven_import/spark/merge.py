@@ -320,11 +320,15 @@ class _MergeJob:
         Raises:
             SawlogError: Of the first task that failed.
         """
-        outcomes = run_tasks(self._spark, function, items, sizes)
-        for one in outcomes:
-            if isinstance(one, SawlogError):
-                self._history.tidy(self._date)
-                raise one
+        try:
+            outcomes = run_tasks(self._spark, function, items, sizes)
+            failed = next((one for one in outcomes if isinstance(one, SawlogError)), None)
+        except BaseException:
+            self._history.tidy(self._date)
+            raise
+        if failed is not None:
+            self._history.tidy(self._date)
+            raise failed
         return cast("list[Outcome]", outcomes)
 
     def delete(self, locations: Sequence[Location]) -> None:
