@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import random
 import uuid
@@ -77,6 +78,33 @@ def test_nothing_there_is_an_error(place: tuple[Storage, str]) -> None:
     for path in (f"{root}/nothing", f"{root}/*.none"):
         with pytest.raises(FileNotFoundError, match="no such file"):
             storage.find(path)
+
+
+def test_what_cannot_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "1.log").touch()
+    (tmp_path / "closed").mkdir()
+    os.symlink("nothing", tmp_path / "link")
+    os.symlink("loop", tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
+    assert [file.name for file in Storage().find(tmp_path)] == ["1.log"]
+
+    def refused(kept: Any) -> Any:
+        def call(path: Any, *arguments: Any, **named: Any) -> Any:
+            if "closed" in str(path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return kept(path, *arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(os, "scandir", refused(os.scandir))
+    with pytest.raises(PermissionError, match="closed"):
+        Storage().find(tmp_path)
+    (tmp_path / "closed").rmdir()
+    (tmp_path / "closed").touch()
+    monkeypatch.setattr(os, "stat", refused(os.stat))
+    with pytest.raises(PermissionError, match="closed"):
+        Storage().find(tmp_path)
 
 
 def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) -> None:

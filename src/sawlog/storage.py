@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import posixpath
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -399,6 +401,8 @@ class Storage:
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
         if not matches:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+                os.stat(path)  # says what else there is to say, such as who may not look
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
         return sorted(files, key=_natural)
@@ -408,12 +412,19 @@ class Storage:
         return files if chosen is None else (file for file in files if chosen(root, file))
 
     def _walk(self, root: str) -> Iterator[File]:
-        for directory, names, files in os.walk(root):
+        for directory, names, files in os.walk(root, onerror=_unless_gone):
             names[:] = [name for name in names if not passed_over(name)]
             for name in files:
                 path = os.path.join(directory, name)
-                if not hidden(name) and os.path.isfile(path):
-                    yield self._file(path, explicit=False)
+                if hidden(name):
+                    continue
+                try:
+                    file = self._file(path, explicit=False)
+                except OSError as error:
+                    _unless_gone(error)
+                else:
+                    if stat.S_ISREG(self._found[path].st_mode):
+                        yield file
 
     def _file(self, path: str, *, explicit: bool) -> File:
         found = self._found[path] = os.stat(path)
@@ -459,6 +470,12 @@ class Storage:
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{url}: no such file, directory or glob match")
         return sorted(files, key=_natural)
+
+
+def _unless_gone(error: OSError) -> None:
+    """Raise what keeps files from being seen; those that were deleted meanwhile, and links to nothing, are none."""
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        raise error
 
 
 def _natural(file: File) -> list[tuple[int, int, str]]:
