@@ -146,6 +146,8 @@ def test_too_many_arguments_or_too_few(verb: str, run: Run, places: dict[str, Pa
         ["cat", "{log}", "-f", "--tail", "1", "--sample", "2"],
         ["formats", "nonsense"],
         ["import-status", "{tmp}/missing", "{tmp}/db"],
+        ["import-status", "{empty}", "{tmp}/db"],
+        ["import-status", "{junk}", "{tmp}/db"],
         ["warm-up", "nonsense"],
     ],
 )

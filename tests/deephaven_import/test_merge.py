@@ -20,7 +20,7 @@ from sawlog.deephaven_import.history import MergeRecord, Part
 from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_import.records import RECORD_NAME
 from sawlog.deephaven_import.spark import follow_logs, import_logs, merge, nightly
-from sawlog.errors import OptionError
+from sawlog.errors import FormatError, OptionError
 from tests.deephaven_import.support import DATE, Logs
 
 job = sys.modules["sawlog.deephaven_import.spark.merge"]
@@ -121,6 +121,15 @@ def test_a_record_of_very_many_parts_is_read(tmp_path: Path) -> None:
 def test_nightly_without_spark(db: Path) -> None:
     assert not nightly(None, db, before="2999-01-01", group=["Sym"]).failed
     assert sorted(numbers(db)) == list(range(ROWS))
+
+
+def test_a_tree_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    root = tmp_path / "db"
+    with pytest.raises(FormatError, match=f"there are no rows of {DATE}"):
+        merge(None, root, "Ns", "T", DATE)
+    with pytest.raises(OptionError, match="no such directory"):
+        nightly(None, root)
+    assert not root.exists()
 
 
 def test_columns_that_rows_cannot_be_sorted_by(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.tree import IntradayTable, local_root
 from sawlog.deephaven_log.names import parse_name
+from sawlog.errors import FormatError
 from sawlog.format import get_format
 from sawlog.storage import Storage
 
@@ -51,7 +52,7 @@ def import_status(
         storage_options: What fsspec needs to reach the logs.
 
     Raises:
-        FormatError: When a position record is not readable.
+        FormatError: When a position record is not readable, or there is no log.
     """
     storage = Storage(storage_options or {})
     place = local_root(root)
@@ -71,4 +72,6 @@ def import_status(
         records = [one.record for one in tree.of(partition, locations)]
         rows = sum(record.rows for record in records if record is not None)
         found.append(LogStatus(partition, file.path, file.size, 0 if taken is None else taken.end, rows))
+    if not found:
+        raise FormatError(f"{source}: no binary log is there whose name tells its table and partitions")
     return sorted(found, key=lambda one: (str(one.partition), one.log))

@@ -136,6 +136,8 @@ def merge(
     read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
     arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
+    if not os.path.isdir(tree.directory):  # the lock would make it
+        raise FormatError(f"{tree.directory}: there are no rows of {date} to merge")
     with tree.locked():
         locations = [one for one in recover(tree) if one.partition.column_partition == date]
         history.tidy(date)

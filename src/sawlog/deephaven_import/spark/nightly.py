@@ -78,13 +78,16 @@ def nightly(
         **options: As for `merge`, for all tables.
 
     Raises:
-        OptionError: When `before` is no date.
+        OptionError: When `before` is no date, or there is no such root.
     """
     end = before if before is not None else dt.datetime.now(dt.UTC).date().isoformat()
     if not _DATE.fullmatch(end):
         raise OptionError(f"before={end!r}: expected a date such as 2024-03-01")
+    place = local_root(root)
+    if not os.path.isdir(place):
+        raise OptionError(f"{root}: no such directory")
     done = Nightly()
-    for of, table, date in _due(local_root(root), namespace, end):
+    for of, table, date in _due(place, namespace, end):
         try:
             with warnings.catch_warnings():
                 # Guessed types are refused, which the date's error says.
