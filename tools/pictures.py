@@ -342,8 +342,7 @@ def streaming() -> str:
     with tempfile.TemporaryDirectory() as place:
         logs, pipeline = Path(place) / "logs", Path(place) / "market.toml"
         logs.mkdir()
-        settings = (ROOT / "examples/market.toml").read_text().replace("../out/demo/market/", "")
-        pipeline.write_text(settings.replace("[spark]", '[spark]\nlog.level = "ERROR"'))
+        pipeline.write_text((ROOT / "examples/market.toml").read_text().replace("../out/demo/market/", ""))
         market = [sys.executable, str(ROOT / "examples/market.py"), str(logs)]
         with subprocess.Popen(market, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as logger:
             shown = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], "batch=5 ", place)

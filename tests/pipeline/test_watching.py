@@ -24,6 +24,8 @@ from sawlog.pipeline.settings import Metrics
 
 pytest.importorskip("pyspark")
 
+from sawlog.cli import status
+from sawlog.cli.run import _level
 from sawlog.cli.status import Status, live_status
 from sawlog.pipeline.progress import BatchReport, bytes_behind, bytes_read
 from tests.pipeline.test_settings import STREAM
@@ -91,6 +93,15 @@ def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFi
     with live_status(pipeline(tmp_path)) as add:
         add(REPORT)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = pipeline(tmp_path)
+    assert _level(stream) == {}
+    monkeypatch.setattr(status, "watched", lambda: True)
+    assert _level(stream) == {"spark.log.level": "ERROR"}
+    (tmp_path / "p.toml").write_text(STREAM + '\n[spark]\nlog.level = "INFO"\n')
+    assert _level(load(tmp_path / "p.toml")) == {}
 
 
 def test_metrics() -> None:

@@ -66,7 +66,7 @@ def run(
     Exit code 1 if damage stopped it, 3 if damage was skipped.
     """
     pipeline = load(path)
-    settings = arguments.key_values(conf, "--conf")
+    settings = _level(pipeline) | arguments.key_values(conf, "--conf")
     from sawlog.pipeline.errors import PipelineError
     from sawlog.pipeline.plan import Plan
     from sawlog.pipeline.session import session
@@ -82,6 +82,14 @@ def run(
     except PipelineError as error:
         complain(str(error))
         return Exit.DAMAGED if error.damaged else Exit.UNUSABLE
+
+
+def _level(pipeline: Pipeline) -> dict[str, str]:
+    """Spark's log level: the file's, or errors alone where warnings of the JVM would break the live status."""
+    from sawlog.cli.status import is_shown
+
+    level = "spark.log.level"
+    return {level: "ERROR"} if is_shown(pipeline) and level not in pipeline.spark else {}
 
 
 def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from sawlog.pipeline.settings import Pipeline
 
 
+def is_shown(pipeline: Pipeline) -> bool:
+    """Whether a pipeline has a live status: it streams, and somebody may see it."""
+    return pipeline.mode == "stream" and watched()
+
+
 @contextlib.contextmanager
 def live_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
     """A table on stderr that follows the sinks of a stream, where somebody may see it.
@@ -27,7 +32,7 @@ def live_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
         What is to be told of every batch.
     """
     status = Status(pipeline)
-    if pipeline.mode != "stream" or not watched():
+    if not is_shown(pipeline):
         yield status.add
         return
     from rich.console import Console
