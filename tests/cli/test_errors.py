@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,9 +261,9 @@ class Cluster:
         self.cancelled = threading.Event()
         self.taken_back = False
         self.sparkContext = self
-
-    def setLogLevel(self, level: str) -> None:
-        assert level == "OFF"
+        self.stderr = io.StringIO()
+        system = SimpleNamespace(err=self.stderr)
+        self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
 
     def cancelAllJobs(self) -> None:
         self.cancelled.set()
@@ -292,5 +294,6 @@ def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatc
             command()
         assert signals.ended(found.value) == 130
         assert cluster.taken_back
+        assert cluster.stderr.closed
         handler: Any = signal.getsignal(signal.SIGINT)
         assert handler.__module__ == signals.__name__

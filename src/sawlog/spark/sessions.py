@@ -120,7 +120,8 @@ def _cancelling(spark: SparkSession) -> Iterator[None]:
         main = threading.main_thread().ident or 0
         while not over.is_set():
             with contextlib.suppress(Exception):  # the JVM may be gone; a Connect server has no context
-                spark.sparkContext.setLogLevel("OFF")
+                java: Any = spark.sparkContext._jvm
+                java.java.lang.System.err.close()  # else it tells of every task, and of every worker that it kills
                 spark.sparkContext.cancelAllJobs()
             over.wait(_LOOK_SECONDS)
             waits = time.monotonic() < patience and _waits_for_spark(sys._current_frames().get(main))
