@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from sawlog.deephaven_import.spark import follow_logs, import_logs, nightly
@@ -48,10 +49,12 @@ def once(root: str, spark: Any, logs: str, db: str, *, merges: bool) -> bool:
 
 
 def tell(root: str, rows: int, *errors: str) -> None:
-    with open(os.path.join(root, "done"), "a", encoding="utf-8") as file:
+    """Say what was done; a disk that is full takes no such line either."""
+    with suppress(OSError), open(os.path.join(root, "done"), "a", encoding="utf-8") as file:
         file.write(f"{rows}\n")
     for error in errors:
-        print(error, flush=True)
+        with suppress(OSError):
+            print(error, flush=True)
 
 
 if __name__ == "__main__":
