@@ -24,6 +24,11 @@ __all__ = ["run", "samples"]
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("sawlog.reading", "sawlog.dataset"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
+    for place in (
+        "deephaven_table.dataset.DeephavenTableDataset",
+        "filodb_record.dataset.FiloDBRecordDataset",
+    ):
+        monkeypatch.setattr(f"sawlog.{place}.shared", True)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -49,6 +49,11 @@ _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION
 class DeephavenTableDataset(Dataset):
     """Locations of one table, by column partition and internal partition."""
 
+    @property
+    def shared(self) -> bool:
+        """See `Dataset.shared`: one thread reads columns at the memory's speed."""
+        return False
+
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._storage = scan.storage

@@ -26,7 +26,7 @@ from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Dataset, Fragment
-from sawlog.storage import File, Source, is_remote
+from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas import Schemas
@@ -39,10 +39,8 @@ class FiloDBRecordDataset(Dataset):
 
     @property
     def shared(self) -> bool:
-        """See `Dataset.shared`: to cut a file takes a third of the time of a count, and as long as to read numbers."""
-        decoded = self.projection.decoded
-        slow = not len(decoded) or any(not pa.types.is_primitive(field.type) for field in decoded)
-        return slow and len(self.files) < self.threads and not any(is_remote(file.path) for file in self.files)
+        """See `Dataset.shared`: where a file can be cut is known once its records were walked, by one thread."""
+        return False
 
     def view_schema(self) -> pa.Schema:
         """The columns of the schemas that are read, or those of the view."""
