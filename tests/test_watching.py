@@ -153,6 +153,17 @@ def test_sql(tmp_path: Path) -> None:
     done = subprocess.run([*base, "SELEC 1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("sawlog: Parser Error")
+    log = bytearray(next(Path(SHOP).glob("*.log")).read_bytes())
+    log[1000] ^= 1
+    (tmp_path / "1.log").write_bytes(log)
+    query = f"SELECT count(*) FROM '{tmp_path}/1.log#writes'"
+    done = subprocess.run([*base, query], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"sawlog: {tmp_path}/1.log: checksum_mismatch at byte"), done.stderr
+    assert done.stderr.endswith("; read on past it with --on-damage skip\n")
+    command = [*base, query, "--on-damage", "skip"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stdout.splitlines()), done.stderr.count("damaged bytes")) == (0, 1, 1), done
 
 
 def test_shells_complete_names(tmp_path: Path) -> None:

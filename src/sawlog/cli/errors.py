@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ P = ParamSpec("P")
 USAGE_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What Typer raises for a wrong command line; it has no public name for it."""
 
+_DAMAGE = DamageError.__name__
+_OWN_ERROR = re.compile(rf"{DamageError.__module__}\.(\w+): (.*)")
 _REMOTE_LIBRARIES = ("_duckdb", "aiohttp", "azure", "botocore", "duckdb", "fsspec", "gcsfs", "google", "s3fs")
 
 
@@ -68,7 +71,7 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
                 if message is None:
                     raise
                 complain(message)
-                return Exit.DAMAGED if isinstance(error, DamageError) else Exit.UNUSABLE
+                return Exit.DAMAGED if isinstance(error, DamageError) or _own(error)[0] == _DAMAGE else Exit.UNUSABLE
 
     return run
 
@@ -81,8 +84,14 @@ def explain(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     known = isinstance(error, SawlogError | OSError)
     if known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
-        return str(error) or type(error).__name__
+        return _own(error)[1].replace('on_damage="skip"', "--on-damage skip") or str(error) or type(error).__name__
     return None
+
+
+def _own(error: Exception) -> tuple[str, str]:
+    """Class and message of the error of sawlog that another library hands on with its traceback; empty without one."""
+    found = _OWN_ERROR.findall(str(error))
+    return found[-1] if found else ("", "")
 
 
 def complain(message: str) -> None:

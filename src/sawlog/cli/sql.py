@@ -20,18 +20,25 @@ def sql(
         list[str] | None,
         typer.Option("--table", metavar="NAME=PATH", help="A name for PATH or PATH#VIEW.", show_default=False),
     ] = None,
+    on_damage: Annotated[
+        arguments.OnDamage, typer.Option("--on-damage", help="fail: stop at damage. skip: query everything intact.")
+    ] = arguments.OnDamage.FAIL,
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
-    """Query logs with SQL. Needs DuckDB: pip install 'sawlog[sql]'."""
+    """Query logs with SQL. Needs DuckDB: pip install 'sawlog[sql]'.
+
+    Exit code 1 if damage stopped it.
+    """
     from sawlog import duckdb
 
     found = duckdb.sql(
         query,
         tables=arguments.key_values(table, "--table"),
         format=format,
+        on_damage=on_damage.value,
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )
