@@ -127,7 +127,9 @@ class Follower:
             seen = self.listing.refresh(())
         chosen: dict[str, Seen] = {}
         for name, place in news.items():
-            one = seen.get(name) or Records(self, end).moved_to(place, seen)
+            one = seen.get(name)
+            if one is None or one.file.size < place.at:
+                one = Records(self, end).moved_to(place, seen) or one
             if one is None:
                 raise SawlogError(
                     f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
@@ -147,7 +149,7 @@ class Follower:
         waiting = [
             seen.file.size - (start.files[name].at if name in start.files else 0)
             for name, seen in self.listing.files.items()
-            if name not in self._foreign and start.finished.get(key_of(name)) is None
+            if name not in self._foreign and start.finished.get(key := key_of(name)) is None and key not in start.copies
         ]
         return sum(one > 0 for one in waiting), sum(one for one in waiting if one > 0)
 
@@ -240,7 +242,7 @@ class Follower:
         found: list[str] = []
         stuck: dict[str, str] = {}
         for name, one in seen.items():
-            if name in records.ended:
+            if name in records.ended or name in records.copies:
                 continue
             at = records.files[name].at if name in records.files else 0
             frontier = self.frontier(name, one)
@@ -278,11 +280,14 @@ class Follower:
         finished = records.finish(ended, seen)
         waiting: dict[bytes, int] = {}
         for name, one in seen.items():
-            if name not in files and name not in records.ended and one.file.size and name not in self._foreign:
+            if name in files or name in records.ended or name in records.copies:
+                continue
+            if one.file.size and name not in self._foreign:
                 waiting[key_of(name)] = one.file.size
                 if len(waiting) == WAITING:
                     break
-        return Offset(files, finished, waiting, self._table, self.schema or records.start.schema)
+        schema = self.schema or records.start.schema
+        return Offset(files, finished, waiting, self._table, schema, copies=dict(records.copies.links))
 
     def _done(self, name: str, at: int, one: Seen | None, newest: dict[Hashable, Any]) -> bool:
         """Whether a file that was read up to a position is finished, for the time being."""

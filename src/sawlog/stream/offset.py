@@ -21,6 +21,7 @@ WAITING = 10_000
 _BUCKETS = 256
 _FINISHED = struct.Struct(">6s5s4s3s3s")  # what of the name the bucket does not say, position, head, tail, version
 _WAITING = struct.Struct(">7s5s")
+_COPY = struct.Struct(">7s7s5s")
 _NAME_BYTES = 7
 _HEAD_BYTES = 4
 _TAIL_BYTES = 3
@@ -84,6 +85,18 @@ def version_of(version: str) -> bytes:
 def key_of(name: str) -> bytes:
     """What stands for a name."""
     return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_NAME_BYTES).digest()
+
+
+class Link(NamedTuple):
+    """What is remembered of a file that is the copy of another.
+
+    Attributes:
+        origin: Key of the name of the other.
+        size: How many bytes were compared, and are the same.
+    """
+
+    origin: bytes
+    size: int
 
 
 class _Bucket(dict[bytes, Ended]):
@@ -161,6 +174,7 @@ class Offset:
         table: Which table the stream is of, where the format has such a thing.
         schema: The columns of the view when the stream began, as Arrow's IPC schema in base64.
         old: Finished files by the account of the first version, before anything came after them.
+        copies: Files that hold nothing but what others do, by the keys of their names.
     """
 
     files: dict[str, Place] = field(default_factory=dict)
@@ -169,6 +183,7 @@ class Offset:
     table: str | None = None
     schema: str | None = None
     old: first_offset.Finished | None = None
+    copies: dict[bytes, Link] = field(default_factory=dict)
 
     def begin_of(self, name: str, place: Place) -> int:
         """Where the micro-batch that follows this offset, and leads to a place in a file, begins to read it."""
@@ -192,12 +207,14 @@ class Offset:
                 return cls(files, old=first_offset.Finished.from_json(data["finished"]))
             if version == VERSION:
                 waiting = _WAITING.iter_unpack(base64.b64decode(data.get("waiting", "")))
+                copies = _COPY.iter_unpack(base64.b64decode(data.get("copies", "")))
                 return cls(
                     {name: Place(*one) for name, one in data["files"].items()},
                     Finished.from_json(data["finished"]),
                     {key: int.from_bytes(size, "big") for key, size in waiting},
                     data.get("table"),
                     data.get("schema"),
+                    copies={key: Link(origin, int.from_bytes(size, "big")) for key, origin, size in copies},
                 )
         except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
             raise SawlogError(f"the checkpoint holds no offset of sawlog's: {str(data)[:200]}") from error
@@ -210,7 +227,9 @@ class Offset:
             runs = {run.through: f"{run.count} {run.digest:016x}" for run in self.old.runs}
             return {"files": files, "finished": dict(sorted(runs.items()))}
         packed = [_WAITING.pack(key, size.to_bytes(5, "big")) for key, size in sorted(self.waiting.items())]
+        copies = [_COPY.pack(key, one.origin, one.size.to_bytes(5, "big")) for key, one in sorted(self.copies.items())]
         data = {
+            "copies": base64.b64encode(b"".join(copies)).decode(),
             "files": {name: [one.at, one.proof, one.begin] for name, one in sorted(self.files.items())},
             "finished": self.finished.to_json(),
             "schema": self.schema,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError
+from sawlog.stream.copies import Copies, Living
 from sawlog.stream.first_offset import covered
 from sawlog.stream.offset import NO_HEAD, Ended, Finished, Offset, Place, head_of, key_of, version_of
 from sawlog.stream.proof import PROVEN_BYTES, check_proof, head, prove
@@ -42,6 +43,7 @@ class Records:
         start: The offset.
         files: Files that are being read, by the names they have now.
         ended: Finished files that are as they were when they were read, by name, with their stamps.
+        copies: Files that are not read, for they hold what others do.
     """
 
     def __init__(self, follower: Follower, start: Offset, before: Records | None = None) -> None:
@@ -49,6 +51,7 @@ class Records:
         self.start = start
         self.files: dict[str, Place] = dict(start.files)
         self.ended: dict[str, tuple[Any, ...]] = before.ended if before is not None else {}
+        self.copies: Copies = Copies(follower, start.copies, before.copies if before is not None else None)
         self._finished = start.finished
         self._added: dict[bytes, Ended] = {}
         self._removed: set[bytes] = set()
@@ -56,6 +59,7 @@ class Records:
         self._unbegun: dict[str, Seen] = before._unbegun if before is not None else {}
         self._restarted = before is None
         self._settled = start.old is None
+        self._copied: set[str] = set()
 
     def refresh(self, seen: Mapping[str, Seen]) -> None:
         """Bring the records up to date.
@@ -65,6 +69,7 @@ class Records:
         """
         if not self._settled:
             self._take_over(seen)
+        self._copied = set(self.copies.origins(seen).values())
         new: dict[str, Seen] = {}
         changed: dict[str, Place | Ended] = {}
         for name, one in seen.items():
@@ -81,11 +86,14 @@ class Records:
                 new[name] = one
         waited = self.start.waiting if self._restarted else {}
         arrived = {n: one for n, one in new.items() if n not in self._unbegun and key_of(n) not in waited}
+        self.copies.keep(arrived)
+        arrived = self._release(arrived, changed, seen)
         moved = self._settle_moves(arrived, changed, seen)
+        moved |= self._hold({name: one for name, one in arrived.items() if name not in moved}, changed, seen)
         for name, known in changed.items():
             self._refuse(name, seen[name], known)
         self._settle_losses(seen, [arrived[name] for name in arrived if name not in moved])
-        self._unbegun = {name: one for name, one in new.items() if name not in moved}
+        self._unbegun = {n: one for n, one in new.items() if n not in moved and n not in self.copies}
         self._restarted = False
 
     def finish(self, ended: Mapping[str, Ended], seen: Mapping[str, Seen]) -> Finished:
@@ -105,12 +113,14 @@ class Records:
         for name, one in seen.items():
             if name in self.files or self._ended(name) is not None or one.file.size < place.at:
                 continue
-            if head(one.file, place.at, self._follower.storage) == place.proof.partition(" ")[0]:
+            if self._proves(one, place):
                 return one
         return None
 
     def _ended(self, name: str) -> Ended | None:
-        key = key_of(name)
+        return self._ended_by(key_of(name))
+
+    def _ended_by(self, key: bytes) -> Ended | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
     def _take_over(self, seen: Mapping[str, Seen]) -> None:
@@ -129,9 +139,11 @@ class Records:
             return True
         known = name in self._inodes and self._inodes[name] == one.inode
         self._inodes[name] = one.inode
-        if known or not place.at:
+        if not place.at:
             return False
-        return head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]
+        if name in self._copied and self._follower.frontier(name, one) is None:
+            return not self._proves(one, place)
+        return not known and head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]
 
     def _look_again(self, name: str, one: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
         """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
@@ -165,6 +177,93 @@ class Records:
                 one = self._finished.get(key)
                 if one is not None and one.head != NO_HEAD:
                     yield key, one
+
+    def _release(
+        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
+    ) -> dict[str, Seen]:
+        """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies."""
+        links = self.copies.links
+        if not links:
+            return dict(arrived)
+        names = self.copies.origins(seen)
+        lost = {link.origin for link in links.values()} - {key for key, name in names.items() if name not in changed}
+        records = {key: self._known(key) for key in lost}
+        free: dict[str, Seen] = {}
+        released: dict[str, Seen] = {}
+        taken: set[bytes] = set()
+        shorter: list[tuple[str, bytes]] = []
+        for name, one in arrived.items():
+            key = key_of(name)
+            if key not in links or links[key].origin not in lost:
+                if key not in links or not self.copies.settled(name, one):
+                    free[name] = one
+                continue
+            origin = links.pop(key).origin
+            record = records[origin]
+            if record is not None and record.at > one.file.size:
+                shorter.append((name, origin))
+            else:
+                released[name] = one
+                taken.add(origin)
+        for name, origin in shorter:
+            size = arrived[name].file.size
+            place = Place(size, prove(arrived[name].file, size, self._follower.storage))
+            self._added[key_of(name)] = Ended.of(place, arrived[name].version)
+            self.ended[name] = arrived[name].stamp
+            if origin in names and origin not in taken:
+                changed.pop(names[origin], None)
+                self._begin_anew(names[origin])
+        return free | released
+
+    def _known(self, key: bytes) -> Place | Ended | None:
+        """The record of a file by the key of its name."""
+        places = (place for name, place in self.files.items() if key_of(name) == key)
+        return next(places, None) or self._ended_by(key)
+
+    def _begin_anew(self, name: str) -> None:
+        """A file was emptied, and more was read of it than its copy has."""
+        place = self.files.pop(name, None)
+        self.ended.pop(name, None)
+        self._removed.add(key_of(name))
+        self._added.pop(key_of(name), None)
+        self._check_emptied(name, place.at if place is not None else 0)
+
+    def _check_emptied(self, name: str, kept: int) -> None:
+        """Notice what was written to a file between its being copied and its being emptied, and was not read."""
+        reachable = self._follower.forget(name) or 0
+        if reachable > kept:
+            self._lost(
+                f"{self._follower.root}{name}: the file was copied and emptied; {kept} bytes of it were read or are in"
+                f" the copy, {reachable} could have been read"
+            )
+
+    def _hold(
+        self, arrived: Mapping[str, Seen], changed: Mapping[str, Place | Ended], seen: Mapping[str, Seen]
+    ) -> set[str]:
+        """Hold files back that are copies of others that are there; those whose original was emptied and written on."""
+        begun = self.files or self._added or len(self._finished)
+        if not arrived or not begun or self._follower.format.whole(self._follower.view):
+            return set()
+        known: list[tuple[str, Place | Ended]] = []
+        for name in seen:
+            record = self.files.get(name) or self._ended(name)
+            if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
+                known.append((name, record))
+        living = Living(self._follower, known, seen)
+        moved = set()
+        for name, one in arrived.items():
+            for other, record in living.like(name, one):
+                if self.copies.link(name, one, other, seen[other]):
+                    break
+                if record.at <= one.file.size and self._proves(one, record) and not self._proves(seen[other], record):
+                    self._move(other, record, name, one)
+                    moved.add(name)
+                    break
+        return moved
+
+    def _proves(self, one: Seen, record: Place | Ended) -> bool:
+        proof = prove(one.file, record.at, self._follower.storage)
+        return proof == record.proof if isinstance(record, Place) else _same(record, proof)
 
     def _settle_moves(
         self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
@@ -206,9 +305,7 @@ class Records:
                 likely.append(found)
         likely.sort(key=lambda found: -found[1].at)
         for found in likely[:LIKELY]:
-            record = found[1]
-            proof = prove(one.file, record.at, self._follower.storage)
-            if proof == record.proof if isinstance(record, Place) else _same(record, proof):
+            if self._proves(one, found[1]):
                 return found
         return None
 
@@ -218,8 +315,8 @@ class Records:
         if isinstance(record, Place):
             assert isinstance(old, str)
             del self.files[old]
-            self._follower.forget(old)
             self.files[name] = Place(record.at, record.proof, record.at)
+            self._check_emptied(old, one.file.size)
             return
         key = _key(old)
         if isinstance(old, str):

@@ -1,0 +1,153 @@
+"""Copies of files that are still there: held back, for one of the two is about to go, or to be emptied.
+
+Whoever copies a log and empties it (`copytruncate` of logrotate), or copies and deletes, has both for a while. A file
+that arrives is a copy if all its bytes are those of a file that the stream has begun to read, and if it has that
+one's name, with or without something behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import posixpath
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sawlog.storage import is_remote
+from sawlog.stream.offset import Ended, Link, Place, head_of, key_of
+from sawlog.stream.proof import PROVEN_BYTES
+
+if TYPE_CHECKING:
+    from sawlog.stream.follower import Follower
+    from sawlog.stream.listing import Seen
+
+logger = logging.getLogger("sawlog")
+
+BLOCK = 4 << 20
+"""Bytes of two files that are compared at a time."""
+LIKELY = 100
+"""Files that one that arrives is compared with, at most, of those that begin as it does."""
+TOLD_AFTER = 60.0
+"""Seconds for which a copy has not changed when it is told that it is not read."""
+
+Known = tuple[str, Place | Ended]
+"""A file that is there, and how far it was read."""
+
+
+class Copies:
+    """The copies that a stream knows at an offset.
+
+    Args:
+        follower: Whose.
+        links: What the offset says.
+        before: What was known at the offset before.
+
+    Attributes:
+        links: By the keys of their names.
+    """
+
+    def __init__(self, follower: Follower, links: Mapping[bytes, Link], before: Copies | None) -> None:
+        self._follower = follower
+        self.links: dict[bytes, Link] = dict(links if before is None else before.links)
+        self._told: set[bytes] = before._told if before is not None else set()
+        self._names: dict[bytes, str] = before._names if before is not None else {}
+        self._compared: dict[bytes, Link] = before._compared if before is not None else {}
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.links) and key_of(name) in self.links
+
+    def keep(self, arrived: Mapping[str, Seen]) -> None:
+        """Forget copies that are no more."""
+        if self.links:
+            here = set(map(key_of, arrived))
+            self.links = {key: link for key, link in self.links.items() if key in here}
+            self._compared = {key: link for key, link in self._compared.items() if key in here}
+
+    def origins(self, seen: Mapping[str, Seen]) -> dict[bytes, str]:
+        """Names of the files that there are copies of, as far as those files are there."""
+        wanted = {link.origin for link in self.links.values()}
+        if wanted - self._names.keys():
+            self._names |= {key: name for name in seen if (key := key_of(name)) in wanted}
+        return {key: name for key in wanted if (name := self._names.get(key)) is not None and name in seen}
+
+    def settled(self, name: str, one: Seen) -> bool:
+        """Whether a copy is as it was when it was compared; else it is none for now. Tells what has long been one."""
+        key = key_of(name)
+        if self.links[key].size != one.file.size:
+            self._compared[key] = self.links.pop(key)
+            return False
+        if key not in self._told and time.time() - one.changed > TOLD_AFTER:
+            self._told.add(key)
+            logger.warning(
+                "%s: all of its %d bytes are those of %s: it is taken for a copy, and left out unless it goes on"
+                " otherwise, or the other one is emptied or removed",
+                one.file.path,
+                one.file.size,
+                self._names.get(self.links[key].origin, "another file"),
+            )
+        return True
+
+    def link(self, name: str, one: Seen, other: str, origin: Seen) -> bool:
+        """Take one file for a copy of another if all of its bytes are those of the other."""
+        key, size = key_of(name), one.file.size
+        link = self._compared.pop(key, None)
+        at = link.size if link is not None and link.origin == key_of(other) and link.size < size else 0
+        storage = self._follower.storage
+        blocks = ((begin, min(begin + BLOCK, size)) for begin in range(at, size, BLOCK))
+        for begin, end in itertools.chain([(max(at, size - PROVEN_BYTES), size)], blocks):
+            mine, others = (storage.read(path, begin, end - begin) for path in (one.file.path, origin.file.path))
+            emptied = begin + len(others) < min(end, origin.file.size)  # since the look: the next one finds that
+            if mine != others and not (emptied and mine.startswith(others)):
+                return False
+        self.links[key] = Link(key_of(other), size)
+        self._names[key_of(other)] = other
+        return True
+
+
+class Living:
+    """Files that were begun and are there, by how they begin.
+
+    Args:
+        follower: Whose.
+        known: The files.
+        seen: As they were seen.
+    """
+
+    def __init__(self, follower: Follower, known: Sequence[Known], seen: Mapping[str, Seen]) -> None:
+        self._follower = follower
+        self._seen = seen
+        self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
+        for name, record in known:
+            first = head_of(record.proof) if isinstance(record, Place) else record.head
+            self._begun[min(record.at, PROVEN_BYTES)][first].append((name, record))
+        self._bases = {posixpath.basename(name) for name, _ in known}
+        self._places = {follower.succession(seen[name]) for name, _ in known} - {None}
+
+    def like(self, name: str, one: Seen) -> Iterator[Known]:
+        """Files that one may be a copy of: those that begin as it does, and are named alike."""
+        base = posixpath.basename(name)
+        named = any(base[:length] in self._bases for length in range(1, len(base) + 1))
+        if named or self._follower.succession(one) in self._places:
+            yield from itertools.islice(self._like(name, one), LIKELY)
+
+    def _like(self, name: str, one: Seen) -> Iterator[Known]:
+        storage = self._follower.storage
+        first = storage.read(one.file.path, 0, min(one.file.size, PROVEN_BYTES))
+        for length, begun in self._begun.items():
+            if length <= len(first):
+                mine = head_of(hashlib.blake2b(first[:length], digest_size=8).hexdigest())
+                yield from (known for known in begun.get(mine, ()) if self._plausible(name, one, known[0]))
+            elif not is_remote(one.file.path):  # what is written there is seen when all of it is
+                longer = (known for some in begun.values() for known in some if self._plausible(name, one, known[0]))
+                for known in itertools.islice(longer, LIKELY):
+                    if storage.read(self._seen[known[0]].file.path, 0, len(first)) == first:
+                        yield known
+
+    def _plausible(self, name: str, one: Seen, other: str) -> bool:
+        """Whether one file is named like the other, with something behind it, or is the same one of a writer's."""
+        mine, others = self._follower.succession(one), self._follower.succession(self._seen[other])
+        same = mine is not None and mine == others
+        return name != other and (same or posixpath.basename(name).startswith(posixpath.basename(other)))

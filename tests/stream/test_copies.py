@@ -1,0 +1,217 @@
+"""Copies that lie beside their originals: rotation by `copytruncate`, moves by copying and deleting, mere copies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import SawlogError
+from sawlog.stream.offset import Offset
+from tests.stream.test_follower import Source, Stream, close_loggers
+from tests.stream.test_life import later, only, quiet, restarted
+
+__all__ = ["close_loggers", "later"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> tuple[Path, Source]:
+    """A directory with one log of 60 rows, and its writer."""
+    directory = tmp_path / "logs"
+    source = Source(directory, roll_bytes=1 << 20)
+    source.log(3)
+    return directory, source
+
+
+def rotated(path: Path) -> Path:
+    return path.with_name(f"{path.name}.1")
+
+
+def another(tmp_path: Path, first: int, batches: int = 1) -> bytes:
+    """The bytes of a new log whose rows begin at a number."""
+    source = Source(tmp_path / f"aside-{first}", roll_bytes=1 << 20)
+    source.now += 1000
+    source.written = first
+    source.log(batches)
+    return only(tmp_path / f"aside-{first}").read_bytes()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("batches", [1, 9], ids=["shorter", "longer"])
+def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finished: bool, batches: int) -> None:
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory)
+    stream.drain()
+    if finished:
+        quiet(path)
+        Source(directory, "other").log(1)
+        stream.drain()
+        assert len(stream.offset.finished) == 1
+        del stream.numbers[60:]
+    shutil.copy(path, rotated(path))
+    assert stream.step() == 0
+    stream = later(stream)
+    assert stream.step() == 0
+    path.write_bytes(another(tmp_path, 60, batches))
+    stream = later(stream)
+    stream.drain()
+    assert stream.numbers == list(range(60 + 20 * batches))
+    assert stream.offset.copies == {}
+
+
+def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory)
+    stream.drain()
+    whole = path.read_bytes()
+    for size in (10, 500, len(whole) - 7, len(whole)):
+        rotated(path).write_bytes(whole[:size])
+        assert stream.step() == 0
+        stream = later(stream)
+    os.truncate(path, 0)
+    assert stream.step() == 0
+    path.write_bytes(another(tmp_path, 60))
+    stream = later(stream)
+    stream.drain()
+    assert stream.numbers == list(range(80))
+
+
+def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None:
+    directory, source = log
+    path = only(directory)
+    stream = Stream(directory)
+    stream.drain()
+    shutil.copy(path, rotated(path))
+    assert stream.step() == 0
+    source.log(2)
+    assert stream.step() == 40
+    assert len(stream.offset.copies) == 1
+    stream = later(stream)
+    path.write_bytes(another(tmp_path, 100))
+    stream.drain()
+    assert stream.numbers == list(range(120))
+    stream = later(stream)
+    assert stream.step() == 0
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_rows_that_only_the_emptied_log_had_are_missed(log, tolerant: bool) -> None:
+    directory, source = log
+    path = only(directory)
+    stream = Stream(directory, maxrowspertrigger=20, failondataloss=not tolerant)
+    assert stream.step() == 20
+    shutil.copy(path, rotated(path))
+    source.log(4)
+    assert stream.step() == 20
+    os.truncate(path, 0)
+    if tolerant:
+        stream.drain()
+        assert stream.numbers == list(range(60))
+    else:
+        with pytest.raises(SawlogError, match=r"copied and emptied.*failOnDataLoss=false"):
+            stream.step()
+
+
+def test_the_rest_is_read_in_the_copy(tmp_path: Path, log, later) -> None:
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory, maxrowspertrigger=20)
+    assert stream.step() == 20
+    shutil.copy(path, rotated(path))
+    assert stream.step() == 20
+    stream = later(stream, maxrowspertrigger=20)
+    os.truncate(path, 0)
+    stream.drain()
+    assert stream.numbers == list(range(60))
+
+
+def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory)
+    start = stream.offset
+    stream.drain()
+    shutil.copy(path, rotated(path))
+    os.truncate(path, 0)
+    again = restarted(stream)
+    (fragment,) = again.follower.between(start, Offset.from_json(stream.offset.to_json()))
+    assert sum(batch.num_rows for batch in fragment.to_batches()) == 60
+
+
+def test_the_original_is_removed(log, later) -> None:
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory)
+    stream.drain()
+    shutil.copy(path, rotated(path))
+    assert stream.step() == 0
+    stream = later(stream)
+    path.unlink()
+    assert stream.step() == 0
+    stream = later(stream)
+    assert stream.step() == 0
+    assert stream.numbers == list(range(60))
+
+
+def test_a_mere_copy_is_told_once(log, later, caplog: pytest.LogCaptureFixture) -> None:
+    directory, source = log
+    path = only(directory)
+    stream = Stream(directory)
+    stream.drain()
+    for number in range(2):
+        shutil.copy(path, path.with_name(f"{path.name}.{number}"))
+    for copy in directory.glob("*.[01]"):
+        quiet(copy)
+    with caplog.at_level(logging.WARNING, "sawlog"):
+        assert stream.step() == 0
+        source.log(1)
+        stream.drain()
+        stream.step()
+    assert sum("taken for a copy" in one.message for one in caplog.records) == 2
+    stream = later(stream)
+    source.log(1)
+    stream.drain()
+    assert stream.numbers == list(range(100))
+    assert stream.follower.behind(stream.offset) == (0, 0)
+
+
+def test_logs_that_begin_with_the_same_records(tmp_path: Path, later) -> None:
+    def write(name: str, *numbers: int) -> None:
+        path = tmp_path / name / "000003.log"
+        path.parent.mkdir(exist_ok=True)
+        records = pa.table({"record": [b"%d" % number for number in numbers]})
+        sawlog.write(records, path, format="leveldb_log", **({"append": True} if path.exists() else {}))
+
+    def ints(batch: pa.RecordBatch) -> list[int]:
+        return [int(value) for value in batch.column("record").to_pylist()]
+
+    write("a", 1, 2, 3)
+    stream = Stream(tmp_path)
+    stream.ints = ints
+    stream.drain()
+    write("b", 1, 2)
+    assert stream.step() == 0
+    stream = later(stream)
+    stream.ints = ints
+    write("b", 7)
+    stream.drain()
+    assert stream.numbers == [1, 2, 3, 1, 2, 7]
+
+
+def test_names_tell_logs_apart(tmp_path: Path, later) -> None:
+    for name in "abc":
+        Source(tmp_path, name).log(2)
+        if name == "a":
+            stream = Stream(tmp_path)
+        stream.drain()
+        stream = later(stream)
+    one, *others = sorted(tmp_path.iterdir())
+    assert all(other.read_bytes() == one.read_bytes() for other in others)
+    assert stream.numbers == [*range(40)] * 3
