@@ -316,8 +316,13 @@ class Dataset(ABC):
     @property
     def _threads(self) -> int:
         """What is small is read before threads are up; files that are not shared are not worth more than one each."""
-        most = self.threads if self.shared else min(self.threads, len(self.files))
+        most = self.threads if self.shared else min(self.threads, self.readable_apart)
         return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
+
+    @property
+    def readable_apart(self) -> int:
+        """What threads can read side by side where they share no file: the files, unless several belong together."""
+        return len(self.files)
 
     @property
     def shared(self) -> bool:

@@ -111,6 +111,11 @@ class DeephavenTableDataset(Dataset):
         self._types.tell_generation()
         return specs
 
+    @property
+    def readable_apart(self) -> int:
+        """See `Dataset.readable_apart`: a thread reads all columns of a location, or checks one file."""
+        return len(self.files if self.scan.view == "damage" else self.locations)
+
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Dataset.plan`. Ranges of rows, fewer where a filter names groups."""
         if self.scan.view == "damage":
