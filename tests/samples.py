@@ -34,13 +34,15 @@ def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
             "tags": labels.take(pa.array(np.zeros(len(count), np.int64))),
         }
     )
-    noise = np.random.default_rng(1).standard_normal(ROWS * 16, np.float32)  # which no codec makes small
+    dice = np.random.default_rng(1)  # whose numbers no codec makes small
+    noise = dice.standard_normal(ROWS * 16, np.float32)
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(90), ROWS, [None, pa.py_buffer(dice.bytes(90 * ROWS))])
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(noise), 16)
     return {
         "leveldb_log": (pa.table({"record": texts.cast(pa.binary())}), {}),
         "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
         "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
-        "leveldb_table": (pa.table({"key": keys, "value": keys}), {}),
+        "leveldb_table": (pa.table({"key": keys, "value": values.cast(pa.binary())}), {}),
         "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
         "milvus_binlog": (
             in_chunks(pa.table({"pk": numbers, "vec": vectors})),

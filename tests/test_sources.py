@@ -51,10 +51,11 @@ def databases(samples: dict[str, Path]) -> dict[str, Path]:
 
 
 SCRIPT = """
-import os, sys, sawlog, sawlog.dataset
+import os, sys, sawlog, sawlog.dataset, sawlog.deephaven_log.dataset
 from pathlib import Path
 path, name, policy, threads = sys.argv[1:]
 sawlog.dataset.PIECE_BYTES = 1 << 20
+sawlog.deephaven_log.dataset.KEPT_BYTES = 0
 root = Path(path)
 files = [one for one in root.rglob("*") if one.is_file()] if root.is_dir() else [root]
 dataset = sawlog.open(path, format=name, on_damage=policy, use_threads=int(threads))

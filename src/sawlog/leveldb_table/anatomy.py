@@ -18,13 +18,14 @@ _NAMES = {Role.DATA: "data block", Role.RANGE_DELETES: "range deletions", Role.G
 
 def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
     """Blocks from the one on that holds an offset, each with its trailer, and the footer."""
-    footer = source.size - table.footer.size
+    footer = table.rules.limit
     named = {handle.offset: name for name, handle in table.others}
     for start, length, role in spans_of(table)[["offset", "length", "role"]].tolist():
         if start + length <= offset or not length:
             continue
         if start >= footer:
-            yield from _footer(source.window(footer, table.footer.size).tobytes(), footer)
+            ending = source.window(footer, table.footer.size).tobytes()
+            yield from _footer(ending, footer) if len(ending) == table.footer.size else ()
             return
         use: Use = "record" if role in (Role.DATA, Role.RANGE_DELETES) else "header"
         name = named.get(start, _NAMES.get(role, "block"))
