@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
+import sawlog
 from sawlog.damage import OnDamage
 from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
 from sawlog.deephaven_import.records import Partition, Progress
@@ -45,6 +48,29 @@ class Logs:
         with self.begin(**where) as logger:
             logger.write(batch(start, stop))
         return Path(logger.files[0])
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return Logs(tmp_path / "logs")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "db"
+
+
+def intraday(db: Path, table: str = "T") -> pa.Table:
+    return sawlog.read(db / "Intraday" / "Ns" / table, format="deephaven_table")
+
+
+def history(db: Path, **options: Any) -> pa.Table:
+    return sawlog.read(db / "Systems" / "Ns" / "Partitions", format="deephaven_table", **options)
+
+
+def numbers(table: pa.Table) -> list[int]:
+    """The rows, by the numbers that `batch` gave them."""
+    return table.column("N").to_pylist()
 
 
 def plan(

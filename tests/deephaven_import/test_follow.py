@@ -14,17 +14,9 @@ from sawlog.deephaven_import.spark import follow_logs, import_logs
 from sawlog.deephaven_import.tree import IntradayTable
 from sawlog.errors import OptionError, SawlogError
 
-from .support import DATE, Logs, batch
+from .support import DATE, Logs, batch, db, logs
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Logs:
-    return Logs(tmp_path / "logs")
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "db"
+__all__ = ["db", "logs"]
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ import pytest
 
 import sawlog
 from sawlog.deephaven_import import runs
-from sawlog.deephaven_import.digest import Digest, digest, row_hashes
+from sawlog.deephaven_import.digest import digest, row_hashes
 from sawlog.deephaven_import.history import MergeRecord, Part
 from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_import.records import RECORD_NAME
 from sawlog.deephaven_import.spark import follow_logs, import_logs, merge, nightly
+from sawlog.digest import Digest
 from sawlog.errors import FormatError, OptionError
 from tests.deephaven_import.support import DATE, Logs
 

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
 from sawlog.errors import DamageError, FormatError, SawlogError
 
-from .support import Logs, batch, plan, rows
+from .support import Logs, batch, logs, plan, rows
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Logs:
-    return Logs(tmp_path / "logs")
+__all__ = ["logs"]
 
 
 def test_rows_in_order_of_the_logs(logs: Logs) -> None:

@@ -23,10 +23,12 @@ from sawlog.deephaven_import import publication
 from sawlog.deephaven_import.spark import import_logs, merge
 from sawlog.deephaven_log.logger import Logger
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
-from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch
+from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch, db, history, intraday, logs, numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["db", "logs"]
 
 load = sys.modules["sawlog.deephaven_import.spark.load"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,28 +39,6 @@ XML = """<Table namespace="Ns" name="T" storageType="NestedPartitionedOnDisk">
   <Column name="N" dataType="int"/>
   {more}
 </Table>"""
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Logs:
-    return Logs(tmp_path / "logs")
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "db"
-
-
-def intraday(db: Path, table: str = "T") -> pa.Table:
-    return sawlog.read(db / "Intraday" / "Ns" / table, format="deephaven_table")
-
-
-def history(db: Path, **options: Any) -> pa.Table:
-    return sawlog.read(db / "Systems" / "Ns" / "Partitions", format="deephaven_table", **options)
-
-
-def numbers(table: pa.Table) -> list[int]:
-    return table.column("N").to_pylist()
 
 
 def record(path: str) -> dict[str, Any]:

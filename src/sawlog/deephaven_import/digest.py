@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -16,33 +15,13 @@ from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import hash_lists, hash_rows, hash_words
 from sawlog.deephaven_table.encode import values_of
 from sawlog.deephaven_table.kernels import hash_bytes
+from sawlog.digest import Digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MODULUS = 1 << 64
 _ALL = np.zeros(0, np.uint8)
 _NAN = np.array([np.nan]).view(np.uint64)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """What two sets of the same rows have in common.
-
-    Attributes:
-        rows: How many rows there are.
-        checksum: Sum of the 64-bit hashes of all rows over all columns, modulo 2**64.
-    """
-
-    rows: int = 0
-    checksum: int = 0
-
-    def __add__(self, other: Digest) -> Digest:
-        """That of the rows of both."""
-        return Digest(self.rows + other.rows, (self.checksum + other.checksum) % _MODULUS)
-
-    def __str__(self) -> str:
-        return f"{self.rows} rows with checksum {self.checksum:016x}"
 
 
 def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
-from sawlog.deephaven_import.digest import Digest, digest, row_hashes, value_hashes
+from sawlog.deephaven_import.digest import digest, row_hashes, value_hashes
 from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_import.parts import read_parts
 from sawlog.deephaven_table.types import PARTITION_KEY
+from sawlog.digest import Digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

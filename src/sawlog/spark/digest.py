@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from sawlog.digest import MODULUS, Digest
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_MODULUS = 1 << 64
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """What two data frames with the same rows have in common.
-
-    Attributes:
-        rows: How many rows there are.
-        checksum: Sum of the 64-bit hashes of all rows over all columns, modulo 2**64.
-    """
-
-    rows: int = 0
-    checksum: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.rows} rows with checksum {self.checksum:016x}"
 
 
 def digest(rows: DataFrame) -> Digest:
@@ -37,7 +20,7 @@ def digest(rows: DataFrame) -> Digest:
 
     row = _hashed(rows).agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
     assert row is not None
-    return Digest(int(row["rows"]), int(row["total"] or 0) % _MODULUS)
+    return Digest(int(row["rows"]), int(row["total"] or 0) % MODULUS)
 
 
 def _hashed(rows: DataFrame) -> DataFrame:

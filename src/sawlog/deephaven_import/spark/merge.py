@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 
 from sawlog import api
 from sawlog.deephaven_import.arrange import Arrangement, LocationsWriter, Target, contiguous, ranges
-from sawlog.deephaven_import.digest import Digest
 from sawlog.deephaven_import.history import (
     HistoricalTable,
     MergeRecord,
@@ -31,6 +30,7 @@ from sawlog.deephaven_import.tree import IntradayTable, Location, check_part, lo
 from sawlog.deephaven_table.dataset import DeephavenTableDataset
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
+from sawlog.digest import Digest
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import Scan, get_format
 from sawlog.options import parse_options
