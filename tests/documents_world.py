@@ -70,10 +70,11 @@ def damage(world: World) -> None:
 
 def deephaven_log(world: World) -> None:
     Path("binlogs").mkdir()
-    table = pa.table({"Px": np.arange(100) * 0.5})
+    table = pa.table({"Timestamp": np.arange(1_714_987_800_000, 1_714_987_800_100), "Px": np.arange(100) * 0.5})
     sawlog.write(table, f"binlogs/{VENDOR_LOG}", format="deephaven_log")
+    Path("Trades.schema").write_text(SCHEMA)
     table = table.append_column("Host", pa.array(["vm1"] * 100))
-    (batch,) = table.select(["Px"]).to_batches()
+    (batch,) = table.select(["Timestamp", "Px"]).to_batches()
     world.names |= {"table": table, "schema": table.schema, "batch": batch}
     world.places["/var/log/deephaven/binlogs"] = "binlogs"
 

@@ -42,8 +42,8 @@ CONSTANT = [
     Col("N", "Int"),
 ]
 COMMAND = struct.pack(">iii", 20000, 1, 99) + b"data"
-CUT_REASON = "A log that ends before a DELETE_PARTITION still has the rows that it deletes"
-HEADER_REASON = "A header whose digest is wrong is read all the same, with a warning"
+CUT_REASON = "If a log ends before a DELETE_PARTITION, the rows that it would delete are delivered"
+HEADER_REASON = "A header with a wrong digest is still read, with a warning"
 
 
 def sizes(data: bytes) -> list[Span]:

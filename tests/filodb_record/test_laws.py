@@ -31,14 +31,14 @@ class TestLaws(Laws):
     exemptions = (
         Exemption(
             "same_columns",
-            "With `columns=`, only the columns asked for are checked: no checksum covers a record, and to look through"
-            " all of it would cost more than to read three columns of it.",
+            "With `columns=`, only those columns are checked: records have no checksum, and checking all of a record"
+            " would cost more than reading three of its columns.",
             samples=("mixed", "whole", "plain"),
         ),
         Exemption(
             "follow_damaged",
-            "A stream of the view `containers` may leave out a container beside damage that one read of the finished"
-            " file tells of: what proves where it ends is then in another look.",
+            "A stream of the view `containers` may miss a container next to damage that one read of the finished file"
+            " reports: the bytes that prove where it ends may arrive in another micro-batch.",
             samples=("containers",),
         ),
     )

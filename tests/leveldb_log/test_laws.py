@@ -26,8 +26,8 @@ class TestLaws(Laws):
     exemptions = (
         Exemption(
             "lying_numbers",
-            "Where damage breaks a record that began before it, `fail` raises what was met first, not the broken"
-            " record.",
+            "If damage breaks a record that began before it, `fail` raises the damage that was found first, not the"
+            " broken record.",
             ["blocks"],
             told="skip first .*broken_record",
         ),

@@ -58,14 +58,13 @@ class TestLaws(Laws):
     exemptions = (
         Exemption(
             "cuts",
-            "A table without its end is damaged even where every row of it can be read: nothing else says how many it"
-            " had.",
+            "A table without its end is damaged even if every row can be read: nothing else says how many it had.",
             samples=("leveldb", "snappy", "rocksdb"),
         ),
         Exemption(
             "repair",
-            "Keys that are out of order, under right checksums, are delivered, and no table can hold them: `repair`"
-            " refuses.",
+            "Keys that are out of order although the checksums match are delivered, but no table can hold them:"
+            " `repair` refuses.",
             told="repair gives up.*not behind the one before",
             fuzzed=True,
         ),
