@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,10 @@ settings.load_profile("sawlog")
 
 # What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+# A job in a shell's background ignores Ctrl-C, and so would all programs that tests start to interrupt them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
