@@ -154,8 +154,8 @@ $(VENV)/.interop: $(VENV)/.dev
 	$(call install,$(VENV),tests against real systems,-c $(LOCK) -e ".[interop]")
 
 $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
-	@mkdir -p .cache && grep -v '^pyspark==' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
-	$(call install,$(SPARK_VENV),PySpark $(SPARK),-c .cache/constraints-spark-$(SPARK).txt "pyspark==$(SPARK)" -e ".[dev$(,)spark$(,)remote]")
+	@mkdir -p .cache && sed 's/^pyspark==.*/pyspark==$(SPARK)/' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
+	$(call install,$(SPARK_VENV),PySpark $(SPARK),-c .cache/constraints-spark-$(SPARK).txt -e ".[dev$(,)spark$(,)remote]")
 
 # dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt

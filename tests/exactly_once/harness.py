@@ -217,7 +217,7 @@ class Harness:
 
     def _count(self) -> Tally:
         recycled = RECYCLED - np.arange(self._weather.recycled)
-        logged = np.concatenate([self._keys("logs", "deephaven_log"), recycled])
+        logged = np.concatenate([np.unique(self._keys("logs", "deephaven_log")), recycled])  # copies lie there, too
         self.tally.logged = len(logged)
         self.tally.queries = (self.root / "run_queries.log").read_text(errors="replace").count(STARTED)
         for sink in self.sinks:

@@ -25,6 +25,8 @@ QUIET = 2 * HOUR
 """Seconds for which files seem to have been quiet after a night: longer than what makes them finished."""
 ASLEEP = 1.5
 """Seconds that a night takes."""
+BESIDE = 0.5
+"""Seconds for which a copy lies beside its original."""
 LATE = 30
 """Rows of a file that comes late."""
 
@@ -76,15 +78,15 @@ class Weather:
         return True
 
     def copytruncate(self, alive: str) -> bool:
-        """A log that nobody writes to any more is copied, and emptied; only then does the copy get its name."""
+        """A log that nobody writes to any more is copied, once or twice, and emptied some time later."""
         found = self._finished(alive)
         if not found:
             return False
         path = self._chance.choice(found)
-        copy = self._logs / f".{path.name}.copy"
-        shutil.copy(path, copy)
+        for number in range(1, self._chance.choice([2, 2, 3])):
+            shutil.copy(path, path.with_name(f"{path.name}.{number}"))
+        time.sleep(self._chance.choice([0, BESIDE]))
         os.truncate(path, 0)
-        copy.rename(path.with_name(f"{path.name}.1"))
         return True
 
     def late(self) -> None:
@@ -130,7 +132,7 @@ class Weather:
 
     def _finished(self, alive: str) -> Sequence[Path]:
         """Logs of writers that are gone, and those that the last one has done with."""
-        files = [path for path in self._files() if not path.name.endswith(".1")]
+        files = [path for path in self._files() if not path.name.endswith((".1", ".2"))]
         own = [path for path in files if f".{alive}." in path.name]
         newest = max(own, key=lambda path: path.stat().st_mtime_ns, default=None)
         return [path for path in files if path != newest and time.time() - path.stat().st_mtime > 1]

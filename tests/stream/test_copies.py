@@ -32,6 +32,12 @@ def rotated(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
+def look(stream: Stream) -> None:
+    """See what is there, and read nothing of it."""
+    stream.follower._rest = 0
+    stream.follower.latest(stream.offset)
+
+
 def another(tmp_path: Path, first: int, batches: int = 1) -> bytes:
     """The bytes of a new log whose rows begin at a number."""
     source = Source(tmp_path / f"aside-{first}", roll_bytes=1 << 20)
@@ -215,3 +221,109 @@ def test_names_tell_logs_apart(tmp_path: Path, later) -> None:
     one, *others = sorted(tmp_path.iterdir())
     assert all(other.read_bytes() == one.read_bytes() for other in others)
     assert stream.numbers == [*range(40)] * 3
+
+
+@pytest.mark.parametrize("way", ["emptied", "written anew", "removed", "read first"])
+def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> None:
+    directory, _ = log
+    Source(directory, "a").log(3)
+    stream = Stream(directory, maxfilespertrigger=1)
+    path = max(directory.iterdir())
+    assert stream.step() == 60
+    if later is restarted:
+        stream = later(stream, maxfilespertrigger=1)
+    shutil.copy(path, rotated(path))
+    if way == "read first":
+        assert stream.step() == 60
+        stream = later(stream, maxfilespertrigger=1)
+        assert stream.step() == 0
+    else:
+        look(stream)
+    if way == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(another(tmp_path, 60) if way == "written anew" else b"")
+    stream.drain()
+    stream = later(stream, maxfilespertrigger=1)
+    assert stream.step() == 0
+    assert sorted(stream.numbers) == sorted([*range(60), *range(80 if way == "written anew" else 60)])
+
+
+def test_original_and_copy_are_found_together(log, later) -> None:
+    directory, source = log
+    path = only(directory)
+    shutil.copy(path, rotated(path))
+    stream = Stream(directory)
+    stream.drain()
+    stream = later(stream)
+    source.log(1)
+    stream.drain()
+    assert stream.numbers == list(range(80))
+    os.truncate(path, 0)
+    stream = later(stream)
+    assert stream.step() == 0
+
+
+def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
+    directory, source = log
+    path = only(directory)
+    Source(directory, "a").log(3)
+    stream = Stream(directory, maxfilespertrigger=1)
+    assert stream.step() == 60
+    shutil.copy(path, rotated(path))
+    source.log(1)
+    look(stream)
+    os.truncate(path, 0)
+    with pytest.raises(SawlogError, match=r"failOnDataLoss=false"):
+        stream.drain()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("gone", [False, True], ids=["emptied", "removed"])
+@pytest.mark.parametrize("longer", [1, 2], ids=["first is longer", "second is longer"])
+def test_two_copies(tmp_path: Path, log, later, begun: bool, gone: bool, longer: int) -> None:
+    directory, source = log
+    path = only(directory)
+    stream = Stream(directory)
+    if begun:
+        stream.drain()
+    else:
+        stream = Stream(directory, maxfilespertrigger=1)
+        Source(directory, "a").log(1)
+        assert stream.step() == 20
+        del stream.numbers[:]
+    shutil.copy(path, path.with_name(f"{path.name}.{3 - longer}"))
+    look(stream)
+    source.log(1)
+    shutil.copy(path, path.with_name(f"{path.name}.{longer}"))
+    look(stream)
+    if gone:
+        path.unlink()
+    else:
+        path.write_bytes(another(tmp_path, 80))
+    stream.drain()
+    stream = later(stream)
+    assert stream.step() == 0
+    assert stream.numbers == list(range(80 if gone else 100))
+
+
+def test_logs_are_rotated_by_number(tmp_path: Path, log, later) -> None:
+    """What logrotate does with `copytruncate`, a look after each step."""
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory)
+    numbers = 60
+    for turn in range(4):
+        for number in range(turn, 0, -1):
+            path.with_name(f"{path.name}.{number}").rename(path.with_name(f"{path.name}.{number + 1}"))
+            stream.step()
+        shutil.copy(path, rotated(path))
+        stream.step()
+        stream = later(stream)
+        os.truncate(path, 0)
+        stream.step()
+        path.write_bytes(another(tmp_path, numbers, turn + 1))
+        numbers += 20 * (turn + 1)
+        stream.drain()
+        stream = later(stream)
+    assert stream.numbers == list(range(numbers))

@@ -1,8 +1,8 @@
 """Copies of files that are still there: held back, for one of the two is about to go, or to be emptied.
 
 Whoever copies a log and empties it (`copytruncate` of logrotate), or copies and deletes, has both for a while. A file
-that arrives is a copy if all its bytes are those of a file that the stream has begun to read, and if it has that
-one's name, with or without something behind it.
+that arrives is a copy if all its bytes are those of another one, and if it has that one's name with something behind
+it, or is the same one of a writer's; of a file that the stream has begun to read, also if it has the very same name.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import logging
 import posixpath
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sawlog.storage import is_remote
 from sawlog.stream.offset import Ended, Link, Place, head_of, key_of
-from sawlog.stream.proof import PROVEN_BYTES
+from sawlog.stream.proof import PROVEN_BYTES, prove
 
 if TYPE_CHECKING:
+    from sawlog.follow import Succession
     from sawlog.stream.follower import Follower
     from sawlog.stream.listing import Seen
 
@@ -33,8 +34,8 @@ LIKELY = 100
 TOLD_AFTER = 60.0
 """Seconds for which a copy has not changed when it is told that it is not read."""
 
-Known = tuple[str, Place | Ended]
-"""A file that is there, and how far it was read."""
+Known = tuple[str, Place | Ended | None]
+"""A file that is there, and how far it was read; `None` for one that was not begun."""
 
 
 class Copies:
@@ -55,6 +56,7 @@ class Copies:
         self._told: set[bytes] = before._told if before is not None else set()
         self._names: dict[bytes, str] = before._names if before is not None else {}
         self._compared: dict[bytes, Link] = before._compared if before is not None else {}
+        self._stamps: dict[bytes, tuple[Any, ...]] = before._stamps if before is not None else {}
 
     def __contains__(self, name: str) -> bool:
         return bool(self.links) and key_of(name) in self.links
@@ -65,6 +67,11 @@ class Copies:
             here = set(map(key_of, arrived))
             self.links = {key: link for key, link in self.links.items() if key in here}
             self._compared = {key: link for key, link in self._compared.items() if key in here}
+            self._stamps = {key: stamp for key, stamp in self._stamps.items() if key in here}
+
+    def name(self, origin: bytes) -> str:
+        """What a file is called that there are copies of, or was called."""
+        return self._names.get(origin, "another file")
 
     def origins(self, seen: Mapping[str, Seen]) -> dict[bytes, str]:
         """Names of the files that there are copies of, as far as those files are there."""
@@ -86,9 +93,37 @@ class Copies:
                 " otherwise, or the other one is emptied or removed",
                 one.file.path,
                 one.file.size,
-                self._names.get(self.links[key].origin, "another file"),
+                self.name(self.links[key].origin),
             )
         return True
+
+    def emptied(self, arrived: Mapping[str, Seen], unbegun: Mapping[bytes, Seen]) -> set[bytes]:
+        """Keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
+        found = set()
+        for name, one in arrived.items() if unbegun else ():
+            link = self.links.get(key := key_of(name))
+            if link is None or link.origin not in unbegun:
+                continue
+            origin = unbegun[link.origin]
+            if self._stamps.get(key) == origin.stamp:
+                continue
+            size, storage = min(link.size, one.file.size), self._follower.storage
+            if origin.file.size < size or prove(one.file, size, storage) != prove(origin.file, size, storage):
+                found.add(link.origin)
+            self._stamps[key] = origin.stamp
+        return found
+
+    def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, Seen]) -> Iterator[str]:
+        """Have one copy take the place of the original of some; those that are not known to be copies of it."""
+        key = key_of(first)
+        whole = self.links[key].size
+        self._names[key] = first
+        for name in copies:
+            link = self.links.pop(key_of(name))
+            if name != first and link.size == arrived[name].file.size <= whole:
+                self.links[key_of(name)] = Link(key, link.size)
+            else:
+                yield name
 
     def link(self, name: str, one: Seen, other: str, origin: Seen) -> bool:
         """Take one file for a copy of another if all of its bytes are those of the other."""
@@ -103,12 +138,13 @@ class Copies:
             if mine != others and not (emptied and mine.startswith(others)):
                 return False
         self.links[key] = Link(key_of(other), size)
+        self._stamps[key] = origin.stamp
         self._names[key_of(other)] = other
         return True
 
 
 class Living:
-    """Files that were begun and are there, by how they begin.
+    """Files that are there: those that were begun by how they begin, the others by their names.
 
     Args:
         follower: Whose.
@@ -116,22 +152,48 @@ class Living:
         seen: As they were seen.
     """
 
-    def __init__(self, follower: Follower, known: Sequence[Known], seen: Mapping[str, Seen]) -> None:
+    def __init__(self, follower: Follower, known: Iterable[Known], seen: Mapping[str, Seen]) -> None:
         self._follower = follower
         self._seen = seen
         self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
+        self._unbegun: dict[Hashable, list[str]] = defaultdict(list)
+        self._bases: set[str] = set()
+        self._places: set[Succession | None] = set()
         for name, record in known:
+            base, place = posixpath.basename(name), follower.succession(seen[name])
+            if record is None:
+                self._unbegun[base].append(name)
+                if place is not None:
+                    self._unbegun[place].append(name)
+                continue
             first = head_of(record.proof) if isinstance(record, Place) else record.head
             self._begun[min(record.at, PROVEN_BYTES)][first].append((name, record))
-        self._bases = {posixpath.basename(name) for name, _ in known}
-        self._places = {follower.succession(seen[name]) for name, _ in known} - {None}
+            self._bases.add(base)
+            self._places.add(place)
+        self._places.discard(None)
+        bases = [*self._bases, *(key for key in self._unbegun if isinstance(key, str))]
+        self._lengths = sorted(set(map(len, bases)))
 
     def like(self, name: str, one: Seen) -> Iterator[Known]:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
-        base = posixpath.basename(name)
-        named = any(base[:length] in self._bases for length in range(1, len(base) + 1))
-        if named or self._follower.succession(one) in self._places:
+        base, place = posixpath.basename(name), self._follower.succession(one)
+        begins = [base[:length] for length in self._lengths if length <= len(base)]
+        if place in self._places or any(begin in self._bases for begin in begins):
             yield from itertools.islice(self._like(name, one), LIKELY)
+        if not self._unbegun:
+            return
+        for begin in begins:
+            if begin != base:
+                yield from ((other, None) for other in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
+        rank = self._rank(name)
+        for other in itertools.islice(self._unbegun.get(place, ()), LIKELY):
+            if self._rank(other) < rank:
+                yield other, None
+
+    def _rank(self, name: str) -> tuple[Any, ...]:
+        """Of files of one name, which is likely to be the original: the longest, eldest, nearest."""
+        one = self._seen[name]
+        return -one.file.size, one.changed, len(name), name
 
     def _like(self, name: str, one: Seen) -> Iterator[Known]:
         storage = self._follower.storage

@@ -7,7 +7,7 @@ file begins with the bytes that were read of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError
@@ -60,6 +60,7 @@ class Records:
         self._restarted = before is None
         self._settled = start.old is None
         self._copied: set[str] = set()
+        self._kept: dict[str, int] = {}
 
     def refresh(self, seen: Mapping[str, Seen]) -> None:
         """Bring the records up to date.
@@ -89,7 +90,7 @@ class Records:
         self.copies.keep(arrived)
         arrived = self._release(arrived, changed, seen)
         moved = self._settle_moves(arrived, changed, seen)
-        moved |= self._hold({name: one for name, one in arrived.items() if name not in moved}, changed, seen)
+        self._hold({name: one for name, one in arrived.items() if name not in moved}, new, moved, changed, seen)
         for name, known in changed.items():
             self._refuse(name, seen[name], known)
         self._settle_losses(seen, [arrived[name] for name in arrived if name not in moved])
@@ -181,39 +182,47 @@ class Records:
     def _release(
         self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
     ) -> dict[str, Seen]:
-        """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies."""
+        """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies.
+
+        Of several copies of one file the longest takes its place, and the others are copies of that one.
+        """
         links = self.copies.links
+        self._kept = {}
         if not links:
             return dict(arrived)
         names = self.copies.origins(seen)
         lost = {link.origin for link in links.values()} - {key for key, name in names.items() if name not in changed}
-        records = {key: self._known(key) for key in lost}
+        unbegun = {key: seen[name] for key, name in names.items() if key not in lost and self._known(key) is None}
+        lost |= self.copies.emptied(arrived, unbegun)
+        released: dict[bytes, list[str]] = {}
         free: dict[str, Seen] = {}
-        released: dict[str, Seen] = {}
-        taken: set[bytes] = set()
-        shorter: list[tuple[str, bytes]] = []
         for name, one in arrived.items():
-            key = key_of(name)
-            if key not in links or links[key].origin not in lost:
-                if key not in links or not self.copies.settled(name, one):
-                    free[name] = one
+            link = links.get(key_of(name))
+            if link is not None and link.origin in lost:
+                released.setdefault(link.origin, []).append(name)
+            elif link is None or not self.copies.settled(name, one):
+                free[name] = one
+        for origin, copies in released.items():
+            copies.sort(key=lambda name: links[key_of(name)].size, reverse=True)
+            record, first = self._known(origin), copies[0]
+            if record is not None and record.at > arrived[first].file.size:
+                self._end_copies(copies, arrived)
+                if origin in names:
+                    changed.pop(names[origin], None)
+                    self._begin_anew(names[origin])
                 continue
-            origin = links.pop(key).origin
-            record = records[origin]
-            if record is not None and record.at > one.file.size:
-                shorter.append((name, origin))
-            else:
-                released[name] = one
-                taken.add(origin)
-        for name, origin in shorter:
-            size = arrived[name].file.size
-            place = Place(size, prove(arrived[name].file, size, self._follower.storage))
-            self._added[key_of(name)] = Ended.of(place, arrived[name].version)
-            self.ended[name] = arrived[name].stamp
-            if origin in names and origin not in taken:
-                changed.pop(names[origin], None)
-                self._begin_anew(names[origin])
-        return free | released
+            self._kept[self.copies.name(origin)] = arrived[first].file.size
+            free |= {name: arrived[name] for name in self.copies.succeed(first, copies, arrived)}
+        return free
+
+    def _end_copies(self, copies: Iterable[str], arrived: Mapping[str, Seen]) -> None:
+        """Copies of which all was read in their original."""
+        for name in copies:
+            one = arrived[name]
+            del self.copies.links[key_of(name)]
+            place = Place(one.file.size, prove(one.file, one.file.size, self._follower.storage))
+            self._added[key_of(name)] = Ended.of(place, one.version)
+            self.ended[name] = one.stamp
 
     def _known(self, key: bytes) -> Place | Ended | None:
         """The record of a file by the key of its name."""
@@ -238,37 +247,44 @@ class Records:
             )
 
     def _hold(
-        self, arrived: Mapping[str, Seen], changed: Mapping[str, Place | Ended], seen: Mapping[str, Seen]
-    ) -> set[str]:
-        """Hold files back that are copies of others that are there; those whose original was emptied and written on."""
-        begun = self.files or self._added or len(self._finished)
-        if not arrived or not begun or self._follower.format.whole(self._follower.view):
-            return set()
-        known: list[tuple[str, Place | Ended]] = []
+        self,
+        arrived: Mapping[str, Seen],
+        new: Mapping[str, Seen],
+        moved: set[str],
+        changed: Mapping[str, Place | Ended],
+        seen: Mapping[str, Seen],
+    ) -> None:
+        """Hold files back that are copies of others that are there; `moved` gets those whose original was emptied."""
+        if not arrived or self._follower.format.whole(self._follower.view):
+            return
+        known: list[tuple[str, Place | Ended | None]] = []
         for name in seen:
             record = self.files.get(name) or self._ended(name)
             if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
                 known.append((name, record))
+        known += [(name, None) for name in new if name not in moved]
         living = Living(self._follower, known, seen)
-        moved = set()
-        for name, one in arrived.items():
+        for name, one in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
             for other, record in living.like(name, one):
+                if other in moved or other in self.copies:
+                    continue
                 if self.copies.link(name, one, other, seen[other]):
                     break
+                if record is None:
+                    continue
                 if record.at <= one.file.size and self._proves(one, record) and not self._proves(seen[other], record):
                     self._move(other, record, name, one)
                     moved.add(name)
                     break
-        return moved
 
     def _proves(self, one: Seen, record: Place | Ended) -> bool:
         proof = prove(one.file, record.at, self._follower.storage)
         return proof == record.proof if isinstance(record, Place) else _same(record, proof)
 
     def _settle_moves(
-        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
+        self, arrived: dict[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
     ) -> set[str]:
-        """Find the new names of files that are gone, or in whose place there is another."""
+        """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
         if not arrived:
             return set()
         lost = [*self._gone(seen), *changed.items()]
@@ -276,7 +292,9 @@ class Records:
             return set()
         lengths = sorted({min(one.at, PROVEN_BYTES) for _, one in lost}, reverse=True)
         moved = set()
-        for name, one in arrived.items():
+        waiting = [*arrived]
+        for name in waiting:
+            one = arrived[name]
             heads = {
                 length: head(one.file, length, self._follower.storage) for length in lengths if length <= one.file.size
             }
@@ -287,9 +305,10 @@ class Records:
             if match is not None:
                 lost.remove(match)
                 self._move(*match, name, one)
-                if isinstance(match[0], str):
-                    changed.pop(match[0], None)
                 moved.add(name)
+                if isinstance(match[0], str) and changed.pop(match[0], None) is not None and seen[match[0]].file.size:
+                    arrived[match[0]] = seen[match[0]]
+                    waiting.append(match[0])
         return moved
 
     def _match(self, one: Seen, lost: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
@@ -354,9 +373,17 @@ class Records:
                         f" {reachable} could have been"
                     )
         before, self._unbegun = self._unbegun, {}
+        waited = self.start.waiting if self._restarted else {}
+        for name, kept in self._kept.items():
+            size = before[name].file.size if name in before else waited.get(key_of(name), 0)
+            if size > kept:
+                self._lost(
+                    f"{self._follower.root}{name}: the file was copied, and emptied or removed before it was read;"
+                    f" {kept} of its {size} bytes are in the copy"
+                )
         for name, one in before.items():
             begun = name in self.start.files or self._ended(name) is not None
-            if name not in seen and not begun and one.inode not in inodes:
+            if name not in seen and not begun and name not in self._kept and one.inode not in inodes:
                 self._lost(f"{one.file.path}: the file was removed before it was read; it had {one.file.size} bytes")
         if self._restarted and self.start.waiting:
             here = {key_of(name) for name in seen}
