@@ -195,6 +195,34 @@ def test_an_empty_file_of_keys_is_told(tmp_path: Path) -> None:
     assert sawlog.verify(tmp_path).damaged
 
 
+def test_no_byte_of_a_file_without_events_is_damaged_twice(tree: Path) -> None:
+    (victim,) = tree.glob("insert_log/1/2/100/1/*")
+    descriptor = victim.read_bytes().split(b'"}')[0] + b'"}'
+    victim.write_bytes(descriptor.replace(b"original", b"origin\x7f\x00"))
+    (report,) = [one for one in sawlog.verify(tree).files if one.path == str(victim)]
+    assert [damage.kind for damage in report.damages] == [Kind.BAD_EXTRA, Kind.TRUNCATED]
+    assert report.account.total == report.size == len(descriptor)
+
+
+def test_a_batch_whose_files_disagree_and_are_damaged_is_told_of_in_one_order(tree: Path) -> None:
+    keys, values = (next(tree.glob(f"insert_log/1/2/100/{name}/*")) for name in (100, 101))
+    data = bytearray(keys.read_bytes())
+    at = data.index(b"PAR1") + 4
+    data[at : at + 2] = b"\xff\xff"
+    keys.write_bytes(data)
+    values.write_bytes(log([paged(pa.array(["a"]))], DataType.VarChar))
+    found: list[Any] = []
+    with pytest.raises(DamageError) as caught:
+        open_as_it_lies(tree).to_table()
+    for fragment in open_as_it_lies(tree, on_damage="skip").fragments():
+        found += fragment.inspect(every=True).damages
+    assert [(one.path, one.kind) for one in found] == [
+        (str(values), Kind.ROW_COUNT_MISMATCH),
+        (str(keys), Kind.BAD_PAYLOAD),
+    ]
+    assert caught.value.damage == found[0]
+
+
 def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
     """One bit of a descriptor makes an int64 a string, which every number could be cast to."""
     path = tmp_path / "log"

@@ -122,6 +122,7 @@ class FileFragment(Fragment):
     def _payloads(self, log: Log, findings: Findings) -> None:
         """The payloads of a file that does not say what it holds."""
         descriptor = log.descriptor(findings)
+        before = sum(findings.kinds.values())
         parts = 0
         for part in log.parts(descriptor, findings):
             parts += 1
@@ -129,8 +130,8 @@ class FileFragment(Fragment):
                 log.payload(part)
             except UnreadableError as error:
                 blame(part, error.damage, findings)
-        if not parts and not findings.kinds:
-            _tell_empty(log, findings)
+        if descriptor is not None and not parts and before == sum(findings.kinds.values()):
+            findings.damage(log.without_events())
 
     def _judged(self, log: Log) -> Subject | None:
         """What the file holds; `None` when it is too broken to say."""
@@ -161,7 +162,7 @@ class FileFragment(Fragment):
             else:
                 findings.account.record += part.length
         if not parts and self.named and before == sum(findings.kinds.values()):
-            _tell_empty(log, findings)
+            findings.damage(log.without_events())
 
     def _columns(
         self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
@@ -189,12 +190,6 @@ class FileFragment(Fragment):
             else:
                 arrays.append(pa.repeat(pa.scalar(offset, pa.int64()), count))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _tell_empty(log: Log, findings: Findings) -> None:
-    """Tell of a file that is nothing but a descriptor, all of whose bytes are damage."""
-    findings.account.header = 0
-    findings.damage(log.without_events())
 
 
 def decoded(payload: Payload, fields: Sequence[tuple[int, Field]]) -> Iterator[tuple[dict[str, pa.Array], int]]:

@@ -130,7 +130,7 @@ class Log:
 
     def without_events(self) -> Damage:
         """The damage that an insert log without events is."""
-        return Damage(self.path, 0, self.source.size, Kind.TRUNCATED, "no data event behind the descriptor")
+        return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event behind the descriptor")
 
     def behind(self, base: int) -> Log:
         """What stands behind some bytes, as a file of its own."""

@@ -126,12 +126,12 @@ class BatchFragment(Fragment):
         told = [log for id, log in files.items() if id in others or log.file.path == damage.path]
         named = {one.id: one for one in self.shared.fields.values()}
         found: list[Damage] = []
+        odd = columns.odd()
         for log in sorted(told, key=lambda log: log.file.path != damage.path):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             found += FileFragment(*common, None, named).inspect(every=True).damages
-        odd = columns.odd()
-        if odd is not None and odd.path in {log.file.path for log in told}:
-            found.append(odd)
+            if odd is not None and odd.path == log.file.path:
+                found.append(odd)
         return found if any(one.path == damage.path for one in found) else [damage, *found]
 
     def _places(self, field: Field) -> Collection[int]:
