@@ -9,11 +9,15 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.kernels.jit import PLAIN
 
 from .reference import header, row
 from .test_damage import SINGLES, checked
 from .test_rows import EVERY, shown
 from .test_sets import COLS, HEADER, committed, make
+
+PACE = 4 if PLAIN else 1
+"""Plain Python, which is slow, tries every fourth place only."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +34,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sets_in_every_order() -> None:
     rng = random.Random(1)
-    for _ in range(25):
+    for _ in range(25 // PACE):
         flags = [rng.choice([0, 0, 1, 1, 2, 2, 3, 3, 4, 5]) for _ in range(10)]
         rows, report = checked(make(flags), deletes="ignore")
         assert rows == committed(flags, deletes=False)
@@ -40,7 +44,7 @@ def test_sets_in_every_order() -> None:
 
 def test_small_logs_cut_and_damaged() -> None:
     rng = random.Random(2)
-    for at in range(len(HEADER), len(SINGLES), 5):
+    for at in range(len(HEADER), len(SINGLES), 5 * PACE):
         data = SINGLES[:at] + bytes([SINGLES[at] ^ rng.randrange(1, 256)]) + SINGLES[at + 1 :]
         assert len(checked(data)[0]) == 11
         checked(SINGLES[:at])
