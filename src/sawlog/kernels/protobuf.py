@@ -45,6 +45,16 @@ def put_varint(out: Any, pos: Any, value: Any) -> Any:
 
 
 @inlined
+def varint_size(value: Any) -> Any:
+    """The bytes that `put_varint` writes."""
+    size = _ONE
+    while value >= _MORE:
+        value >>= _SEVEN
+        size += _ONE
+    return size
+
+
+@inlined
 def delimited(data: Any, pos: Any, end: Any) -> Any:
     """Length-delimited bytes at `pos`: their start and end; the end is 0 for none."""
     length, start = varint(data, pos, end)

@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
+from sawlog.kernels.protobuf import delimited, put_varint, skip_field, varint, varint_size
 
 # How the elements of an array cell are stored.
 VARINT = 0
@@ -43,53 +44,13 @@ class Elements(NamedTuple):
 OK = -1
 """No cell was wrong; otherwise kernels answer with the first row that is."""
 
-_FAIL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_WIRE_VARINT = np.uint64(0)
-_WIRE_64 = np.uint64(1)
 _WIRE_LENGTH = np.uint64(2)
-_WIRE_32 = np.uint64(5)
 _THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
-_LOW7 = np.uint64(0x7F)
-_LAST_SHIFT = np.uint64(63)
-
-
-@inlined
-def _varint(data: Any, pos: Any, end: Any) -> Any:
-    """A varint in `data[pos:end]`, and the position behind it; that is `_FAIL` when it is broken."""
-    value = _ZERO
-    shift = _ZERO
-    while pos < end and shift <= _LAST_SHIFT:
-        byte = np.uint64(data[pos])
-        value |= (byte & _LOW7) << shift
-        pos += _ONE
-        if byte <= _LOW7:
-            return value, pos
-        shift += _SEVEN
-    return value, _FAIL
-
-
-@inlined
-def _skip(data: Any, pos: Any, end: Any, wire: Any) -> Any:
-    """The position behind a field's value; `_FAIL` when it does not fit."""
-    if wire == _WIRE_VARINT:
-        _, pos = _varint(data, pos, end)
-        return pos
-    if wire == _WIRE_LENGTH:
-        length, pos = _varint(data, pos, end)
-    elif wire == _WIRE_64:
-        length = _EIGHT
-    elif wire == _WIRE_32:
-        length = _FOUR
-    else:
-        return _FAIL
-    if pos == _FAIL or end - pos < length:
-        return _FAIL
-    return pos + length
 
 
 @inlined
@@ -100,22 +61,21 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
         Elements and bytes of strings so far, and 1 when the message is broken.
     """
     while pos < end:
-        key, pos = _varint(data, pos, end)
-        if pos == _FAIL:
+        key, pos = varint(data, pos, end)
+        if pos == _ZERO:
             return count, size, 1
         wire = key & _SEVEN
         if key >> _THREE != _ONE:
-            pos = _skip(data, pos, end, wire)
-            if pos == _FAIL:
+            pos = skip_field(data, key, pos, end)
+            if pos == _ZERO:
                 return count, size, 1
             continue
         stop = end
         packed = wire == _WIRE_LENGTH and shape != BYTES
         if wire == _WIRE_LENGTH:
-            length, pos = _varint(data, pos, end)
-            if pos == _FAIL or end - pos < length:
+            pos, stop = delimited(data, pos, end)
+            if stop == _ZERO:
                 return count, size, 1
-            stop = pos + length
         if shape == BYTES:
             if wire != _WIRE_LENGTH:
                 return count, size, 1
@@ -130,8 +90,8 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
         while pos < stop and (first or packed):
             first = False
             if shape == VARINT:
-                value, pos = _varint(data, pos, stop)
-                if pos == _FAIL:
+                value, pos = varint(data, pos, stop)
+                if pos == _ZERO:
                     return count, size, 1
             elif shape == FIXED32:
                 if stop - pos < _FOUR:
@@ -174,16 +134,16 @@ def array_cells(messages: Any, tag: Any, shape: Any, fill: Any, cells: Any, elem
         pos = np.uint64(messages.offsets[row])
         end = np.uint64(messages.offsets[row + 1])
         while pos < end:
-            key, pos = _varint(data, pos, end)
-            if pos == _FAIL or key & _SEVEN != _WIRE_LENGTH:
+            key, pos = varint(data, pos, end)
+            if pos == _ZERO or key & _SEVEN != _WIRE_LENGTH:
                 return count, size, row
-            length, pos = _varint(data, pos, end)
-            if pos == _FAIL or end - pos < length or key >> _THREE != np.uint64(tag):
+            pos, stop = delimited(data, pos, end)
+            if stop == _ZERO or key >> _THREE != np.uint64(tag):
                 return count, size, row
-            count, size, broken = _elements(data, pos, pos + length, shape, fill, count, size, elements)
+            count, size, broken = _elements(data, pos, stop, shape, fill, count, size, elements)
             if broken:
                 return count, size, row
-            pos += length
+            pos = stop
     cells[len(cells) - 1] = count
     return count, size, OK
 
@@ -289,25 +249,6 @@ def bloom(data: Any, offsets: Any, rows: Any, bits: Any, hashes: Any, words: Any
     return found
 
 
-@inlined
-def _varint_size(value: Any) -> Any:
-    size = _ONE
-    while value > _LOW7:
-        value >>= _SEVEN
-        size += _ONE
-    return size
-
-
-@inlined
-def _put_varint(out: Any, pos: Any, value: Any) -> Any:
-    while value > _LOW7:
-        out[pos] = value & _LOW7 | np.uint64(0x80)
-        value >>= _SEVEN
-        pos += _ONE
-    out[pos] = value
-    return pos + _ONE
-
-
 @kernel
 def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messages: Any) -> Any:
     """Encode array cells; the reverse of `array_cells`, and like it called twice.
@@ -335,28 +276,28 @@ def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messa
         body = _ZERO
         for i in range(cells[row], cells[row + 1]):
             if shape == VARINT:
-                body += _varint_size(numbers[i])
+                body += varint_size(numbers[i])
             elif shape == FIXED32:
                 body += _FOUR
             elif shape == FIXED64:
                 body += _EIGHT
             else:
                 length = np.uint64(starts[i + 1] - starts[i])
-                body += _ONE + _varint_size(length) + length
+                body += _ONE + varint_size(length) + length
         inner = body
         if shape != BYTES and body > _ZERO:
-            inner = _ONE + _varint_size(body) + body
+            inner = _ONE + varint_size(body) + body
         if not fill:
-            pos += _ONE + _varint_size(inner) + inner
+            pos += _ONE + varint_size(inner) + inner
             continue
         out[pos] = np.uint64(tag) << _THREE | _WIRE_LENGTH
-        pos = _put_varint(out, pos + _ONE, inner)
+        pos = put_varint(out, pos + _ONE, inner)
         if shape != BYTES and body > _ZERO:
             out[pos] = _ONE << _THREE | _WIRE_LENGTH
-            pos = _put_varint(out, pos + _ONE, body)
+            pos = put_varint(out, pos + _ONE, body)
         for i in range(cells[row], cells[row + 1]):
             if shape == VARINT:
-                pos = _put_varint(out, pos, numbers[i])
+                pos = put_varint(out, pos, numbers[i])
             elif shape == FIXED32:
                 store_u32(out, pos, numbers[i])
                 pos += _FOUR
@@ -367,7 +308,7 @@ def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messa
             else:
                 length = np.uint64(starts[i + 1] - starts[i])
                 out[pos] = _ONE << _THREE | _WIRE_LENGTH
-                pos = _put_varint(out, pos + _ONE, length)
+                pos = put_varint(out, pos + _ONE, length)
                 copy_bytes(out, pos, data, np.uint64(starts[i]), length)
                 pos += length
     offsets[rows] = pos
