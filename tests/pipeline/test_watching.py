@@ -10,7 +10,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -25,7 +25,7 @@ from sawlog.pipeline.settings import Metrics
 pytest.importorskip("pyspark")
 
 from sawlog.cli import status
-from sawlog.cli.run import _level
+from sawlog.cli.run import _level, _run
 from sawlog.cli.status import Status, live_status
 from sawlog.pipeline.progress import BatchReport, bytes_behind, bytes_read
 from tests.pipeline.test_settings import STREAM
@@ -93,6 +93,24 @@ def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFi
     with live_status(pipeline(tmp_path)) as add:
         add(REPORT)
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    class Run:
+        def __init__(self, plan: Any, report: Any, stop: Any, warn: Any) -> None:
+            self._report = report
+
+        def __call__(self) -> Any:
+            self._report(REPORT)
+            return SimpleNamespace(skipped=0)
+
+    monkeypatch.setattr("sawlog.pipeline.run.Run", Run)
+    monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
+    output: Any = SimpleNamespace(batch=lambda report: told.append("line"), ended=lambda totals: None)
+    _run(pipeline(tmp_path), cast("Any", None), output)
+    assert told == ["status", "line"]
 
 
 def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,10 +99,11 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
     from sawlog.pipeline.run import Run
 
     with contextlib.ExitStack() as stack:
-        listeners: list[Callable[[BatchReport], None]] = [output.batch]
+        listeners: list[Callable[[BatchReport], None]] = []
         if pipeline.metrics is not None:
             listeners.append(stack.enter_context(serve(pipeline.metrics)))
-        listeners.append(stack.enter_context(live_status(pipeline)))
+        # The status comes before the line: printing the line draws the status again below it.
+        listeners += [stack.enter_context(live_status(pipeline)), output.batch]
 
         def report(batch: BatchReport) -> None:
             for listener in listeners:
