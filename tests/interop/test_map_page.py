@@ -98,6 +98,10 @@ def load(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 def test_pages_load_and_fit(load: Any, name: str, scheme: str, width: int) -> None:
     page = load(name, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    if width == 1280:
+        for table in ("columns", "damages", "file-table"):
+            scrolled = "(id) => { const box = document.getElementById(id); return box.scrollWidth - box.clientWidth; }"
+            assert page.evaluate(scrolled, table) <= 0, table
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 27)"}[scheme]
     assert page.title() != "owned"
@@ -203,6 +207,7 @@ def test_directories_files_and_what_was_not_read(load: Any) -> None:
     page.select_option("#choice", "1")
     assert page.evaluate("state.file.path").endswith("000004.log")
     assert "000001.ldb" in page.inner_text("#skipped")
+    assert page.locator("#file-table button").all_inner_texts() == ["000003.log", "000004.log"]
     page.locator("#file-table button").first.click()
     assert page.evaluate("state.file.path").endswith("000003.log")
 

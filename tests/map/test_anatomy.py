@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -22,9 +23,9 @@ __all__ = ["samples"]
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def parts(path: object, offset: int, most: int = 40, **options: Any) -> list[Part]:
+def parts(path: object, offset: int, most: int = 40, named: str = "", **options: Any) -> list[Part]:
     dataset = sawlog.open(path, on_damage="skip", **options)
-    file = dataset.files[0]
+    file = next(file for file in dataset.files if file.path.endswith(named))
     with closing(dataset.scan.storage.open(file.path)) as source:
         return list(itertools.islice(dataset.dissector(file, source)(offset), most))
 
@@ -55,6 +56,20 @@ def test_leveldb_log(tmp_path: Path) -> None:
     data[100] ^= 1
     path.write_bytes(data)
     assert parts(path, 0)[0].expected.startswith("0x")
+
+
+def test_leveldb_database(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[2] / "examples/data/shop", tmp_path, dirs_exist_ok=True)
+    for named in (".log", "MANIFEST-000002"):
+        found = parts(tmp_path, 0, named=named, format="leveldb_database")
+        assert [part.name for part in found[:4]] == ["checksum", "length", "type", "payload"]
+        assert not any(part.expected for part in found)
+    assert parts(tmp_path, 0, named="CURRENT", format="leveldb_database") == []
+    pebble = GOLDEN / "leveldb_table" / "pebble" / "13-plain"
+    table = next(pebble.glob("*.sst")).name
+    found = parts(pebble, 0, named=table, format="leveldb_database")
+    assert found == parts(pebble / table, 0)
+    assert found[0].name == "data block"
 
 
 def test_deephaven_log(tmp_path: Path) -> None:

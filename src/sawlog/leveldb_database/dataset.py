@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.anatomy import Dissector
 from sawlog.damage import Account, FileReport, Findings
-from sawlog.format import TASK_BYTES, Dataset, Format, Fragment, Scan
+from sawlog.format import PROBE_BYTES, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import (
     HISTORY_SCHEMA,
@@ -20,14 +21,18 @@ from sawlog.leveldb_database.fragments import (
     KeyRange,
     MissingTable,
 )
-from sawlog.leveldb_database.layout import BLOB_NAME
+from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
+from sawlog.leveldb_log import anatomy as log_anatomy
+from sawlog.leveldb_log.head import read_head
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
+from sawlog.leveldb_table import anatomy as table_anatomy
 from sawlog.leveldb_table.columns import STAMP
 from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.meta import MapReader
 from sawlog.skipped import Skipped
-from sawlog.storage import File
+from sawlog.storage import File, Source
 
 
 class DatabaseDataset(Dataset):
@@ -118,6 +123,17 @@ class DatabaseDataset(Dataset):
         reason = "the MANIFEST does not name it any more"
         dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]
         return [*self.format.left_out(self.beside, self.scan.view), *dead]
+
+    def dissector(self, file: File, source: Source) -> Dissector:
+        """See `Dataset.dissector`: fragments of logs and MANIFESTs, blocks of tables."""
+        name = posixpath.basename(file.path)
+        if TABLE_NAME.match(name):
+            table = MapReader(file, source, self.scan.options.table).read()
+            return lambda offset: table_anatomy.parts(source, offset, table)
+        if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
+            head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
+            return lambda offset: log_anatomy.parts(source, offset, head.dialect)
+        return super().dissector(file, source)
 
     def info(self) -> dict[str, Any]:
         """Comparator, and how many tables and logs are alive."""

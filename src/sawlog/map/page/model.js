@@ -120,3 +120,15 @@ class FileModel {
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const FILES = DATA.files.map((one) => new FileModel(one, DATA.order));
+
+/** The directory that several files share, with its slash; empty for one file. */
+const SHARED = (() => {
+  if (FILES.length < 2) return "";
+  let shared = FILES[0].path;
+  for (const { path } of FILES) while (!path.startsWith(shared)) shared = shared.slice(0, -1);
+  return shared.slice(0, shared.lastIndexOf("/") + 1);
+})();
+
+function shortPath(path) {
+  return SHARED && path.startsWith(SHARED) ? path.slice(SHARED.length) : path;
+}

@@ -189,7 +189,7 @@ function buildTools() {
     ["Previous row", () => step(-1)], ["Next row", () => step(1)], ["Previous damage", () => stepDamage(-1)], ["Next damage", () => stepDamage(1)]];
   for (const [name, action] of tools) $("tools").append(el("button", { type: "button", onclick: action }, name));
   if (FILES.length > 1) {
-    const select = el("select", { id: "choice", onchange: (event) => choose(Number(event.target.value)) }, FILES.map((file, i) => el("option", { value: i }, `${file.path} (${bytesText(file.size)}${file.damage_count ? `, ${counted(file.damage_count, "damage")}` : ""})`)));
+    const select = el("select", { id: "choice", onchange: (event) => choose(Number(event.target.value)) }, FILES.map((file, i) => el("option", { value: i }, `${shortPath(file.path)} (${bytesText(file.size)}${file.damage_count ? `, ${counted(file.damage_count, "damage")}` : ""})`)));
     $("files-choice").append(el("label", { for: "choice" }, "File "), select);
   }
   const view = $("view");
@@ -214,7 +214,7 @@ function buildDamage() {
   if (!total) { $("damages").append(el("p", {}, "None was found.")); return; }
   const go = (one) => { if (FILES[one.index] !== state.file) choose(one.index); pick({ what: "damage", offset: one.offset, length: one.length, damage: one }, true); $("layout").scrollIntoView({ block: "start" }); };
   const link = (one) => el("button", { class: "link", type: "button", onclick: () => go(one) }, whole(one.offset));
-  const rows = listed.map((one) => [link(one), one.length, one.kind, one.dropped, one.detail, ...(FILES.length > 1 ? [one.path] : [])]);
+  const rows = listed.map((one) => [link(one), one.length, one.kind, one.dropped, one.detail, ...(FILES.length > 1 ? [shortPath(one.path)] : [])]);
   const more = total > listed.length ? `The first ${whole(listed.length)} of ${whole(total)}; sawlog cat --view damage lists all.` : "";
   $("damages").append(table(["Offset", "Bytes", "Kind", "Dropped", "Detail", ...(FILES.length > 1 ? ["File"] : [])], rows, more));
 }
@@ -223,10 +223,11 @@ function buildContent() {
   $("columns").append(table(["Column", "Type", "Nulls", "Least", "Greatest", "Different values"],
     DATA.columns.map((one) => [one.name, one.type, one.nulls, one.low === null ? "" : one.low, one.high === null ? "" : one.high, one.distinct === null ? "" : one.distinct < 1024 ? whole(one.distinct) : `about ${whole(one.distinct)}`]), ""));
   for (const keys of DATA.keys) {
-    const most = Math.max(...keys.top.map((one) => one[2]), 1);
+    const sized = keys.top.some(([, , size]) => size > 0), most = Math.max(...keys.top.map((one) => one[sized ? 2 : 1]), 1);
     const bar = (size) => { const mark = el("i"); mark.style.width = `${100 * size / most}%`; return el("span", { class: "bar", "aria-hidden": "true" }, mark); };
-    $("keys-tables").append(el("h3", {}, `Largest by bytes: ${keys.column}`), el("div", { class: "scroll" },
-      table([keys.column, "Rows", "Bytes", ""], keys.top.map(([key, rows, size]) => [key, rows, size, bar(size)]), keys.least ? "There are too many for exact counts: rows and bytes are at least these." : "")));
+    const note = keys.least ? `There are too many for exact counts: ${sized ? "rows and bytes" : "rows"} are at least these.` : "";
+    $("keys-tables").append(el("h3", {}, `${sized ? "Largest by bytes" : "Most rows"}: ${keys.column}`), el("div", { class: "scroll" },
+      table([keys.column, "Rows", ...(sized ? ["Bytes"] : []), ""], keys.top.map(([key, rows, size]) => [key, rows, ...(sized ? [size, bar(size)] : [bar(rows)])]), note)));
   }
   $("rows").append(DATA.head.length ? table(DATA.columns.map((one) => one.name), DATA.head, "") : el("p", {}, "There are no rows."));
 }
@@ -237,10 +238,11 @@ function buildFiles() {
   const uses = (file) => { let left = 0; return bar(USES.map((use) => { const wide = 100 * file.bytes[use] / Math.max(1, file.size); left += wide; return [use, left - wide, wide]; }).filter((one) => one[2] > 0)); };
   const span = (file) => file.order ? bar([["record", 100 * (file.order.low - low) / (high - low || 1), 100 * (file.order.high - file.order.low) / (high - low || 1)]]) : "";
   const heads = ["File", "Bytes", "Rows", "Damage", "Tail", "Use"];
-  const rows = FILES.map((file, i) => [el("button", { class: "link", type: "button", onclick: () => { choose(i); $("layout").scrollIntoView(); } }, file.path), file.size, file.rows === null ? "" : file.rows, file.damage_count,
+  const rows = FILES.map((file, i) => [el("button", { class: "link", type: "button", title: file.path, onclick: () => { choose(i); $("layout").scrollIntoView(); } }, shortPath(file.path)), file.size, file.rows === null ? "" : file.rows, file.damage_count,
     file.tail ? file.tail.status : "", uses(file), ...(ordered.length ? [file.order ? `${file.orderText(file.order.low)} to ${file.orderText(file.order.high)}` : "", span(file)] : [])]);
+  if (SHARED) $("file-table").before(el("p", { class: "hint" }, `In ${SHARED}`));
   $("file-table").append(table([...heads, ...(ordered.length ? [DATA.order.column, ""] : [])], rows, ""));
-  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [one.path, one.bytes, one.reason]), "")));
+  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [shortPath(one.path), one.bytes, one.reason]), "")));
 }
 
 buildHead();
