@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from sawlog.format import Fragment
 
-PIECE_BYTES = 16 << 20
-"""Input bytes of what one thread works on, and between two steps of a progress bar: a few batches."""
+PIECE_BYTES = 8 << 20
+"""Input bytes of what one thread works on, and between two steps of a progress bar: two batches.
+
+So all threads find room for their results: no more than twice as many are in flight as there are threads.
+"""
 
 _END = object()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part, Use
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.leveldb_table.spans import Role
 
 if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
@@ -20,7 +20,7 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
     """Blocks from the one on that holds an offset, each with its trailer, and the footer."""
     footer = table.rules.limit
     named = {handle.offset: name for name, handle in table.others}
-    for start, length, role in spans_of(table)[["offset", "length", "role"]].tolist():
+    for start, length, role in table.spans[["offset", "length", "role"]].tolist():
         if start + length <= offset or not length:
             continue
         if start >= footer:

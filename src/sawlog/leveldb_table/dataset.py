@@ -15,7 +15,7 @@ from sawlog.leveldb_table.anatomy import parts
 from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.meta import MapReader, TableMap
-from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.leveldb_table.spans import Role
 from sawlog.storage import File, Source
 
 
@@ -35,10 +35,11 @@ class LevelDBTableDataset(Dataset):
         """Ranges that begin at data blocks. Where the index cannot be read, one per file."""
         for file in self.files:
             cut = self.splits and task_bytes is not None and file.size > task_bytes
-            starts = [0, *self._cuts(file, task_bytes or file.size)] if cut else [0]
+            table = self._map(file) if cut else None
+            starts = [0] if table is None else [0, *_cuts(table, task_bytes or file.size)]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
                 yield self.range_type(
-                    self.scan, self.projection, file.path, end - start, file, start, end, self._pruned
+                    self.scan, self.projection, file.path, end - start, file, start, end, self._pruned, table
                 )
 
     @property
@@ -63,20 +64,18 @@ class LevelDBTableDataset(Dataset):
         facts["data blocks"] = len(table.handles)
         return facts
 
-    def _cuts(self, file: File, task_bytes: int) -> Iterator[int]:
-        table = self._map(file)
-        if table is None:
-            return
-        spans = spans_of(table)
-        following = task_bytes
-        for offset in spans["offset"][spans["role"] == Role.DATA].tolist():
-            if offset >= following:
-                yield offset
-                following = offset + task_bytes
-
     def _map(self, file: File) -> TableMap | None:
         with closing(self.scan.storage.open(file.path)) as source:
             try:
                 return MapReader(file, source, self.scan.options).read()
             except DamageError:
                 return None
+
+
+def _cuts(table: TableMap, task_bytes: int) -> Iterator[int]:
+    spans = table.spans
+    following = task_bytes
+    for offset in spans["offset"][spans["role"] == Role.DATA].tolist():
+        if offset >= following:
+            yield offset
+            following = offset + task_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,9 +28,14 @@ class TableRange(FileRange):
         start: A file offset.
         end: A file offset, or the size of the file.
         pruned: Whether blocks that filters on the key exclude may be passed over.
+        map: The table's map, where planning has read it; other processes read it again.
     """
 
     pruned: bool
+    map: TableMap | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "map": None}
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
@@ -40,7 +45,7 @@ class TableRange(FileRange):
             if source.size < self.file.size:
                 raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
             try:
-                table = MapReader(self.file, source, self.scan.options).read()
+                table = self.map or MapReader(self.file, source, self.scan.options).read()
             except DamageError as error:
                 yield from self._lost(error.damage, findings)
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,7 +64,7 @@ class Footer:
         return self.dialect == "pebble" and self.version >= since
 
 
-@dataclass(slots=True)
+@dataclass
 class TableMap:
     """Where everything in a table is.
 
@@ -94,6 +95,11 @@ class TableMap:
     salvaged: int = 0
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     stamped: bool = False
+
+    @cached_property
+    def spans(self) -> NDArray[np.void]:
+        """What every byte of the table is for, once all of the map is read."""
+        return spans_of(self)
 
     @property
     def comparator(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sawlog.damage import Damage, Findings
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.layout import DETAIL, Kind
-from sawlog.leveldb_table.spans import Role, spans_of
+from sawlog.leveldb_table.spans import Role
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ class SpanWalk:
         self.table = table
         self.source = source
         self.findings = findings
-        spans = spans_of(table)
+        spans = table.spans
         self.spans: NDArray[np.void] = spans[(spans["offset"] >= fragment.start) & (spans["offset"] < fragment.end)]
         self._damaged = {damage.offset: damage for damage in table.damages}
 
