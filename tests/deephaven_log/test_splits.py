@@ -8,16 +8,18 @@ import warnings
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning, Findings
+from sawlog.deephaven_log import plan
 from sawlog.deephaven_log.fragments import whole_log
 from sawlog.deephaven_log.survey import survey
 
-from .reference import Col, header, row
+from .reference import DELETE, Col, entry, header, row
 from .test_sets import put
 
 COLS = [Col("N", "Int"), Col("S", "EnhancedString"), Col("B", "Blob")]
@@ -82,6 +84,48 @@ def test_rows_of_a_damaged_log_do_not_depend_on_its_splits(entries, changes, siz
             for size in sizes:
                 assert rows_of(path, size, **options) == whole
         assert rows_of(path, sizes[0], verify_checksums=False) == rows_of(path, None, verify_checksums=False)
+    finally:
+        os.unlink(path)
+
+
+@settings(max_examples=60)
+@given(ENTRIES, st.one_of(st.just([]), CHANGES), st.integers(1, 400), st.integers(2, 5))
+@example([(3, 30)] * 25, [], 200, 3)
+@example([(3, 30)] * 20 + [(1, 1), (0, 2), (2, 3)], [("flip", 0.9, 1)], 100, 2)
+def test_rows_do_not_depend_on_how_many_threads_walk_the_log_for_cuts(entries, changes, size, threads):
+    data, starts = build(entries)
+    path = put(damage(data, starts, changes))
+    try:
+        with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.dataset.PIECE_BYTES", 0):
+            whole = rows_of(path, None)
+            assert rows_of(path, size, use_threads=threads) == whole
+            assert rows_of(path, None, use_threads=threads) == whole
+    finally:
+        os.unlink(path)
+
+
+def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
+    entries = [(3, 30)] * 30
+    data, starts = build(entries)
+    deletion = entry(4, DELETE)
+    path = put(data[: starts[20]] + deletion + data[starts[20] :])
+    found = []
+    walked = plan._in_stretches
+
+    def noted(*arguments: Any) -> Any:
+        found.append(walked(*arguments))
+        return found[-1]
+
+    try:
+        with (
+            patch.object(plan, "PROOF_BYTES", 60),
+            patch("sawlog.dataset.PIECE_BYTES", 0),
+            patch.object(plan, "_in_stretches", noted),
+        ):
+            assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))
+        assert [one.live_from for one in found] == [starts[20] + len(deletion)]
+        assert len(found[0].cuts) > 3
+        assert found[0].cuts == tuple(sorted(set(found[0].cuts)))
     finally:
         os.unlink(path)
 

@@ -398,7 +398,8 @@ class DeephavenLogDataset(Dataset):
 
     def _scan(self, log: Log, start: int, task_bytes: int | None) -> Layout:
         assert log.header is not None
-        return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes)
+        threads = 1 if is_remote(log.file.path) else self._threads
+        return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
     def _range(self, log: Log, start: int, end: int, live_from: int, *, alone: bool = False) -> LogFragment:
         assert log.header is not None

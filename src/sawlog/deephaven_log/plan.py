@@ -10,13 +10,16 @@ cannot be mistaken for the log itself.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sawlog.chain.walk import Span
 from sawlog.deephaven_log import layout
+from sawlog.reading import in_order, once
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
@@ -46,7 +49,14 @@ class Layout:
 
 
 def scan(
-    file: File, header: Header, wanted: Scan, *, start: int, task_bytes: int | None, fetched: Source | None = None
+    file: File,
+    header: Header,
+    wanted: Scan,
+    *,
+    start: int,
+    task_bytes: int | None,
+    fetched: Source | None = None,
+    threads: int = 1,
 ) -> Layout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
@@ -60,10 +70,15 @@ def scan(
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
         fetched: The log, where it is open and in memory already.
+        threads: How many walk it, where there are cuts.
     """
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     found = None
+    if task_bytes is not None and threads > 1:
+        found = _in_stretches(file, header, wanted, start, task_bytes, threads)
+        if found is not None:
+            return found
     with nullcontext(fetched) if fetched is not None else closing(wanted.storage.open(file.path)) as source:
         if task_bytes is None and not _may_delete(source, start, file.size):
             return Layout()
@@ -74,6 +89,39 @@ def scan(
             verify = wanted.options.verify_checksums
             found = _layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
     return found or Layout()
+
+
+def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance: int, threads: int) -> Layout | None:
+    """What as many threads find, each in a stretch; None if there is damage, or one does not end where the next begins.
+
+    Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
+    """
+    from sawlog.deephaven_log.walk import CutWalk, Entries
+
+    length = (file.size - start) // threads
+    targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
+    guessed = once(lambda target: find_cut(file, header, wanted, target))
+    cuts = {cut for _, cut in in_order(targets, guessed, threads) if cut is not None}
+    begins = [start, *sorted(cuts)]
+    verify = wanted.options.verify_checksums and wanted.on_damage != "fail"
+
+    def walked(stretch: tuple[int, int]) -> Layout | None:
+        begin, end = stretch
+        cuts = [begin]
+        with closing(wanted.storage.open(file.path)) as source:
+            entries = Entries(Span(file, begin, file.size), source, header, wanted.options)
+            walk = CutWalk(entries, verify=verify, stops=True)
+            while (cut := walk.go_on(min(cuts[-1] + distance, end))) is not None and cut < end:
+                cuts.append(cut)
+        proven = cut == end or (cut is None and end == file.size and not walk.stopped)
+        return Layout(cuts, int(walk.state.last_delete)) if proven else None
+
+    layouts = [one for _, one in in_order(pairwise([*begins, file.size]), once(walked), threads)]
+    found = [one for one in layouts if one is not None]
+    if len(found) < len(layouts):
+        return None
+    every = itertools.chain.from_iterable(one.cuts for one in found)
+    return Layout(tuple(every)[1:], max(one.live_from for one in found))
 
 
 def _may_delete(source: Source, start: int, end: int) -> bool:
