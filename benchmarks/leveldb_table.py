@@ -75,10 +75,10 @@ def batches(count: int, length: int) -> Iterator[list[tuple[bytes, bytes]]]:
         ]
 
 
-def fill_leveldb(path: Path, count: int, length: int, compression: str | None) -> Path:
+def fill_leveldb(path: Path, count: int, length: int, compression: str | None, table: int = WRITE_BUFFER) -> Path:
     import plyvel
 
-    options = {"write_buffer_size": WRITE_BUFFER, "max_file_size": WRITE_BUFFER, "compression": compression}
+    options = {"write_buffer_size": WRITE_BUFFER, "max_file_size": table, "compression": compression}
     with plyvel.DB(str(path), create_if_missing=True, **options) as database:
         for pairs in batches(count, length):
             with database.write_batch() as batch:

@@ -26,6 +26,12 @@ SHARE = 0.4
 """Of the size asked for: there are as many copies of everything as processes."""
 CORES = os.cpu_count() or 1
 THREADS = tuple(count for count in (2, 4, 8) if count <= max(2, CORES))
+TABLE = 2 << 20
+"""Bytes of a table in a LevelDB database, by default."""
+FLUSHED = 16 << 20
+"""Bytes of what Milvus flushes at a time, by default."""
+FILES = 8
+"""Files of FiloDB's containers, none of which is shared by threads."""
 PIECE = 1 << 20
 """Bytes that a thread takes at a time to show what the machine can do."""
 
@@ -39,11 +45,13 @@ def leveldb_log(path: Path, size: int) -> None:
 def leveldb_database(path: Path, size: int) -> None:
     from benchmarks import leveldb_table as bench
 
-    bench.fill_leveldb(path, size // LENGTH, LENGTH, None)
+    bench.fill_leveldb(path, size // LENGTH, LENGTH, None, TABLE)
 
 
 def leveldb_table(path: Path, size: int) -> None:
-    leveldb_database(path, size)
+    from benchmarks import leveldb_table as bench
+
+    bench.fill_leveldb(path, size // LENGTH, LENGTH, None)
 
 
 def deephaven_log(path: Path, size: int) -> None:
@@ -62,13 +70,18 @@ def filodb_record(path: Path, size: int) -> None:
     from benchmarks import filodb_record as bench
 
     rows = bench.gauges(size // bench.RECORD)
-    sawlog.write(rows, path, format="filodb_record", schema="gauge", container_timestamp=bench.START)
+    path.mkdir()
+    for number in range(FILES):
+        part = rows.slice(number * len(rows) // FILES, len(rows) // FILES)
+        to = path / f"{number}.container"
+        sawlog.write(part, to, format="filodb_record", schema="gauge", container_timestamp=bench.START)
 
 
 def milvus_binlog(path: Path, size: int) -> None:
     from benchmarks import milvus_binlog as bench
 
-    sawlog.write(bench.collection(size // bench.ROW_BYTES), path, format="milvus_binlog", timestamp=bench.TIMESTAMP)
+    rows = bench.collection(size // bench.ROW_BYTES)
+    sawlog.write(rows, path, format="milvus_binlog", timestamp=bench.TIMESTAMP, binlog_bytes=FLUSHED)
 
 
 MAKERS: tuple[Callable[[Path, int], None], ...] = (

@@ -100,10 +100,10 @@ def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance
 
     length = (file.size - start) // threads
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
-    guessed = once(lambda target: find_cut(file, header, wanted, target))
-    cuts = {cut for _, cut in in_order(targets, guessed, threads) if cut is not None}
-    begins = [start, *sorted(cuts)]
     verify = wanted.options.verify_checksums and wanted.on_damage != "fail"
+
+    def guessed(target: int) -> int | None:
+        return find_cut(file, header, wanted, target)
 
     def walked(stretch: tuple[int, int]) -> Layout | None:
         begin, end = stretch
@@ -116,6 +116,8 @@ def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance
         proven = cut == end or (cut is None and end == file.size and not walk.stopped)
         return Layout(cuts, int(walk.state.last_delete)) if proven else None
 
+    guesses = {cut for _, cut in in_order(targets, once(guessed), threads) if cut is not None}
+    begins = [start, *sorted(guesses)]
     layouts = [one for _, one in in_order(pairwise([*begins, file.size]), once(walked), threads)]
     found = [one for one in layouts if one is not None]
     if len(found) < len(layouts):
