@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import SchemaError
+from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.pruning import conditions
 from sawlog.scanner import exported
 from tests.samples import samples
@@ -75,6 +77,75 @@ def test_what_is_no_expression_of_the_columns_is_refused() -> None:
         sawlog.open(SHOP, view="writes", filter=SEQUENCE == "text")
     with pytest.raises(sawlog.OptionError, match=r"expected a pyarrow\.compute\.Expression"):
         sawlog.open(SHOP, view="writes", filter=[("sequence", "=", 1)])
+
+
+def test_columns_are_computed_by_expressions(everything: pa.Table) -> None:
+    shop = sawlog.open(SHOP, view="writes")
+    sequence, key = pc.field("sequence"), pc.field("key")
+    columns = {"twice": sequence * 2, "bytes": pc.binary_length(key), "key": key, "one": pc.scalar(1)}
+    expected = pa.table(
+        {
+            "twice": pc.multiply(everything["sequence"], 2),
+            "bytes": pc.binary_length(everything["key"]),
+            "key": everything["key"],
+            "one": pa.array([1] * everything.num_rows, pa.int64()),
+        }
+    )
+    for table in (
+        shop.to_table(columns=columns),
+        sawlog.read(SHOP, view="writes", columns=columns),
+        pa.Table.from_batches(shop.to_batches(columns=columns, batch_size=1000)),
+        shop.scanner(columns=columns).to_table(),
+        pa.table(shop.scanner(columns=columns)),
+    ):
+        assert table.cast(expected.schema) == expected
+    recent = sequence > 22000
+    late = shop.to_table(columns={"n": sequence - 22000}, filter=recent)
+    assert pc.min(late["n"]).as_py() == 1
+    assert late.num_rows == shop.count_rows(recent)
+    assert shop.to_table(columns={"one": pc.scalar(1)}).num_rows == everything.num_rows
+    assert shop.to_table(columns={"n": sequence}, filter=sequence < 0).num_rows == 0
+    computed = sawlog.open(SHOP, view="writes", columns=columns)
+    assert computed.schema.names == list(columns)
+    assert computed.head(3) == computed.to_table().slice(0, 3)
+    assert len(computed) == everything.num_rows
+    assert computed.to_table(columns=["bytes"]) == computed.to_table().select(["bytes"])
+
+
+def test_only_what_expressions_need_is_decoded() -> None:
+    decoded: list[list[str]] = []
+    whole = WriteRange.decode
+
+    def noted(self: WriteRange, schema: pa.Schema, findings: object) -> Iterator[pa.RecordBatch]:
+        decoded.append(schema.names)
+        return whole(self, schema, findings)  # type: ignore[arg-type]
+
+    with patch.object(WriteRange, "decode", noted):
+        shop = sawlog.open(SHOP, view="writes", use_threads=False)
+        shop.to_table(columns={"twice": pc.field("sequence") * 2}, filter=pc.field("key").is_valid())
+        assert {tuple(names) for names in decoded} == {("sequence", "key")}
+        decoded.clear()
+        shop.to_table(columns={"one": pc.scalar(1)})
+        assert {tuple(names) for names in decoded} == {("_offset",)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"a": "key"}, "expected a name and a pyarrow.compute.Expression"),
+        ({1: pc.field("key")}, "expected a name and a pyarrow.compute.Expression"),
+        ("key", "expected a list of names, or a dict of names and expressions"),
+        (7, "expected a list of names, or a dict of names and expressions"),
+        ({"a": pc.field("keys")}, "No match for FieldRef.Name(keys)"),
+        ({"a": pc.field("key") * 2}, "no kernel matching input types"),
+        ({"a": pc.field("key").cast(pa.int64())}, "Failed to parse string"),
+    ],
+)
+def test_wrong_columns_are_one_clear_line(columns: object, said: str) -> None:
+    with pytest.raises(sawlog.SawlogError) as error:
+        sawlog.open(SHOP, view="writes").to_table(columns=columns)  # type: ignore[arg-type]
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_scanners_and_batch_sizes(everything: pa.Table) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
+from sawlog.computed import Columns, parse_columns
 from sawlog.damage import FileReport, OnDamage, Report, check_on_damage
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, Writer, get_format, recognize
@@ -64,7 +65,7 @@ def open(
     *,
     format: str | None = None,
     view: str = "rows",
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     filter: Any = None,
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",
@@ -81,7 +82,8 @@ def open(
             open binary file. Pipes and streams are copied to disk first.
         format: Name of the format; recognised from names and first bytes if not given.
         view: Which view of the bytes; `sawlog.formats()[name].views` lists them.
-        columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view.
+        columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view. Or a dictionary of
+            names and expressions (`pyarrow.compute.Expression`) that make them; only what they need is decoded.
         filter: A `pyarrow.compute.Expression` over columns of the view: only rows for which it holds are delivered.
             Formats prune by comparisons of columns with values that it requires.
         filters: `(column, op, value)` tuples, all of which must hold, or lists of such tuples, of which one must, as in
@@ -110,7 +112,7 @@ def open(
         raise OptionError(f"{chosen.name} has no view {view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
         view=view,
-        columns=None if columns is None else tuple(columns),
+        columns=parse_columns(columns),
         filters=tuple(filters or ()),
         expression=_expression(filter),
         on_damage=check_on_damage(on_damage),
@@ -131,7 +133,7 @@ def read(
     *,
     format: str | None = None,
     view: str = "rows",
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     filter: Any = None,
     filters: Filters | None = None,
     on_damage: OnDamage = "fail",

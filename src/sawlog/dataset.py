@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.computed import Columns
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
 from sawlog.errors import OptionError, SawlogError
 from sawlog.follow import Range
@@ -265,16 +266,11 @@ class Dataset(ABC):
         Dataset.__init__(found, self.format, self.files, scan)
         return found
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-        batch_size: int | None = None,
-    ) -> Scanner:
+    def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
         """Rows under one more choice of columns and rows, which is pushed into the decoder.
 
         Args:
-            columns: Names to deliver, in order.
+            columns: Names to deliver, in order, or a dictionary of names and the expressions that make them.
             filter: A `pyarrow.compute.Expression`.
             batch_size: Rows per batch, at most.
 
@@ -284,7 +280,7 @@ class Dataset(ABC):
         return Scanner(narrowed(self, columns, filter), batch_size)
 
     def to_batches(
-        self, columns: Sequence[str] | None = None, filter: Any = None, batch_size: int | None = None
+        self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows, as record batches, in order. What was left out becomes a warning, once per file.
 
@@ -339,7 +335,7 @@ class Dataset(ABC):
         """The rows as a stream of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
-    def to_table(self, columns: Sequence[str] | None = None, filter: Any = None) -> pa.Table:
+    def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
         """The rows as a table in memory; arguments are those of `scanner`."""
         chosen = narrowed(self, columns, filter)
         return pa.Table.from_batches(chosen.to_batches(), chosen.schema)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
+from sawlog.errors import OptionError
 from sawlog.format import Dataset
 from sawlog.scanner import Scanner, narrowed
 
@@ -20,6 +21,8 @@ class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
     """
 
     def __init__(self, dataset: Dataset) -> None:
+        if isinstance(dataset.scan.columns, dict):
+            raise OptionError("a dataset whose columns are computed: let the query compute them")
         self._dataset = dataset
 
     @property

@@ -203,5 +203,10 @@ def named_in(expression: Any, schema: pa.Schema) -> set[str]:
     except (pa.ArrowException, TypeError) as error:
         said = str(error).splitlines()[0]
         raise SchemaError(f"filter {expression}: {said}; columns: {', '.join(schema.names)}") from error
+    return written_in(expression, schema)
+
+
+def written_in(expression: Any, schema: pa.Schema) -> set[str]:
+    """The columns whose names are written in an expression, among them all that it needs."""
     text = str(expression)
     return {name for name in schema.names if name in text}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from sawlog.computed import compute, sources_of
 from sawlog.damage import OnDamage
 from sawlog.errors import SchemaError
 from sawlog.filters import Filter, any_of, apply_filters, named_in, parse_filters, split_filters
@@ -50,7 +51,8 @@ class Scan:
 
     Attributes:
         view: The view being read.
-        columns: Names to deliver, in order; `None` for all columns of the view.
+        columns: Names to deliver, in order, or a dictionary of names and the expressions that make them; `None` for all
+            columns of the view.
         filters: Conditions that every delivered row meets, or lists of conditions of which it meets one.
         expression: A `pyarrow.compute.Expression` that holds for every delivered row, too.
         on_damage: The damage policy.
@@ -62,7 +64,7 @@ class Scan:
     """
 
     view: str = "rows"
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | dict[str, Any] | None = None
     filters: tuple[tuple[str, str, Any] | list[tuple[str, str, Any]], ...] = ()
     on_damage: OnDamage = "fail"
     provenance: bool = False
@@ -85,6 +87,8 @@ class Projection:
     """Conditions that every delivered row meets, for formats to prune by."""
     expression: Any = None
     """What else every delivered row meets; the conditions in it are among `filters`."""
+    computed: Mapping[str, Any] | None = None
+    """The expressions that make the delivered columns, where these are computed."""
 
     @classmethod
     def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
@@ -101,14 +105,14 @@ class Projection:
         viewed = dict.fromkeys(view_schema.names)
         every = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
         known = dict.fromkeys(every.names)
-        names = scan.columns
-        if names is None:
-            appended = [f.name for f in PROVENANCE if scan.provenance and f.name not in viewed]
-            names = (*viewed, *appended)
-        for name in names:
-            if name not in known:
-                near = meant(name, known)
-                raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
+        computed = scan.columns if isinstance(scan.columns, dict) else None
+        names: Collection[str]
+        if computed is not None:
+            schema, names = sources_of(computed, every)
+            names = names or {OFFSET_COLUMN if OFFSET_COLUMN in known else every.names[0]}  # which counts the rows
+        else:
+            names = _chosen(scan, viewed, known)
+            schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
         together, groups = split_filters(scan.filters)
         filters = parse_filters(together, every)
         expression = scan.expression
@@ -120,10 +124,11 @@ class Projection:
             wanted |= named_in(expression, every)
             filters = (*filters, *parse_filters(conditions(expression, every), every))
         return cls(
-            pa.schema([every.field(name) for name in names], metadata=view_schema.metadata),
+            schema,
             pa.schema([f for f in every if f.name in wanted]),
             filters,
             expression,
+            computed,
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,9 +137,22 @@ class Projection:
             batch = apply_filters(batch, self.filters)
         if self.expression is not None:
             batch = batch.filter(self.expression)
+        if self.computed is not None:
+            return compute(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:
             return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+
+
+def _chosen(scan: Scan, viewed: Collection[str], known: Collection[str]) -> Collection[str]:
+    """The names of the columns to deliver."""
+    if scan.columns is None:
+        return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]
+    for name in scan.columns:
+        if name not in known:
+            near = meant(name, known)
+            raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
+    return list(scan.columns)
 
 
 def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.computed import Columns, parse_columns
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -72,12 +73,12 @@ def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
     return reader.__arrow_c_stream__(requested)
 
 
-def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any = None) -> Dataset:
+def narrowed(dataset: Dataset, columns: Columns | None = None, filter: Any = None) -> Dataset:
     """The same dataset with fewer columns or rows.
 
     Args:
         dataset: What to choose from.
-        columns: Names to deliver, in order; those of the dataset if not given.
+        columns: Names to deliver, in order, or names and expressions; those of the dataset if not given.
         filter: A `pyarrow.compute.Expression` that holds for every delivered row, besides what the dataset's own does.
 
     Raises:
@@ -86,11 +87,10 @@ def narrowed(dataset: Dataset, columns: Sequence[str] | None = None, filter: Any
     if columns is None and filter is None:
         return dataset
     scan = dataset.scan
+    chosen = parse_columns(columns)
+    if isinstance(scan.columns, dict) and isinstance(chosen, tuple) and scan.columns.keys() >= set(chosen):
+        chosen = {name: scan.columns[name] for name in chosen}
     if filter is not None and scan.expression is not None:
         filter = scan.expression & filter
-    chosen = replace(
-        scan,
-        columns=scan.columns if columns is None else tuple(columns),
-        expression=scan.expression if filter is None else filter,
-    )
-    return dataset.rescan(chosen)
+    expression = scan.expression if filter is None else filter
+    return dataset.rescan(replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression))

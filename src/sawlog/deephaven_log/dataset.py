@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sawlog.anatomy import Dissector
 from sawlog.arrow import constant
+from sawlog.computed import Columns
 from sawlog.damage import DamageWarning, Findings
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_log.anatomy import parts
@@ -193,7 +194,7 @@ class DeephavenLogDataset(Dataset):
         vars(found).pop("_known", None)
         return found
 
-    def to_table(self, columns: Sequence[str] | None = None, filter: Any = None) -> pa.Table:
+    def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
         """See `Dataset.to_table`."""
         chosen = narrowed(self, columns, filter)
         assert isinstance(chosen, DeephavenLogDataset)

@@ -1,0 +1,77 @@
+"""Columns that are computed of others, by expressions, as the scanners of pyarrow's datasets take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from sawlog.errors import OptionError, SchemaError
+from sawlog.filters import written_in
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
+"""Names of columns, or names and the `pyarrow.compute.Expression` that makes each."""
+
+
+def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
+    """What was given as `columns=`, if it is that.
+
+    Raises:
+        OptionError: When it is something else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        import pyarrow.compute as pc
+
+        for name, made in given.items():
+            if not isinstance(name, str) or not isinstance(made, pc.Expression):
+                wanted = "a name and a pyarrow.compute.Expression, such as pc.field('key')"
+                raise OptionError(f"columns={{{name!r}: {made!r}}}: expected {wanted}")
+        return dict(given)
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
+        raise OptionError(f"columns={given!r}: expected a list of names, or a dict of names and expressions")
+    return tuple(given)
+
+
+def sources_of(expressions: Mapping[str, Any], schema: pa.Schema) -> tuple[pa.Schema, set[str]]:
+    """The schema of computed columns, and the columns that they are computed of.
+
+    Raises:
+        SchemaError: When an expression does not fit the columns of `schema`.
+    """
+    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    fields: list[pa.Field] = []
+    needed: set[str] = set()
+    for name, made in expressions.items():
+        try:
+            fields.append(_table(nothing, {name: made}).schema.field(0))
+        except SchemaError as error:
+            raise SchemaError(f"{error}; columns: {', '.join(schema.names)}") from error
+        needed |= written_in(made, schema)
+    return pa.schema(fields), needed
+
+
+def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    """The computed columns of a batch.
+
+    Raises:
+        SchemaError: When a value cannot be computed.
+    """
+    if not batch.num_rows:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    (found,) = _table(batch, expressions).combine_chunks().to_batches()
+    return found
+
+
+def _table(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> pa.Table:
+    from pyarrow import acero
+
+    rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
+    made = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
+    try:
+        return acero.Declaration("project", made, inputs=[rows]).to_table(use_threads=False)
+    except (pa.ArrowException, TypeError) as error:
+        told = ", ".join(f"{name!r}: {one}" for name, one in expressions.items())
+        raise SchemaError(f"columns={{{told}}}: {str(error).splitlines()[0]}") from error
