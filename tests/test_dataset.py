@@ -215,7 +215,7 @@ def test_what_is_pruned_by_holds_for_every_row_that_is_kept(expression: Any, row
     batch = pa.RecordBatch.from_pylist(rows, COLUMNS)
     kept = batch.filter(expression)
     necessary = parse_filters(conditions(expression, COLUMNS), COLUMNS)
-    assert apply_filters(kept, necessary).equals(kept)
+    assert str(apply_filters(kept, necessary).to_pylist()) == str(kept.to_pylist())  # NaN equals nothing
 
 
 def test_comparisons_that_must_hold_are_found() -> None:
