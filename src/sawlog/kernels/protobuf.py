@@ -10,6 +10,7 @@ from sawlog.kernels.jit import inlined
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
@@ -21,6 +22,8 @@ _TAGS = np.uint64(0xFFFFFFFF)
 @inlined
 def varint(data: Any, pos: Any, end: Any) -> Any:
     """A varint at `pos`: the value and the position behind it, which is 0 for none."""
+    if pos < end and data[pos] < 128:
+        return np.uint64(data[pos]), pos + _ONE
     value = _ZERO
     shift = _ZERO
     while pos < end and shift < 70:
@@ -55,28 +58,34 @@ def varint_size(value: Any) -> Any:
 
 
 @inlined
-def delimited(data: Any, pos: Any, end: Any) -> Any:
-    """Length-delimited bytes at `pos`: their start and end; the end is 0 for none."""
-    length, start = varint(data, pos, end)
-    if start == _ZERO or end - start < length:
-        return _ZERO, _ZERO
-    return start, start + length
+def read_field(data: Any, pos: Any, end: Any) -> Any:
+    """A field of a message that ends at `end`.
+
+    Returns:
+        Its tag; where its bytes begin, or the number that it is; and the position behind it, which is 0 for none. A
+        group is two fields without bytes, one where it begins and one where it ends: see `of_group`.
+    """
+    tag, pos = varint(data, pos, end)
+    # Field numbers have 29 bits, and none is 0.
+    if pos == _ZERO or tag < _EIGHT or tag > _TAGS:
+        return _ZERO, _ZERO, _ZERO
+    wire = tag & _SEVEN
+    if wire == 0:
+        value, pos = varint(data, pos, end)
+        return tag, value, pos
+    size = _ZERO
+    if wire == 2:
+        size, pos = varint(data, pos, end)
+    elif wire == 1:
+        size = _EIGHT
+    elif wire == 5:
+        size = _FOUR
+    if pos == _ZERO or wire > 5 or end - pos < size:
+        return _ZERO, _ZERO, _ZERO
+    return tag, pos, pos + size
 
 
 @inlined
-def skip_field(data: Any, tag: Any, pos: Any, end: Any) -> Any:
-    """The position behind a field that nobody needs; 0 where it does not end or is a group."""
-    # Field numbers have 29 bits, and none is 0.
-    if tag < _EIGHT or tag > _TAGS:
-        return _ZERO
-    wire = tag & _SEVEN
-    if wire == 0:
-        _, pos = varint(data, pos, end)
-        return pos
-    if wire == 2:
-        _, pos = delimited(data, pos, end)
-        return pos
-    size = _EIGHT if wire == 1 else _FOUR
-    if wire not in (1, 5) or end - pos < size:
-        return _ZERO
-    return pos + size
+def of_group(tag: Any) -> Any:
+    """Whether a group begins or ends with a field."""
+    return tag & _SEVEN in (_THREE, _FOUR)

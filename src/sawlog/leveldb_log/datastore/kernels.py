@@ -15,7 +15,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
-from sawlog.kernels.protobuf import delimited, skip_field, varint
+from sawlog.kernels.protobuf import of_group, read_field
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.keys import has_steps, read_key
 from sawlog.leveldb_log.datastore.layout import wire_tag
@@ -24,8 +24,7 @@ STACK = record_type(
     "position",
     "end",
     "form",
-    "array",  # start of the name of the array that is open; -1 for none
-    "array_length",
+    "array",  # the name of the array that is open, among all names; -1 for none
     "names",  # where its names begin among all names
     "raw",
     "shaped",  # the shape of the value before: elements of an array that are alike count once
@@ -34,6 +33,20 @@ STACK = record_type(
 NAME = record_type("start", "length")
 """A name of a property, in `data`."""
 MAX_NAMES = 1024
+STATE = np.dtype(
+    (
+        np.record,
+        [
+            ("position", np.uint64),  # in the texts
+            ("slots", np.int64),  # in use, as are
+            ("steps", np.int64),
+            ("names", np.int64),
+            ("depth", np.int64),  # the row of the stack
+            ("signature", np.uint64),
+        ],
+    )
+)
+"""How far the rendering is."""
 
 
 class Rendered(NamedTuple):
@@ -57,10 +70,16 @@ class Rendered(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory: `STACK`, and `NAME`s of the properties of all entities that are open."""
+    """Working memory: `STACK`, the `NAME`s of the properties of all entities that are open, and one `STATE`."""
 
     stack: Any
     names: Any
+    state: Any
+
+
+def new_scratch() -> Scratch:
+    """Room for what is rendered at all."""
+    return Scratch(np.empty(layout.MAX_DEPTH + 1, STACK), np.empty(MAX_NAMES, NAME), np.empty(1, STATE))
 
 
 _NOTHING = 0
@@ -144,9 +163,13 @@ def _finite(bits: Any) -> Any:
 
 
 @inlined
-def _same(data: Any, one: Any, other: Any, length: Any) -> Any:
+def _is_name(data: Any, known: Any, name: Any, length: Any) -> Any:
+    """Whether a name is one that is `known`."""
+    if known.length != np.int64(length):
+        return False
+    start = np.uint64(known.start)
     for i in range(length):
-        if data[one + np.uint64(i)] != data[other + np.uint64(i)]:
+        if data[start + np.uint64(i)] != data[name + np.uint64(i)]:
             return False
     return True
 
@@ -162,40 +185,47 @@ def _is_vector_name(data: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _enter(stack: Any, depth: Any, start: Any, end: Any, names: Any) -> None:
-    """An entity begins, `data[start:end]`; its names begin behind `names` others."""
-    stack[depth].position = start
-    stack[depth].end = end
-    stack[depth].form = _NOTHING
-    stack[depth].array = -1
-    stack[depth].names = names
-    stack[depth].raw = 0
+def _enter(stack: Any, start: Any, end: Any, state: Any) -> None:
+    """An entity begins, `data[start:end]`, inside of the one that is open."""
+    state.depth += 1
+    level = stack[state.depth]
+    level.position = start
+    level.end = end
+    level.form = _NOTHING
+    level.array = -1
+    level.names = state.names
+    level.raw = 0
 
 
 @inlined
-def _leave(out: Any, pos: Any, stack: Any, depth: Any) -> Any:
-    """Close what is open of an entity: its last array, and the object unless it is a vector. Returns the position."""
-    if stack[depth].array >= 0:
+def _leave(out: Any, level: Any, state: Any) -> None:
+    """Close what is open of an entity: its last array, and the object unless it is a vector."""
+    pos = state.position
+    if level.array >= 0:
         out[pos] = 93
         pos += _ONE
-    if stack[depth].form == _NOTHING:
+    if level.form == _NOTHING:
         out[pos] = 123
         pos += _ONE
-    if stack[depth].form != _VECTOR:
+    if level.form != _VECTOR:
         out[pos] = 125
         pos += _ONE
-    return pos
+    state.position = pos
+    state.names = level.names
+    state.signature = _mix(state.signature, _ENTITY_END)
+    state.depth -= 1
 
 
 @always_inlined
-def _take_key(data: Any, start: Any, end: Any, tables: Any, row: Any, step: Any, signature: Any) -> Any:
-    """Write an entity's key down. Returns how many steps there are now, -1 for a bad key; and the signature."""
-    step = read_key(data, start, end, tables, row, step)
-    if step >= 0 and step > tables.keys[row].first_step:
-        last = tables.steps[step - 1]
+def _take_key(data: Any, start: Any, end: Any, tables: Any, row: Any, state: Any) -> Any:
+    """Write an entity's key down. Returns whether it is in order."""
+    first = state.steps
+    state.steps = read_key(data, start, end, tables, row, first)
+    if state.steps > first:
+        last = tables.steps[state.steps - 1]
         kind = np.uint64(last.kind)
-        signature = _mix_text(signature, data, kind, kind + np.uint64(last.kind_length))
-    return step, signature
+        state.signature = _mix_text(state.signature, data, kind, kind + np.uint64(last.kind_length))
+    return state.steps > first
 
 
 @always_inlined
@@ -208,121 +238,175 @@ def _read_property(data: Any, at: Any, stop: Any) -> Any:
     meaning = multiple = _ZERO
     name = name_end = value = value_end = _ZERO
     while at < stop:
-        tag, at = varint(data, at, stop)
-        if at == _ZERO:
-            break
+        tag, start, at = read_field(data, at, stop)
+        if at == _ZERO or of_group(tag) or (tag == _VALUE and value_end != _ZERO):
+            return meaning, multiple, name, _ZERO, value, value_end
         if tag == _MEANING:
-            meaning, at = varint(data, at, stop)
+            meaning = start
         elif tag == _MULTIPLE:
-            multiple, at = varint(data, at, stop)
+            multiple = start
         elif tag == _PROPERTY_NAME:
-            name, at = delimited(data, at, stop)
-            name_end = at
+            name, name_end = start, at
         elif tag == _VALUE:
-            if value_end != _ZERO:
-                at = _ZERO
-                break
-            value, at = delimited(data, at, stop)
-            value_end = at
-        else:
-            at = skip_field(data, tag, at, stop)
-        if at == _ZERO:
-            break
-    if at == _ZERO:
-        name_end = _ZERO
+            value, value_end = start, at
     return meaning, multiple, name, name_end, value, value_end
 
 
 @always_inlined
-def _known(data: Any, names: Any, first: Any, count: Any, name: Any, length: Any) -> Any:
-    """Whether an entity has had a property of this name."""
-    for i in range(first, count):
-        if names[i].length == np.int64(length) and _same(data, np.uint64(names[i].start), name, length):
-            return True
-    return False
-
-
-@always_inlined
-def _put_name(data: Any, name: Any, length: Any, out: Any, pos: Any, stack: Any, depth: Any) -> Any:
+def _begin_property(data: Any, name: Any, end: Any, out: Any, scratch: Any, state: Any) -> Any:
     """Begin a property: close the array before it, open the object where it is the first, write its name.
 
     Returns:
-        The position; 0 for a name that is no text.
+        Whether that was possible: not for a name that is no text, or was there before.
     """
-    if stack[depth].array >= 0:
+    level = scratch.stack[state.depth]
+    names, count = scratch.names, state.names
+    length = end - name
+    for i in range(level.names, count):
+        if _is_name(data, names[i], name, length):
+            return False
+    if count >= len(names) or level.form == _VECTOR:
+        return False
+    names[count].start = name
+    names[count].length = length
+    state.names = count + 1
+    state.signature = _mix_text(state.signature, data, name, end)
+    level.shaped = 0
+    pos = state.position
+    if level.array >= 0:
         out[pos] = 93
         pos += _ONE
-        stack[depth].array = -1
-    if depth > 0 and stack[depth].form == _NOTHING and _is_vector_name(data, name, length):
-        stack[depth].form = _VECTOR
-        return pos
-    out[pos] = 123 if stack[depth].form == _NOTHING else 44
-    stack[depth].form = _OBJECT
-    pos = put_string(out, pos + _ONE, data, name, name + length)
+        level.array = -1
+    if state.depth > 0 and level.form == _NOTHING and _is_vector_name(data, name, length):
+        level.form = _VECTOR
+        state.position = pos
+        return True
+    out[pos] = 123 if level.form == _NOTHING else 44
+    level.form = _OBJECT
+    pos = put_string(out, pos + _ONE, data, name, end)
     if pos == _ZERO:
-        return pos
+        return False
     out[pos] = 58
-    return pos + _ONE
+    state.position = pos + _ONE
+    return True
 
 
 @always_inlined
-def _shape_of(data: Any, tag: Any, at: Any, end: Any, meaning: Any) -> Any:
-    """What the type of a value shows by: tag, meaning, and whether an integer is beyond those that doubles can be."""
-    shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
-    if tag == _INT64:
-        number, _ = varint(data, at, end)
-        if not -_EXACT <= np.int64(number) <= _EXACT:
-            shape |= 1
-    return shape
-
-
-@always_inlined
-def _put_double(data: Any, at: Any, pos: Any, slots: Any, doubles: Any, slot: Any) -> Any:
+def _put_double(data: Any, at: Any, pos: Any, rendered: Any, state: Any) -> Any:
     """Write down that a double belongs at `pos`. Returns whether JSON has it."""
-    doubles[slot] = load_u64(data, at)
-    slots[slot] = pos
-    return _finite(doubles[slot])
+    bits = load_u64(data, at)
+    rendered.doubles[state.slots] = bits
+    rendered.slots[state.slots] = pos
+    state.slots += 1
+    return _finite(bits)
 
 
 @always_inlined
-def _put_value(data: Any, tag: Any, at: Any, end: Any, meaning: Any, rendered: Any, pos: Any, slot: Any) -> Any:
-    """Write a value that is no entity.
-
-    Returns:
-        The position, 0 for a value that is out of the ordinary; and the slots in use.
-    """
-    out, slots, doubles = rendered.out, rendered.slots, rendered.doubles
+def _put_value(data: Any, tag: Any, at: Any, end: Any, meaning: Any, rendered: Any, state: Any) -> Any:
+    """Write a value that is no entity, as `read_field` gives it. Returns the position behind it, 0 for none."""
+    out, pos = rendered.out, state.position
     if tag == _STRING:
-        start, at = delimited(data, at, end)
-        if at != end:
-            return _ZERO, slot
         if meaning in (_M_BLOB, _M_BYTES):
-            return put_base64(out, pos, data, start, at), slot
-        return put_string(out, pos, data, start, at), slot
+            return put_base64(out, pos, data, at, end)
+        return put_string(out, pos, data, at, end)
     if tag == _INT64:
-        number, at = varint(data, at, end)
-        if at != end:
-            return _ZERO, slot
-        if meaning == _M_TIMESTAMP:
-            return put_timestamp(out, pos, np.int64(number)), slot
-        return put_integer(out, pos, number), slot
+        return put_timestamp(out, pos, np.int64(at)) if meaning == _M_TIMESTAMP else put_integer(out, pos, at)
     if tag == _BOOLEAN:
-        number, at = varint(data, at, end)
-        if at != end:
-            return _ZERO, slot
-        return put_text(out, pos, _TRUE_TEXT if number != _ZERO else _FALSE_TEXT), slot
-    if tag == _DOUBLE and end - at == _EIGHT and slot < len(slots):
-        return (pos if _put_double(data, at, pos, slots, doubles, slot) else _ZERO), slot + 1
-    if tag == _POINT and end - at == _POINT_SIZE - _ONE and slot + 2 <= len(slots):
-        # Both doubles with their tags, and the end of the group.
-        good = data[at] == _X and data[at + np.uint64(9)] == _Y and data[at + np.uint64(18)] == _POINT_END
-        pos = put_text(out, pos, _LATITUDE)
-        good = _put_double(data, at + _ONE, pos, slots, doubles, slot) and good
-        pos = put_text(out, pos, _LONGITUDE)
-        good = _put_double(data, at + _TEN, pos, slots, doubles, slot + 1) and good
-        out[pos] = 125
-        return (pos + _ONE if good else _ZERO), slot + 2
-    return _ZERO, slot
+        return put_text(out, pos, _TRUE_TEXT if at != _ZERO else _FALSE_TEXT)
+    if state.slots + 2 > len(rendered.slots):
+        return _ZERO
+    if tag == _DOUBLE:
+        return pos if _put_double(data, at, pos, rendered, state) else _ZERO
+    if tag != _POINT or end - at != _POINT_SIZE - _ONE:
+        return _ZERO
+    # Both doubles with their tags, and the end of the group.
+    good = data[at] == _X and data[at + _NINE] == _Y and data[at + np.uint64(18)] == _POINT_END
+    pos = put_text(out, pos, _LATITUDE)
+    good = _put_double(data, at + _ONE, pos, rendered, state) and good
+    pos = put_text(out, pos, _LONGITUDE)
+    good = _put_double(data, at + _TEN, pos, rendered, state) and good
+    out[pos] = 125
+    return pos + _ONE if good else _ZERO
+
+
+@always_inlined
+def _render_property(data: Any, at: Any, stop: Any, rendered: Any, scratch: Any, state: Any) -> Any:
+    """Write a property, but for what is inside of an entity. Returns whether it is a plain one."""
+    out, level = rendered.out, scratch.stack[state.depth]
+    meaning, multiple, name, name_end, value, value_end = _read_property(data, at, stop)
+    if _ZERO in (name_end, value_end):
+        return False
+    many = multiple != _ZERO
+    tag = at = end = _ZERO
+    if value != value_end:
+        tag, at, end = read_field(data, value, value_end)
+        if end == _ZERO or (end != value_end and tag != _POINT):
+            return False
+    empty_list = tag == _ZERO and meaning == _M_EMPTY
+    again = level.array >= 0 and many and _is_name(data, scratch.names[level.array], name, name_end - name)
+    if again:
+        out[state.position] = 44
+        state.position += _ONE
+    elif not _begin_property(data, name, name_end, out, scratch, state):
+        return False
+    elif many and not empty_list:
+        out[state.position] = 91
+        state.position += _ONE
+        level.array = state.names - 1
+    if (empty_list and again) or (level.form == _VECTOR and (empty_list or not many)):
+        return False
+
+    # What the type of a value shows by: tag, meaning, and whether an integer is beyond those that doubles can be.
+    shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
+    if tag == _INT64 and not -_EXACT <= np.int64(at) <= _EXACT:
+        shape |= 1
+    if shape != level.shaped or meaning == _M_ENTITY or not again:
+        state.signature = _mix(state.signature, np.uint64(shape | np.int64(many) << 62))
+        level.shaped = shape
+    if tag == _ZERO:
+        state.position = put_text(out, state.position, _EMPTY_TEXT if empty_list else _NULL_TEXT)
+    elif tag == _STRING and meaning == _M_ENTITY:
+        if state.depth + 1 >= len(scratch.stack):
+            return False
+        _enter(scratch.stack, at, end, state)
+    else:
+        state.position = _put_value(data, tag, at, value_end, meaning, rendered, state)
+    return state.position != _ZERO
+
+
+@always_inlined
+def _render_entity(data: Any, tables: Any, row: Any, rendered: Any, scratch: Any, state: Any) -> Any:
+    """Write the entity that is open, and those nested in it. Returns whether they all are plain."""
+    has_key = False
+    while state.depth >= 0:
+        level = scratch.stack[state.depth]
+        end = np.uint64(level.end)
+        room = np.uint64(len(rendered.out)) - state.position
+        if room < _SLACK:
+            return False
+        if np.uint64(level.position) >= end:
+            _leave(rendered.out, level, state)
+            continue
+        tag, start, at = read_field(data, np.uint64(level.position), end)
+        level.position = at
+        if at == _ZERO or of_group(tag):
+            return False
+        if tag == _ENTITY_KEY:
+            if state.depth > 0:
+                if has_steps(data, start, at):
+                    return False
+            elif has_key or not _take_key(data, start, at, tables, row, state):
+                return False
+            else:
+                has_key = True
+        elif tag in (_ENTITY_PROPERTY, _ENTITY_RAW):
+            if tag == _ENTITY_RAW:
+                level.raw = 1
+            elif level.raw != 0:
+                return False
+            if room < _SIX * (at - start) + _SLACK or not _render_property(data, start, at, rendered, scratch, state):
+                return False
+    return has_key
 
 
 @kernel
@@ -338,125 +422,24 @@ def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> 
     Returns:
         How many slots and steps were written.
     """
-    data, offsets = entities.data, entities.offsets
-    out, plain = rendered.out, rendered.plain
-    stack, names = scratch.stack, scratch.names
-    room = np.uint64(len(out))
-    pos = _ZERO
-    slot = 0
-    step = 0
-    for row in range(len(plain)):
-        first, first_slot, first_step = pos, slot, step
-        depth = -1
-        has_key = False
-        signature = _SEED
-        name_count = 0
+    data, offsets, state = entities.data, entities.offsets, scratch.state[0]
+    state.position = 0
+    state.slots = state.steps = 0
+    for row in range(len(rendered.plain)):
+        position, slots, steps = state.position, state.slots, state.steps
+        state.depth = -1
+        state.names = 0
+        state.signature = _SEED
+        good = False
         if 0 <= offsets[row] <= offsets[row + 1] <= len(data):
-            depth = 0
-            _enter(stack, depth, offsets[row], offsets[row + 1], 0)
-        good = depth == 0
-        while good and depth >= 0:
-            at = np.uint64(stack[depth].position)
-            end = np.uint64(stack[depth].end)
-            good = False
-            if room - pos < _SLACK:
-                break
-            if at >= end:
-                pos = _leave(out, pos, stack, depth)
-                name_count = stack[depth].names
-                signature = _mix(signature, _ENTITY_END)
-                depth -= 1
-                good = True
-                continue
-            tag, at = varint(data, at, end)
-            if at == _ZERO:
-                break
-            if tag == _ENTITY_KEY:
-                start, at = delimited(data, at, end)
-                if at == _ZERO or (depth == 0 and has_key):
-                    break
-                if depth > 0:
-                    good = not has_steps(data, start, at)
-                else:
-                    step, signature = _take_key(data, start, at, tables, row, step, signature)
-                    good = has_key = step >= 0
-                stack[depth].position = at
-                continue
-            if tag not in (_ENTITY_PROPERTY, _ENTITY_RAW):
-                at = skip_field(data, tag, at, end)
-                good = at != _ZERO
-                stack[depth].position = at
-                continue
-            if tag == _ENTITY_RAW:
-                stack[depth].raw = 1
-            elif stack[depth].raw != 0:
-                break
-
-            at, stop = delimited(data, at, end)
-            if stop == _ZERO or room - pos < _SIX * (stop - at) + _SLACK:
-                break
-            stack[depth].position = stop
-            meaning, multiple, name, name_end, value, value_end = _read_property(data, at, stop)
-            if _ZERO in (name_end, value_end):
-                break
-            length = name_end - name
-            empty_list = value == value_end and meaning == _M_EMPTY
-            array = stack[depth].array
-            again = (
-                array >= 0
-                and multiple != _ZERO
-                and np.int64(length) == stack[depth].array_length
-                and _same(data, np.uint64(array), name, length)
-            )
-            if again:
-                out[pos] = 44
-                pos += _ONE
-            else:
-                known = _known(data, names, stack[depth].names, name_count, name, length)
-                if known or name_count >= len(names) or stack[depth].form == _VECTOR:
-                    break
-                signature = _mix_text(signature, data, name, name_end)
-                stack[depth].shaped = 0
-                names[name_count].start = name
-                names[name_count].length = length
-                name_count += 1
-                pos = _put_name(data, name, length, out, pos, stack, depth)
-                vector = stack[depth].form == _VECTOR
-                if pos == _ZERO or (vector and (multiple == _ZERO or empty_list)):
-                    break
-                if multiple != _ZERO and not empty_list:
-                    out[pos] = 91
-                    pos += _ONE
-                    stack[depth].array = name
-                    stack[depth].array_length = length
-
-            tag, at = _ZERO, value
-            if value != value_end:
-                tag, at = varint(data, value, value_end)
-            shape = _shape_of(data, tag, at, value_end, meaning)
-            if shape != stack[depth].shaped or meaning == _M_ENTITY or not again:
-                signature = _mix(signature, np.uint64(shape | np.int64(multiple != _ZERO) << 62))
-                stack[depth].shaped = shape
-            if at == _ZERO or (empty_list and again):
-                break
-            if value == value_end:
-                pos = put_text(out, pos, _EMPTY_TEXT if empty_list else _NULL_TEXT)
-            elif tag == _STRING and meaning == _M_ENTITY:
-                start, at = delimited(data, at, value_end)
-                if at != value_end or depth + 1 >= len(stack):
-                    break
-                depth += 1
-                _enter(stack, depth, start, at, name_count)
-            else:
-                pos, slot = _put_value(data, tag, at, value_end, meaning, rendered, pos, slot)
-            good = pos != _ZERO
-        good = good and has_key and tables.keys[row].steps > 0
-        plain[row] = 1 if good else 0
-        rendered.signatures[row] = signature
+            _enter(scratch.stack, offsets[row], offsets[row + 1], state)
+            good = _render_entity(data, tables, row, rendered, scratch, state)
+        rendered.plain[row] = 1 if good else 0
+        rendered.signatures[row] = state.signature
         if not good:
-            pos, slot, step = first, first_slot, first_step
-        rendered.ends[row + 1] = pos
-    return slot, step
+            state.position, state.slots, state.steps = position, slots, steps
+        rendered.ends[row + 1] = state.position
+    return state.slots, state.steps
 
 
 @kernel

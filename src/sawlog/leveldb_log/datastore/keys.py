@@ -10,7 +10,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import is_utf8, put_integer
 from sawlog.kernels.memory import copy_bytes
-from sawlog.kernels.protobuf import delimited, varint
+from sawlog.kernels.protobuf import read_field
 from sawlog.leveldb_log.datastore.layout import GROUP_END, wire_tag
 
 KEY = record_type(
@@ -62,37 +62,30 @@ STEP_ROOM = 2 + 20
 def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
     """The steps of a path, appended to the table: how many it has then; -1 for what is out of the ordinary."""
     while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag != _ELEMENT or count >= len(steps):
+        tag, start, pos = read_field(data, pos, end)
+        if tag != _ELEMENT or count >= len(steps):
             return -1
         step = steps[count]
         step.kind = step.kind_length = step.name = step.name_length = step.id = step.has_id = 0
         typed = False
         while True:
-            tag, pos = varint(data, pos, end)
-            if pos == _ZERO:
-                return -1
+            tag, start, pos = read_field(data, pos, end)
             if tag == _ELEMENT_END:
                 break
-            if tag == _STEP_ID:
-                value, pos = varint(data, pos, end)
-                step.id = np.int64(value)
-                step.has_id = 1
-            elif tag in (_TYPE, _STEP_NAME):
-                start, pos = delimited(data, pos, end)
-                if pos == _ZERO or not is_utf8(data, start, pos):
-                    return -1
-                if tag == _TYPE:
-                    step.kind = start
-                    step.kind_length = pos - start
-                    typed = True
-                else:
-                    step.name = start
-                    step.name_length = pos - start
-            else:
-                return -1
             if pos == _ZERO:
                 return -1
+            if tag == _STEP_ID:
+                step.id = np.int64(start)
+                step.has_id = 1
+            elif tag not in (_TYPE, _STEP_NAME) or not is_utf8(data, start, pos):
+                return -1
+            elif tag == _TYPE:
+                step.kind = start
+                step.kind_length = pos - start
+                typed = True
+            else:
+                step.name = start
+                step.name_length = pos - start
         if not typed:
             return -1
         count += 1
@@ -107,10 +100,7 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
     key.namespace = key.namespace_length = key.steps = 0
     key.first_step = count
     while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag not in (_APP, _NAME_SPACE, _DATABASE_ID, _PATH):
-            return -1
-        start, pos = delimited(data, pos, end)
+        tag, start, pos = read_field(data, pos, end)
         if pos == _ZERO:
             return -1
         if tag == _PATH:
@@ -120,10 +110,9 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
             if count < 0:
                 return -1
             key.steps = count - key.first_step
-            continue
-        if not is_utf8(data, start, pos):
+        elif tag not in (_APP, _NAME_SPACE, _DATABASE_ID) or not is_utf8(data, start, pos):
             return -1
-        if tag == _NAME_SPACE:
+        elif tag == _NAME_SPACE:
             key.namespace = start
             key.namespace_length = pos - start
         elif tag == _DATABASE_ID:
@@ -143,11 +132,8 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
 def has_steps(data: Any, pos: Any, end: Any) -> Any:
     """Whether the key of a nested entity has a path, or is out of the ordinary."""
     while pos < end:
-        tag, pos = varint(data, pos, end)
-        if pos == _ZERO or tag & _SEVEN != 2:
-            return True
-        start, pos = delimited(data, pos, end)
-        if pos == _ZERO or (tag == _PATH and pos > start):
+        tag, start, pos = read_field(data, pos, end)
+        if pos == _ZERO or tag & _SEVEN != 2 or (tag == _PATH and pos > start):
             return True
     return False
 

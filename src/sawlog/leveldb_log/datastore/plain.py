@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import Column, fixed_array
 from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_log.datastore import kernels as k
-from sawlog.leveldb_log.datastore import keys, layout
+from sawlog.leveldb_log.datastore import keys
 from sawlog.leveldb_log.payloads.kernels import Strings
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PlainEntities:
         self._data = data
         self._text = np.empty(_ROOM * size + _SLACK, np.uint8)
         self._ends = np.zeros(rows + 1, np.int64)
-        slots = np.empty(size // _DOUBLE_BYTES + 1, np.int64)
+        slots = np.empty(size // _DOUBLE_BYTES + 2, np.int64)
         doubles = np.empty(len(slots), np.uint64)
         self._keys = np.empty(rows, keys.KEY)
         self._steps = np.empty(size // _STEP_BYTES + 1, keys.STEP)
@@ -58,7 +58,7 @@ class PlainEntities:
             Strings(data, offsets),
             k.Rendered(self._text, self._ends, slots, doubles, self.plain, self.signatures),
             keys.Keys(self._keys, self._steps),
-            k.Scratch(np.empty(layout.MAX_DEPTH + 1, k.STACK), np.empty(k.MAX_NAMES, k.NAME)),
+            k.new_scratch(),
         )
         self._slots = slots[:used]
         self._doubles = doubles[:used].view(np.float64)
