@@ -19,8 +19,10 @@ SMALL = [
     "kernels/test_crc32c.py",
     "kernels/test_memory.py",
     "kernels/test_vector.py",
+    "kernels/test_xxh64.py",
     "leveldb_log/test_kernels.py",
     "leveldb_log/test_payload_kernels.py",
+    "leveldb_table/test_kernels.py",
     "milvus_binlog/test_kernels.py",
 ]
 

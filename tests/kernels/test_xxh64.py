@@ -11,6 +11,8 @@ import xxhash
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.xxh64 import xxh3, xxh64
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
+
 
 @kernel
 def both(buffer, start, length):

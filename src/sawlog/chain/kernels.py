@@ -93,16 +93,17 @@ _STATE = (
 )
 
 
-def record_type(*names: str) -> np.dtype[np.record]:
-    """The type of records with these fields, all of them int64: by name in kernels, and in Python too.
+def record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.record]:
+    """The type of records with these fields, int64 or as they say: by name in kernels, and in Python too.
 
     Raises:
         ValueError: For names that records have attributes by.
     """
-    if clashing := [name for name in names if hasattr(np.record, name)]:
+    pairs = [(one, np.int64) if isinstance(one, str) else one for one in fields]
+    if clashing := [name for name, _ in pairs if hasattr(np.record, name)]:
         raise ValueError(f"in plain Python, records have attributes of their own by these names: {clashing}")
-    fields: np.dtype[Any] = np.dtype((np.record, [(name, np.int64) for name in names]))
-    return fields
+    kind: np.dtype[Any] = np.dtype((np.record, pairs))
+    return kind
 
 
 EVENT = record_type("kind", "offset", "length", "dropped", "one", "two")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.kernels.protobuf import put_varint
@@ -21,17 +22,7 @@ FULL = 2
 UNORDERED = 3
 """The key of row `row` is not behind the one before."""
 
-STATE = np.dtype(
-    [
-        ("row", np.int64),
-        ("used", np.uint64),
-        ("last", np.uint64),
-        ("restarts", np.int64),
-        ("since", np.int64),
-        ("entries", np.int64),
-    ],
-    align=True,
-)
+STATE = record_type("row", ("used", np.uint64), ("last", np.uint64), "restarts", "since", "entries")
 """The next row; bytes of the open block; bytes of `Out.last`, 0 before the first key; restart points of the block;
 entries since the last of them; entries of the block."""
 

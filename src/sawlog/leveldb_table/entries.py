@@ -9,11 +9,20 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u64
+from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
 from sawlog.kernels.protobuf import varint
 from sawlog.kernels.snappy import SLACK, expand_snappy
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.kernels import AS_IS, LZ4, NOWHERE, OTHERWISE, VERDICT_FIELDS, entries_end, judge_block
+from sawlog.leveldb_table.kernels import (
+    AS_IS,
+    LZ4,
+    NOWHERE,
+    OTHERWISE,
+    VERDICT_FIELDS,
+    entries_end,
+    entry_head,
+    judge_block,
+)
 from sawlog.leveldb_table.layout import Kind
 
 # What a call ended with.
@@ -26,33 +35,28 @@ DONE = 2
 EXPAND = 3
 """The block is to be expanded by a library: `state.compression` says how it is compressed."""
 SCRATCH = 4
-"""The block expands to `state.size` bytes, for which `Rows.scratch` has no room."""
+"""The block expands to `state.length` bytes, for which `Rows.scratch` has no room."""
 
-BLOCK = np.dtype((np.record, [("offset", np.uint64), ("size", np.uint64), ("length", np.int64)]))
+BLOCK = record_type(("offset", np.uint64), ("stored", np.uint64), "length")
 """A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes."""
 
-STATE = np.dtype(
-    (
-        np.record,
-        [
-            ("block", np.int64),
-            ("open", np.int64),
-            ("start", np.uint64),
-            ("size", np.uint64),
-            ("position", np.uint64),
-            ("rows", np.int64),
-            ("keys", np.uint64),
-            ("values", np.uint64),
-            ("last", np.uint64),
-            ("expanded", np.uint64),
-            ("events", np.int64),
-            *VERDICT_FIELDS,
-        ],
-    )
+STATE = record_type(
+    "block",
+    "open",
+    ("start", np.uint64),
+    ("length", np.uint64),
+    ("position", np.uint64),
+    "rows",
+    ("keys", np.uint64),
+    ("values", np.uint64),
+    ("last", np.uint64),
+    ("expanded", np.uint64),
+    "events",
+    *VERDICT_FIELDS,
 )
 """Where the reading stands.
 
-`block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `size` bytes begin
+`block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `length` bytes begin
 at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
 of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
 others are what was found out about the block, see `kernels.VERDICT`.
@@ -122,19 +126,10 @@ _MOST_PER_BYTE = np.uint64(255)
 """A byte of LZ4 makes no more, one of Snappy less."""
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
 _SHORT = np.uint64(32)
 """Up to so many bytes are copied by words."""
-_SIXTEEN = np.uint64(16)
-_LOW7 = np.uint64(127)
 _AHEAD = np.uint64(1024)
-_SHORT_LENGTHS = np.uint64(0x00808080)
-_SHORT_KEY_LENGTHS = np.uint64(0x80808080)
-_LONG_VALUE = np.uint64(0x00800000)
-_TOP_BYTE = np.uint64(24)
 
 _BAD_BLOCK = int(Kind.BAD_BLOCK)
 _BAD_ENTRY = int(Kind.BAD_ENTRY)
@@ -163,27 +158,6 @@ def _note(state: Any, events: Any, kind: Any, one: Any, two: Any) -> None:
     event.two = np.int64(two)
     event.row = state.rows
     state.events += 1
-
-
-@inlined
-def _lengths(data: Any, pos: Any, end: Any) -> Any:
-    """The three numbers that begin an entry, and the position behind them, which is 0 where they are none."""
-    if end - pos >= _FOUR:
-        word = load_u32(data, pos)
-        rest = word >> _EIGHT & _LOW7
-        length = word >> _SIXTEEN & _LOW7
-        if word & _SHORT_LENGTHS == _ZERO:
-            return word & _LOW7, rest, length, pos + _THREE
-        if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
-            return word & _LOW7, rest, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
-    shared, pos = varint(data, pos, end)
-    if pos == _ZERO:
-        return _ZERO, _ZERO, _ZERO, _ZERO
-    rest, pos = varint(data, pos, end)
-    if pos == _ZERO:
-        return _ZERO, _ZERO, _ZERO, _ZERO
-    length, pos = varint(data, pos, end)
-    return shared, rest, length, pos
 
 
 @kernel
@@ -231,13 +205,13 @@ def read_blocks(window: Any, base: Any, blocks: Any, rule: Any, take: Any, state
 @inlined
 def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows: Any) -> Any:
     """Judge a block and find its content, or note what is wrong with it: DONE, EXPAND or SCRATCH."""
-    judge_block(window, base, block.offset, block.size, rule, state)
+    judge_block(window, base, block.offset, block.stored, rule, state)
     if state.kind != 0:
         _note(state, rows.events, state.kind, state.one, state.two)
         return DONE
     start = block.offset - base
-    stop = start + block.size
-    size = block.size
+    stop = start + block.stored
+    size = block.stored
     codec = rule.codecs[state.compression]
     if codec == OTHERWISE:
         return EXPAND
@@ -249,7 +223,7 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
     if size > rule.longest:
         _note(state, rows.events, _TOO_LARGE, size, rule.longest)
         return DONE
-    state.size = size
+    state.length = size
     state.start = start
     state.open = IN_WINDOW
     if codec != AS_IS:
@@ -274,7 +248,7 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
 
     An entry shares a prefix with the key before it, which stands in `rows.keys` still, but for its trailer.
     """
-    start, size = state.start, state.size
+    start, size = state.start, state.length
     end, restarts = entries_end(data, start, start + size)
     if end == NOWHERE:
         _note(state, rows.events, _BAD_BLOCK, size, restarts)
@@ -303,7 +277,7 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
             status = FULL
             break
         prefetch(data, pos + _AHEAD)
-        shared, rest, length, after = _lengths(data, pos, end)
+        shared, rest, length, after = entry_head(data, pos, end)
         total = shared + rest
         broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
         if broken or total < least or expanded + total > size * _MOST:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
@@ -16,7 +17,7 @@ from sawlog.leveldb_log.judge import masked
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.layout import Checksum, Kind
 
-HANDLE = np.dtype((np.record, [("offset", np.uint64), ("size", np.uint64)]))
+HANDLE = record_type(("offset", np.uint64), ("stored", np.uint64))
 """A block: where it begins in the file, and its bytes without the trailer."""
 
 # How a block is read.
@@ -26,11 +27,11 @@ LZ4 = 2
 OTHERWISE = 3
 """By a library."""
 
-VERDICT_FIELDS = (("kind", np.int64), ("one", np.uint64), ("two", np.uint64), ("compression", np.int64))
-VERDICT = np.dtype((np.record, list(VERDICT_FIELDS)))
+VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
+VERDICT = record_type(*VERDICT_FIELDS)
 """What is wrong with a block (a `Kind`, or 0), two numbers that explain it, and how it is compressed."""
 
-CONTENT = np.dtype((np.record, [("start", np.uint64), ("end", np.uint64)]))
+CONTENT = record_type(("start", np.uint64), ("end", np.uint64))
 """An expanded block: its place in the data."""
 
 
@@ -65,7 +66,16 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 NOWHERE = np.uint64((1 << 64) - 1)
 """Where entries end that do not fit into their block."""
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_LOW7 = np.uint64(127)
+_SHORT_LENGTHS = np.uint64(0x00808080)
+_SHORT_KEY_LENGTHS = np.uint64(0x80808080)
+_LONG_VALUE = np.uint64(0x00800000)
+_TOP_BYTE = np.uint64(24)
 _HALF = np.uint64(32)
 
 _CRC = int(Checksum.CRC32C)
@@ -132,7 +142,7 @@ def judge_blocks(window: Any, base: Any, handles: Any, rule: Any, verdicts: Any)
         verdicts: Of type VERDICT, one per block; set.
     """
     for i in range(len(handles)):
-        judge_block(window, base, handles[i].offset, handles[i].size, rule, verdicts[i])
+        judge_block(window, base, handles[i].offset, handles[i].stored, rule, verdicts[i])
 
 
 @inlined
@@ -153,6 +163,56 @@ def entries_end(data: Any, start: Any, end: Any) -> Any:
     if count > (stop - start) // _RESTART:
         return NOWHERE, count
     return stop - count * _RESTART, count
+
+
+@inlined
+def entry_head(data: Any, pos: Any, end: Any) -> Any:
+    """The three numbers that begin an entry, and the position behind them, which is 0 where they are none."""
+    if end - pos >= _FOUR:
+        word = load_u32(data, pos)
+        rest = word >> _EIGHT & _LOW7
+        length = word >> _SIXTEEN & _LOW7
+        if word & _SHORT_LENGTHS == _ZERO:
+            return word & _LOW7, rest, length, pos + _THREE
+        if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
+            return word & _LOW7, rest, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
+    shared, rest, pos = _key_head(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO, _ZERO
+    length, pos = varint(data, pos, end)
+    return shared, rest, length, pos
+
+
+@inlined
+def _key_head(data: Any, pos: Any, end: Any) -> Any:
+    """The first two of them."""
+    shared, pos = varint(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO
+    rest, pos = varint(data, pos, end)
+    return shared, rest, pos
+
+
+@inlined
+def _take_key(data: Any, pos: Any, end: Any, bare: Any, keys: Any, before: Any, used: Any) -> Any:
+    """Read an entry up to its value, and lay its key down at `used`, behind the key before it, which is at `before`.
+
+    Returns:
+        Where the key ends, `NOWHERE` if `keys` is too small; how much of it is the one before; where the value begins,
+        0 where the entry does not end in the block; and the value's bytes, which a `bare` entry does not tell.
+    """
+    length = _ZERO
+    if bare:
+        shared, rest, pos = _key_head(data, pos, end)
+    else:
+        shared, rest, length, pos = entry_head(data, pos, end)
+    if pos == _ZERO or shared > used - before or rest > end - pos or length > end - pos - rest:
+        return used, shared, _ZERO, length
+    if shared + rest > np.uint64(len(keys)) - used:
+        return NOWHERE, shared, pos, length
+    copy_bytes(keys, used, keys, before, shared)
+    copy_bytes(keys, used + shared, data, pos, rest)
+    return used + shared + rest, shared, pos + rest, length
 
 
 @kernel
@@ -180,26 +240,13 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
     used = _ZERO
     before = _ZERO
     while pos < end:
-        shared, pos = varint(data, pos, end)
+        key_end, shared, pos, length = _take_key(data, pos, end, delta, keys, before, used)
         if pos == _ZERO:
             return -1
-        rest, pos = varint(data, pos, end)
-        if pos == _ZERO:
-            return -1
-        length = _ZERO
-        if not delta:
-            length, pos = varint(data, pos, end)
-            if pos == _ZERO:
-                return -1
-        if shared > used - before or rest > end - pos or length > end - pos - rest:
-            return -1
-        if count == len(handles) or shared + rest > np.uint64(len(keys)) - used:
+        if count == len(handles) or key_end == NOWHERE:
             return -2
-        copy_bytes(keys, used, keys, before, shared)
-        copy_bytes(keys, used + shared, data, pos, rest)
         before = used
-        used += shared + rest
-        pos += rest
+        used = key_end
         stop = end if delta else pos + length
         first, pos = varint(data, pos, stop)
         if pos == _ZERO:
@@ -207,14 +254,14 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
         if delta and shared != _ZERO:
             # A number with its sign in the lowest bit.
             change = first >> _ONE ^ (_ZERO - (first & _ONE))
-            handles[count].offset = handles[count - 1].offset + handles[count - 1].size + _TRAILER
-            handles[count].size = handles[count - 1].size + change
+            handles[count].offset = handles[count - 1].offset + handles[count - 1].stored + _TRAILER
+            handles[count].stored = handles[count - 1].stored + change
         else:
             size, pos = varint(data, pos, stop)
             if pos == _ZERO:
                 return -1
             handles[count].offset = first
-            handles[count].size = size
+            handles[count].stored = size
         if not delta:
             # Behind a handle may stand the block's first key, or properties.
             pos = stop
@@ -228,7 +275,7 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
     return count
 
 
-FIELDS = np.dtype((np.record, [(name, np.int64) for name in ("key", "size", "value", "length")]))
+FIELDS = record_type("key", "key_length", "value", "length")
 """An entry: its key among others, and its value in the block; where they begin, and their bytes."""
 
 
@@ -250,26 +297,18 @@ def split_entries(data: Any, end: Any, fields: Any, keys: Any) -> Any:
     used = _ZERO
     before = _ZERO
     while pos < end:
-        shared, pos = varint(data, pos, end)
+        key_end, _, pos, length = _take_key(data, pos, end, False, keys, before, used)
         if pos == _ZERO:
             return -1
-        rest, pos = varint(data, pos, end)
-        if pos == _ZERO:
-            return -1
-        length, pos = varint(data, pos, end)
-        if pos == _ZERO or shared > used - before or rest > end - pos or length > end - pos - rest:
-            return -1
-        if shared + rest > np.uint64(len(keys)) - used:
+        if key_end == NOWHERE:
             return -2
-        copy_bytes(keys, used, keys, before, shared)
-        copy_bytes(keys, used + shared, data, pos, rest)
         fields[count].key = np.int64(used)
-        fields[count].size = np.int64(shared + rest)
-        fields[count].value = np.int64(pos + rest)
+        fields[count].key_length = np.int64(key_end - used)
+        fields[count].value = np.int64(pos)
         fields[count].length = np.int64(length)
         before = used
-        used += shared + rest
-        pos += rest + length
+        used = key_end
+        pos += length
         count += 1
     return count
 

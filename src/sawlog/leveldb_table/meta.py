@@ -288,7 +288,7 @@ class MapReader:
                 table.range_deletes = handle
             elif name.startswith(layout.PARTITIONED_FILTER):
                 found = self._index_block(handle)[0]
-                places = zip(found["offset"].tolist(), found["size"].tolist(), strict=True)
+                places = zip(found["offset"].tolist(), found["stored"].tolist(), strict=True)
                 table.others += [("filter partition", Handle(*place)) for place in places]
             elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
@@ -322,7 +322,7 @@ class MapReader:
             at += size
         _, offsets, sizes = fields.view("<u8")[:, :, 0].T
         table.values = np.zeros(len(fields), k.HANDLE)
-        table.values["offset"], table.values["size"] = offsets, sizes
+        table.values["offset"], table.values["stored"] = offsets, sizes
         table.others += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
 
     def _salvage(self) -> None:
@@ -380,7 +380,7 @@ class MapReader:
             table.handles, table.keys, table.ends = found
             return
         parts = []
-        for offset, size in zip(found[0]["offset"].tolist(), found[0]["size"].tolist(), strict=True):
+        for offset, size in zip(found[0]["offset"].tolist(), found[0]["stored"].tolist(), strict=True):
             table.others.append(("index partition", Handle(offset, size)))
             parts.append(self._index_block(Handle(offset, size)))
         table.handles = np.concatenate([np.zeros(0, k.HANDLE), *(part[0] for part in parts)])
@@ -447,7 +447,7 @@ def _columnar_index(content: pa.Buffer) -> tuple[NDArray[np.void], NDArray[np.ui
     if not 0 < rows <= len(columns.data):
         raise ValueError(f"an index of {rows} rows")
     handles = np.zeros(rows, k.HANDLE)
-    handles["offset"], handles["size"] = columns.integers(1, rows), columns.integers(2, rows)
+    handles["offset"], handles["stored"] = columns.integers(1, rows), columns.integers(2, rows)
     starts, lengths = columns.strings(0, rows)
     ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     return handles, columns.data[starts[0] : starts[0] + ends[-1]].copy(), ends

@@ -151,7 +151,7 @@ def _of_rows(content: pa.Buffer) -> Entries:
             raise ValueError("entries that do not end in their block")
         room *= 4
     fields = fields[:count]
-    starts, sizes = fields["key"], fields["size"] - _KEY_TRAILER
+    starts, sizes = fields["key"], fields["key_length"] - _KEY_TRAILER
     if (sizes < 0).any():
         raise ValueError("a key without a trailer")
     tails = (starts + sizes)[:, None] + np.arange(_KEY_TRAILER)

@@ -116,7 +116,7 @@ class RowReader(SpanWalk):
             return
         blocks = np.zeros(len(spans), e.BLOCK)
         blocks["offset"] = spans["offset"]
-        blocks["size"] = spans["length"] - layout.TRAILER_SIZE
+        blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
         blocks["length"] = spans["length"]
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
@@ -130,7 +130,7 @@ class RowReader(SpanWalk):
                 larger[: len(self._last)] = self._last
                 self._last = larger
             elif status == e.SCRATCH:
-                self._scratch = np.zeros(int(state["size"]) + SLACK, np.uint8)
+                self._scratch = np.zeros(int(state["length"]) + SLACK, np.uint8)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
             elif status == e.FULL and not state["rows"] and not state["events"]:
@@ -143,10 +143,10 @@ class RowReader(SpanWalk):
         state = self._state
         block = blocks[int(state.block)]
         start = int(block["offset"]) - base
-        stored = pa.py_buffer(window[start : start + int(block["size"])])
+        stored = pa.py_buffer(window[start : start + int(block["stored"])])
         content = self.table.rules.expand(stored, int(state.compression))
         if self._layer is not None and not isinstance(content, tuple):
-            deletions = self.table.range_deletes == (int(block["offset"]), int(block["size"]))
+            deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
             content, lost = self._layer.plain(content, deletions=deletions)
             if lost:
                 self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
@@ -160,7 +160,7 @@ class RowReader(SpanWalk):
         if content.size > len(self._scratch):
             self._scratch = np.zeros(2 * content.size, np.uint8)
         self._scratch[: content.size] = np.frombuffer(content, np.uint8)
-        state.open, state.start, state.size = e.IN_SCRATCH, 0, content.size
+        state.open, state.start, state.length = e.IN_SCRATCH, 0, content.size
 
     def _rows(self) -> e.Rows:
         expanded = self._scratch.view()

@@ -41,7 +41,7 @@ def spans_of(table: TableMap) -> NDArray[np.void]:
     # What reaches beyond the file is cut off here, and found out by its handle.
     data["offset"] = np.minimum(table.handles["offset"], np.uint64(limit))
     room = limit - data["offset"]
-    lengths = np.minimum(table.handles["size"], np.uint64(limit)).astype(np.int64) + layout.TRAILER_SIZE
+    lengths = np.minimum(table.handles["stored"], np.uint64(limit)).astype(np.int64) + layout.TRAILER_SIZE
     data["role"] = np.where(lengths > room, Role.OVERLAP, Role.DATA)
     data["length"] = np.minimum(lengths, room)
     data["number"] = np.arange(len(data))

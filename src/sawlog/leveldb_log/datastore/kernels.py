@@ -33,18 +33,13 @@ STACK = record_type(
 NAME = record_type("start", "length")
 """A name of a property, in `data`."""
 MAX_NAMES = 1024
-STATE = np.dtype(
-    (
-        np.record,
-        [
-            ("position", np.uint64),  # in the texts
-            ("slots", np.int64),  # in use, as are
-            ("steps", np.int64),
-            ("names", np.int64),
-            ("depth", np.int64),  # the row of the stack
-            ("signature", np.uint64),
-        ],
-    )
+STATE = record_type(
+    ("position", np.uint64),  # in the texts
+    "slots",  # in use, as are
+    "steps",
+    "names",
+    "depth",  # the row of the stack
+    ("signature", np.uint64),
 )
 """How far the rendering is."""
 
