@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
-from sawlog.kernels.protobuf import delimited, put_varint, skip_field, varint, varint_size
+from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
 
 # How the elements of an array cell are stored.
 VARINT = 0
@@ -47,10 +47,23 @@ OK = -1
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _WIRE_LENGTH = np.uint64(2)
+_WIRES = np.array([0, 5, 1, _WIRE_LENGTH], np.uint64)
+"""How single elements are stored, by `VARINT` and the others."""
 _THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _SEVEN = np.uint64(7)
 _EIGHT = np.uint64(8)
+
+
+@inlined
+def _element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
+    """One of several numbers that are packed: it, and the position behind it, which is 0 for none."""
+    if shape == VARINT:
+        return varint(data, pos, end)
+    width = _FOUR if shape == FIXED32 else _EIGHT
+    if end - pos < width:
+        return _ZERO, _ZERO
+    return (load_u32(data, pos) if shape == FIXED32 else load_u64(data, pos)), pos + width
 
 
 @inlined
@@ -61,51 +74,33 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
         Elements and bytes of strings so far, and 1 when the message is broken.
     """
     while pos < end:
-        key, pos = varint(data, pos, end)
-        if pos == _ZERO:
+        key, at, pos = read_field(data, pos, end)
+        if pos == _ZERO or of_group(key):
             return count, size, 1
-        wire = key & _SEVEN
         if key >> _THREE != _ONE:
-            pos = skip_field(data, key, pos, end)
-            if pos == _ZERO:
-                return count, size, 1
             continue
-        stop = end
-        packed = wire == _WIRE_LENGTH and shape != BYTES
-        if wire == _WIRE_LENGTH:
-            pos, stop = delimited(data, pos, end)
-            if stop == _ZERO:
-                return count, size, 1
+        wire = key & _SEVEN
+        if wire not in (_WIRE_LENGTH, _WIRES[shape]):
+            return count, size, 1
         if shape == BYTES:
-            if wire != _WIRE_LENGTH:
-                return count, size, 1
             if fill:
-                copy_bytes(elements.data, np.uint64(size), data, pos, stop - pos)
-                elements.ends[count + 1] = size + np.int64(stop - pos)
-            size += np.int64(stop - pos)
+                copy_bytes(elements.data, np.uint64(size), data, at, pos - at)
+                elements.ends[count + 1] = size + np.int64(pos - at)
+            size += np.int64(pos - at)
             count += 1
-            pos = stop
             continue
-        first = True
-        while pos < stop and (first or packed):
-            first = False
-            if shape == VARINT:
-                value, pos = varint(data, pos, stop)
-                if pos == _ZERO:
-                    return count, size, 1
-            elif shape == FIXED32:
-                if stop - pos < _FOUR:
-                    return count, size, 1
-                value = load_u32(data, pos)
-                pos += _FOUR
+        more = wire != _WIRE_LENGTH or at < pos
+        while more:
+            if wire == _ZERO:
+                value, at = at, pos
             else:
-                if stop - pos < _EIGHT:
-                    return count, size, 1
-                value = load_u64(data, pos)
-                pos += _EIGHT
+                value, at = _element(data, at, pos, shape)
+            if at == _ZERO:
+                return count, size, 1
             if fill:
                 elements.numbers[count] = value
             count += 1
+            more = at < pos
     return count, size, 0
 
 
@@ -134,16 +129,12 @@ def array_cells(messages: Any, tag: Any, shape: Any, fill: Any, cells: Any, elem
         pos = np.uint64(messages.offsets[row])
         end = np.uint64(messages.offsets[row + 1])
         while pos < end:
-            key, pos = varint(data, pos, end)
-            if pos == _ZERO or key & _SEVEN != _WIRE_LENGTH:
+            key, start, pos = read_field(data, pos, end)
+            if key != np.uint64(tag) << _THREE | _WIRE_LENGTH:
                 return count, size, row
-            pos, stop = delimited(data, pos, end)
-            if stop == _ZERO or key >> _THREE != np.uint64(tag):
-                return count, size, row
-            count, size, broken = _elements(data, pos, stop, shape, fill, count, size, elements)
+            count, size, broken = _elements(data, start, pos, shape, fill, count, size, elements)
             if broken:
                 return count, size, row
-            pos = stop
     cells[len(cells) - 1] = count
     return count, size, OK
 
