@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,43 @@ def test_every_block_is_run_or_says_why() -> None:
         assert not block.reason or len(block.reason) > 10, block
     run = [one for one in everything if not one.reason and one.language not in SHOWN]
     assert len(run) > 0.75 * sum(one.language not in SHOWN for one in everything)
+
+
+def test_no_block_is_overlooked() -> None:
+    """A fence that the pattern of blocks does not match would be neither run nor say why."""
+    for page in pages():
+        fences = sum(line.lstrip().startswith("```") for line in (ROOT / page).read_text("utf-8").splitlines())
+        assert fences == 2 * len(blocks(page)), page
+    read = {*PLAIN, *SPARK_ALONE, *ELSEWHERE}
+    assert read == {page for page in pages() if blocks(page)}
+    assert {page for page in SPARK_ALONE if any(one.language == "python" for one in blocks(page))} <= {*ON_SPARK}
+
+
+PUBLIC = ("", ".spark", ".testing", ".map", ".pipeline", ".deephaven_log", ".deephaven_import.spark", ".filodb_record")
+REFERENCE = re.compile(r"^::: (?P<name>\S+)", re.MULTILINE)
+
+
+def found(name: str) -> object:
+    """What a reference names: a module, or something in one."""
+    module, _, rest = name.rpartition(".")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return getattr(importlib.import_module(module), rest)
+
+
+def test_the_reference_covers_what_is_public() -> None:
+    pytest.importorskip("pyspark")
+    named = {one["name"] for page in pages() for one in REFERENCE.finditer((ROOT / page).read_text("utf-8"))}
+    documented = {id(found(name)) for name in named}
+    public = [found(one.value.replace(":", ".")) for one in entry_points(group="sawlog.spark")]
+    missing = [str(one) for one in public if id(one) not in documented]
+    for short in (*PUBLIC, ".milvus_binlog"):
+        module = importlib.import_module(f"sawlog{short}")
+        for name in module.__all__:
+            if f"{module.__name__}.{name}" not in named and id(getattr(module, name)) not in documented:
+                missing.append(f"{module.__name__}.{name}")
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", ON_SPARK)
