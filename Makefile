@@ -63,7 +63,7 @@ coverage: java $(VENV)/.dev ## Run the tests with branch coverage, and show what
 
 .PHONY: release-check
 release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment
-	$(BIN)/python tools/release_check.py
+	$(BIN)/python tools/release_check.py $(ARGS)
 
 FORMAT ?= leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
 MINUTES ?= 1

@@ -1,18 +1,22 @@
 """Whether what would be released works: sdist and wheel are built, and the wheel is tried in a clean environment.
 
     make release-check
+    make release-check ARGS="--tag v0.2.0"
 
 It is checked that the version stands once, that the changelog has notes for it, that the wheel holds every file of the
-package, and that the wheel, installed without anything else, reads, verifies, draws and converts.
+package, and that the wheel, installed without anything else, reads, verifies, draws and converts. Of a tag it is also
+checked that it is the version's, that the notes have a date, and that the metadata says where the project is.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -25,7 +29,16 @@ SMALLEST_NOTES = 200
 
 def main() -> None:
     version = stated_version()
-    notes(version)
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--tag", help="what is about to be released")
+    arguments.add_argument("--notes", action="store_true", help="print the notes of the version, and do nothing else")
+    given = arguments.parse_args()
+    _, said = notes(version)
+    if given.notes:
+        print(said)
+        return
+    if given.tag:
+        tagged(version, given.tag)
     with tempfile.TemporaryDirectory() as place:
         target = Path(place)
         run(sys.executable, "-m", "build", "--outdir", str(target), str(ROOT))
@@ -50,12 +63,24 @@ def stated_version() -> str:
     return str(found[0])
 
 
-def notes(version: str) -> None:
-    """There are notes for the version."""
+def notes(version: str) -> tuple[str, str]:
+    """What stands beside the version in the changelog, and its notes."""
     changes = (ROOT / "CHANGELOG.md").read_text()
     _, heading, rest = changes.partition(f"\n## {version}")
     assert heading, f"CHANGELOG.md has no section for {version}"
-    assert len(rest.partition("\n## ")[0]) > SMALLEST_NOTES, f"the section for {version} says too little"
+    beside, _, said = rest.partition("\n## ")[0].partition("\n")
+    assert len(said) > SMALLEST_NOTES, f"the section for {version} says too little"
+    return beside, said.strip()
+
+
+def tagged(version: str, tag: str) -> None:
+    """The tag, the date of the notes, and where the project is."""
+    assert tag == f"v{version}", f"the tag is {tag}, and the version is {version}"
+    beside, _ = notes(version)
+    assert re.fullmatch(r", \d{4}-\d\d-\d\d", beside), f"CHANGELOG.md: '## {version}' needs a date: ', 2026-12-31'"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    missing = {"Repository", "Documentation", "Issues", "Changelog"} - set(project.get("urls", {}))
+    assert not missing, f"pyproject.toml: [project.urls] lacks {', '.join(sorted(missing))}"
 
 
 def contents(wheel: Path) -> None:
