@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
 
 if TYPE_CHECKING:
@@ -150,7 +151,9 @@ def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int
     target = tmp_path / "compacted"
     for path in (root / "insert_log").iterdir():  # as a compaction that was ended leaves it
         (target / "insert_log" / path.name / "2").mkdir(parents=True)
-    done = compact(spark, str(root), str(target))
+    with pytest.warns(SegmentsWarning) as told:
+        done = compact(spark, str(root), str(target))
+    assert [one.category for one in told].count(SegmentsWarning) == 1
     columns = [*open_as_it_lies(root).schema.names, "RowID", "Timestamp", "_partition"]
     before = by_key(open_as_it_lies(root, columns=columns).to_table(), "100")
     after = by_key(open_as_it_lies(target, columns=columns).to_table(), "100")

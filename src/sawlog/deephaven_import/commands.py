@@ -107,7 +107,13 @@ def load(
     }
     from sawlog.spark.sessions import QUIET, for_command
 
-    with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    def check() -> None:
+        from sawlog.deephaven_import.spark.load import check_source
+
+        if follow is None:  # who follows may wait for the first log
+            check_source(src, root, **settings)
+
+    with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
         from sawlog.deephaven_import.spark import follow_logs, import_logs
 
         if follow is not None:
@@ -202,9 +208,16 @@ def merge(
         "write_options": arguments.format_options(write_option, "-O"),
         **arguments.format_options(option),
     }
+    from sawlog.deephaven_import.tree import existing_root, existing_table
     from sawlog.spark.sessions import QUIET, for_command
 
-    with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    def check() -> None:
+        if every_night:
+            existing_root(root)
+        elif namespace and table and date:
+            existing_table(root, namespace, table, date)
+
+    with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
         from sawlog.deephaven_import.spark import merge as run
         from sawlog.deephaven_import.spark import nightly
 

@@ -49,6 +49,31 @@ def local_root(root: PathLike) -> str:
     return os.path.abspath(name)
 
 
+def existing_root(root: PathLike) -> str:
+    """The root of a tree that is there, as an absolute path.
+
+    Raises:
+        OptionError: When it is not, or on an object store.
+    """
+    place = local_root(root)
+    if not os.path.isdir(place):
+        raise OptionError(f"{root}: no such directory")
+    return place
+
+
+def existing_table(root: PathLike, namespace: str, table: str, date: str) -> IntradayTable:
+    """The intraday table whose rows of a date are to be merged.
+
+    Raises:
+        FormatError: When it is not there.
+    """
+    check_part(date, "date")
+    tree = IntradayTable(local_root(root), namespace, table)
+    if not os.path.isdir(tree.directory):  # its lock would make it
+        raise FormatError(f"{tree.directory}: there are no rows of {date} to merge")
+    return tree
+
+
 def check_part(part: str, what: str) -> str:
     """See to it that a name can be that of a directory, and be found again.
 

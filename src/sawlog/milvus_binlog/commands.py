@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,21 +30,21 @@ def compact(
     """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
     options = arguments.format_options(option)
     reached = arguments.storage_options(storage)
+    tree: Literal["plain", "backup"] = "backup" if backup else "plain"
     from sawlog.spark.sessions import QUIET, for_command
 
-    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}) as spark:
+    def check() -> None:
+        from sawlog.milvus_binlog.spark import source_and_place
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are told when it is opened to be read
+            source_and_place(source, target, tree, reached, options)
+
+    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
         from sawlog.milvus_binlog.spark import compact as run
 
-        done = run(
-            spark,
-            source,
-            target,
-            segment_bytes=segment_mib * _MIB,
-            binlog_bytes=binlog_mib * _MIB,
-            tree="backup" if backup else "plain",
-            storage_options=reached,
-            **options,
-        )
+        sizes = {"segment_bytes": segment_mib * _MIB, "binlog_bytes": binlog_mib * _MIB}
+        done = run(spark, source, target, **sizes, tree=tree, storage_options=reached, **options)
     facts = (
         ("checksum", f"{done.checksum:016x}"),
         ("segments", f"{done.segments_before:,} before, {done.segments_after:,} after"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sawlog.api import open as open_dataset
 from sawlog.errors import OptionError, SawlogError
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+from sawlog.milvus_binlog.collection.dataset import MilvusDataset, SegmentsWarning
 from sawlog.milvus_binlog.layout import PARTITION_COLUMN
 from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
@@ -137,13 +138,44 @@ def compact(
         OptionError: When the source is no collection, or the target holds it already.
         SawlogError: When the rows of the target are not those of the source.
     """
+    dataset, logs = source_and_place(source, target, tree, storage_options, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SegmentsWarning)  # was told now
+        sizes = {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
+        done = _rewritten(spark, dataset, source, logs, sizes, storage_options, options)
+    if tree == "backup":
+        _describe(dataset, target.rstrip("/"), logs, storage_options)
+    return done
+
+
+def source_and_place(
+    source: str,
+    target: str,
+    tree: Literal["plain", "backup"],
+    storage_options: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> tuple[MilvusDataset, str]:
+    """The collection to compact, and the directory where logs will go; arguments and errors are those of `compact`."""
     dataset = _open(source, storage_options, options)
-    collection = dataset.collection
     root = target.rstrip("/")
     logs = f"{root}/{layout.BACKUP_LOGS}" if tree == "backup" else root
-    held, there = f"{logs}/{layout.INSERT_LOG}/{collection.id}", dataset.scan.storage
+    held, there = f"{logs}/{layout.INSERT_LOG}/{dataset.collection.id}", dataset.scan.storage
     if there.exists(held) and there.find(held):  # one that was ended has left empty directories
-        raise OptionError(f"{target}: holds the collection {collection.id} already; compact into another root")
+        raise OptionError(f"{target}: holds the collection {dataset.collection.id} already; compact into another root")
+    return dataset, logs
+
+
+def _rewritten(
+    spark: SparkSession,
+    dataset: MilvusDataset,
+    source: str,
+    logs: str,
+    sizes: Mapping[str, int],
+    storage_options: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> Compaction:
+    """Write the collection below `logs`, and prove it."""
+    collection = dataset.collection
     # Under names that Spark takes as they are: those of Milvus may hold dots, or differ in case alone.
     fields = [replace(one, name=f"field_{one.id}") for one in dataset.fields]
     schema = json.dumps({"name": collection.name, "fields": list(map(json_field, fields))})
@@ -151,19 +183,16 @@ def compact(
     given = {name: value for name, value in options.items() if name != "dynamic_fields"} | {"schema": schema}
     rows = read_collection(spark, source, columns=names, storage_options=storage_options, **given)
     size = sum(fragment.batch.size for fragment in dataset.batches())
-    tasks = max(1, -(-size // segment_bytes))
+    tasks = max(1, -(-size // sizes["segment_bytes"]))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
     settings: dict[str, str | int] = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
-    settings |= {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
+    settings |= sizes
     primary = next((one for one in fields if one.primary), None)
     if primary is not None:
         settings["primary_key"] = primary.name
     writer.options(**settings).save(logs)
-    done = _proven(spark, rows, dataset, logs, names, schema, storage_options)
-    if tree == "backup":
-        _describe(dataset, root, logs, storage_options)
-    return done
+    return _proven(spark, rows, dataset, logs, names, schema, storage_options)
 
 
 def _describe(dataset: MilvusDataset, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
@@ -53,10 +53,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         OptionError: When PySpark is missing.
         SawlogError: When Spark does not start, or cannot be reached.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise OptionError(f"{name} runs on PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
+    SparkSession = _pyspark(name)  # noqa: N806
     chosen = dict(settings or {})
     if _local(chosen):
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
@@ -82,12 +79,29 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
     return spark
 
 
+def _pyspark(name: str) -> type[SparkSession]:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise OptionError(f"{name} runs on PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
+    return SparkSession
+
+
 @contextlib.contextmanager
-def for_command(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def for_command(
+    name: str, settings: Mapping[str, str], check: Callable[[], object] = lambda: None
+) -> Iterator[SparkSession]:
     """A session as `session` makes it, which is stopped with the block unless it was there before.
 
     SIGINT and SIGTERM have Spark take back what it has begun, before they end the block as they would have.
+
+    Args:
+        name: What Spark calls the application.
+        settings: Spark's settings.
+        check: Called before Spark is started: what is wrong with a source needs no Spark to be seen.
     """
+    _pyspark(name)
+    check()
     found = _active()
     interrupt = signal.getsignal(signal.SIGINT)
     spark = session(name, settings)

@@ -89,6 +89,21 @@ def import_logs(
     return done
 
 
+def check_source(
+    source: PathLike | Sequence[PathLike],
+    root: PathLike,
+    *,
+    on_damage: str,
+    on_unstorable: OnUnstorable,
+    write_options: Mapping[str, Any],
+    storage_options: Mapping[str, Any],
+    **options: Any,
+) -> None:
+    """Raise what `import_logs` would of source and options before it has looked into a log; arguments are the same."""
+    choices = Choices(on_damage, on_unstorable)
+    _tables(source, ImportJob(None, root, choices, write_options, storage_options, options).scan)
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What is wanted of an import; see `import_logs`.

@@ -26,7 +26,7 @@ from sawlog.deephaven_import.history import (
 from sawlog.deephaven_import.journal import Journal, delete_merged, forget, recover, step_aside, take_back
 from sawlog.deephaven_import.order import check_sortable
 from sawlog.deephaven_import.runs import Kept, Piece, Sorter, measure, pieces, size, united
-from sawlog.deephaven_import.tree import IntradayTable, Location, check_part, local_root
+from sawlog.deephaven_import.tree import IntradayTable, Location, existing_table
 from sawlog.deephaven_table.dataset import DeephavenTableDataset
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
@@ -129,15 +129,11 @@ def merge(
         SchemaError: When the type of a column would be a guess.
         SawlogError: When history holds other rows of the date, or what was written is not what was read.
     """
-    date = check_part(date, "date")
-    place = local_root(root)
-    tree = IntradayTable(place, namespace, table)
-    history = HistoricalTable(place, namespace_set, namespace, table)
+    tree = existing_table(root, namespace, table, date)
+    history = HistoricalTable(tree.root, namespace_set, namespace, table)
     read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
     arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
-    if not os.path.isdir(tree.directory):  # the lock would make it
-        raise FormatError(f"{tree.directory}: there are no rows of {date} to merge")
     with tree.locked():
         locations = [one for one in recover(tree) if one.partition.column_partition == date]
         history.tidy(date)

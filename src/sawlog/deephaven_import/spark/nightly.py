@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sawlog.deephaven_import.spark.merge import Merge, merge
-from sawlog.deephaven_import.tree import IntradayTable, directories, local_root
+from sawlog.deephaven_import.tree import IntradayTable, directories, existing_root
 from sawlog.deephaven_table.layout import INTRADAY
 from sawlog.errors import OptionError, SawlogError
 
@@ -83,9 +83,7 @@ def nightly(
     end = before if before is not None else dt.datetime.now(dt.UTC).date().isoformat()
     if not _DATE.fullmatch(end):
         raise OptionError(f"before={end!r}: expected a date such as 2024-03-01")
-    place = local_root(root)
-    if not os.path.isdir(place):
-        raise OptionError(f"{root}: no such directory")
+    place = existing_root(root)
     done = Nightly()
     for of, table, date in _due(place, namespace, end):
         try:
