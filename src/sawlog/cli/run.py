@@ -113,17 +113,30 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
         stop = stack.enter_context(_stoppable()) if pipeline.mode == "stream" else None
         totals = Run(plan, report, stop, complain)()
     output.ended(totals)
-    return Exit.LOST if totals.skipped else Exit.OK
+    if totals.skipped:
+        return Exit.LOST
+    return Exit.INTERRUPTED if stop is not None and stop.interrupted else Exit.OK
+
+
+class _Stop(threading.Event):
+    """Asks a stream to end.
+
+    Attributes:
+        interrupted: Whether Ctrl-C did; whoever sends SIGTERM to a stream has ended it as it is to be ended.
+    """
+
+    interrupted = False
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[threading.Event]:
+def _stoppable() -> Iterator[_Stop]:
     """An event that is set by SIGTERM and by the first Ctrl-C; the second one interrupts."""
-    stop = threading.Event()
+    stop = _Stop()
 
     def ask(number: int, _: object) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
+        stop.interrupted |= number == signal.SIGINT
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():
