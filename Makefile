@@ -39,7 +39,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run a live pipeline that survives a kill
@@ -60,6 +60,14 @@ coverage: java $(VENV)/.dev ## Run the tests with branch coverage, and show what
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m coverage html --quiet
+
+KERNELS := src/sawlog/kernels/*,src/sawlog/*/kernels.py,src/sawlog/*/kernels/*,src/sawlog/*/*/kernels.py,src/sawlog/*/*/kernels/*
+
+.PHONY: coverage-kernels
+coverage-kernels: $(VENV)/.dev ## Run the tests of kernels as plain Python, with branch coverage
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run --rcfile=/dev/null --data-file=.coverage-kernels --branch --include='$(KERNELS)' \
+	  -m pytest $$($(BIN)/python -c "from tests.kernels.test_checked import SMALL; print(*('tests/' + one for one in SMALL))")
+	$(BIN)/python -m coverage report --rcfile=/dev/null --data-file=.coverage-kernels --show-missing
 
 .PHONY: release-check
 release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
 import io
 import re
 import shlex
@@ -137,12 +138,8 @@ class Reader:
         errors = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
             warnings.simplefilter("default")
-            arguments = [
-                found
-                for one in shlex.split(command)[1:]
-                for found in (sorted(Path().glob(one)) if "*" in one else [one])
-            ]
-            code = run_sawlog([str(one) for one in arguments])
+            arguments = [found for one in shlex.split(command)[1:] for found in (sorted(glob.glob(one)) or [one])]
+            code = run_sawlog(arguments)
         out.flush()
         assert code == 0 or may_fail, (block, command, errors.getvalue())
         if target:

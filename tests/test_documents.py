@@ -15,7 +15,7 @@ from tests.documents import ROOT, SHOWN, blocks, pages, read_page
 
 ELSEWHERE = {
     "docs/adding-a-format.md": "tests/tfrecord_example compares every block with the package",
-    "docs/cli.md": "tests/cli/test_documents.py runs its console blocks in order",
+    "docs/cli.md": "tests/cli/test_documents.py runs its console blocks in order, then the others",
 }
 LANGUAGES = {"python", "py", "sh", "bash", "toml", *SHOWN}
 SPARK = re.compile(r"\bspark\b", re.MULTILINE)

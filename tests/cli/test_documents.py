@@ -7,14 +7,25 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import Run
+from tests.documents import Reader, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "cli.md"
 # How small zstd makes a file depends on its version.
 SIZE = re.compile(r"(?<=parquet, ).*")
+
+
+def desk(place: Path) -> None:
+    """What the page supposes to be there."""
+    shutil.copytree(ROOT / "examples" / "data" / "shop", place / "shop")
+    data = bytearray((place / "shop" / "000003.log").read_bytes()[:-3])
+    data[50000:50001] = b"X"
+    (place / "000007.log").write_bytes(data)
 
 
 def transcript() -> list[tuple[str, str]]:
@@ -24,10 +35,7 @@ def transcript() -> list[tuple[str, str]]:
 
 
 def test_commands_print_what_the_page_shows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(ROOT / "examples" / "data" / "shop", tmp_path / "shop")
-    data = bytearray((tmp_path / "shop" / "000003.log").read_bytes()[:-3])
-    data[50000:50001] = b"X"
-    (tmp_path / "000007.log").write_bytes(data)
+    desk(tmp_path)
     monkeypatch.chdir(tmp_path)
     code = 0
     assert len(transcript()) > 10
@@ -38,3 +46,16 @@ def test_commands_print_what_the_page_shows(run: Run, tmp_path: Path, monkeypatc
         result = run(*shlex.split(command)[1:])
         code = result.code
         assert SIZE.sub("", result.out + result.err) == SIZE.sub("", shown), command
+
+
+def test_all_other_blocks_run_or_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk(tmp_path)
+    shutil.copy(tmp_path / "shop" / "000003.log", tmp_path)
+    pq.write_table(pa.table({"Date": ["2024-03-01", "2024-03-02"], "Price": [1.5, 2.5]}), tmp_path / "trades.parquet")
+    pq.write_table(pa.table({"key": [b"user:000001"], "name": ["one"]}), tmp_path / "users.parquet")
+    monkeypatch.chdir(tmp_path)
+    others = [one for one in blocks("docs/cli.md") if one.language != "console" and not one.reason]
+    assert len(others) >= 4
+    for block in others:
+        Reader({}, {}).read(block)
+    assert (tmp_path / "copy.log").read_bytes() == (tmp_path / "000003.log").read_bytes()
