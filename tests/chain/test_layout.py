@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import Number, loader, places, storer
+from sawlog.kernels.jit import kernel
 
 
 @pytest.mark.parametrize(
@@ -21,8 +23,14 @@ from sawlog.chain.layout import Number, loader, places, storer
 def test_numbers_are_the_same_in_kernels_and_in_python(number: Number) -> None:
     data = np.zeros(16, np.uint8)
     value = 0x0102030405060708 & ((1 << 8 * number.size) - 1)
-    storer(number)(data, np.uint64(1), np.uint64(value))
-    assert loader(number)(data, np.uint64(1)) == value
+    load, store = loader(number), storer(number)
+
+    @kernel
+    def put(data: Any, pos: Any, value: Any) -> Any:
+        store(data, pos, value)
+        return load(data, pos)
+
+    assert put(data, np.uint64(1), np.uint64(value)) == value
     assert number.of(data.tobytes(), 1) == value
     assert data.tobytes()[1 + number.offset : 1 + number.end] == number.encode(value)
     with pytest.raises(OverflowError):

@@ -55,8 +55,10 @@ def loader(number: Number) -> Any:
     import numpy as np
 
     from sawlog.kernels import memory
-    from sawlog.kernels.jit import inlined
+    from sawlog.kernels.jit import CHECKED, inlined
 
+    if not CHECKED:
+        return memory.load_number(8 * number.size, number.offset, big=number.big)
     offset = np.uint64(number.offset)
     if number.size == 1:
 

@@ -17,6 +17,7 @@ import numba
 from numba.core import event
 
 from sawlog import notice
+from sawlog.kernels.helper import Helper
 
 config: Any = numba.config
 """Numba's settings, of which its types name none."""
@@ -35,16 +36,16 @@ def kernel(function: Any) -> Any:
     writable. Checked builds are never cached: Numba's cache does not tell them from ordinary ones.
     """
     if CHECKED:
-        return _compiled(function, cache=False)
+        return _compiled(function, no_cfunc_wrapper=True)
     try:
-        return _compiled(function, cache=True)
+        return _compiled(function, no_cfunc_wrapper=True, cache=True)
     except RuntimeError:  # no writable place for the cache
-        return _compiled(function, cache=False)
+        return _compiled(function, no_cfunc_wrapper=True)
 
 
 def inlined(function: Any) -> Any:
-    """A helper that is compiled into the kernels that call it."""
-    return _compiled(function, cache=False)
+    """A helper that is compiled into the kernels that call it. Python cannot call it."""
+    return _helper(function)
 
 
 def walker(function: Any) -> Any:
@@ -52,16 +53,23 @@ def walker(function: Any) -> Any:
 
     So the kernel can be cached: a jitted function that is passed to a compiled one could not be found again.
     """
-    return _compiled(function, cache=False, inline="always")
+    return _compiled(function, inline="always")
 
 
 def always_inlined(function: Any) -> Any:
     """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
-    return _compiled(function, cache=False, forceinline=not CHECKED)
+    return _helper(function, forceinline=not CHECKED)
 
 
-def _compiled(function: Any, *, cache: bool, **more: Any) -> Any:
-    return _njit(nogil=True, cache=cache, error_model="numpy", _nrt=False, **more)(function)
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def _compiled(function: Any, **more: Any) -> Any:
+    return _njit(**_OPTIONS, **more)(function)
+
+
+def _helper(function: Any, **more: Any) -> Any:
+    return function if PLAIN else Helper(function, targetoptions={**_OPTIONS, **more})
 
 
 class _Compiling(event.Listener):

@@ -16,32 +16,19 @@ from numba.extending import intrinsic
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined
 
 _EIGHT = np.uint64(8)
+_WORD = ir.IntType(64)
 
 
-def _load(bits: int) -> Any:
-    """A little-endian load of `bits` bits from any byte position, as one instruction."""
+def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
+    """`load(array, position) -> uint64`: the number of 8 to 64 bits at `position + offset`, as one instruction."""
 
     @intrinsic
     def load(typing_context: Any, array: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _pointer(context, builder, signature, arguments, 0)
+            pointer = builder.gep(_pointer(context, builder, signature, arguments, 0), [ir.Constant(_WORD, offset)])
             value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
-            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
-
-        return types.uint64(array, types.uint64), generate
-
-    return load
-
-
-def _load_big(bits: int) -> Any:
-    """A big-endian load of `bits` bits from any byte position."""
-
-    @intrinsic
-    def load(typing_context: Any, array: Any, position: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _pointer(context, builder, signature, arguments, 0)
-            value = builder.bswap(builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1))
-            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+            value = builder.bswap(value) if big and bits > 8 else value
+            return builder.zext(value, _WORD) if bits < 64 else value
 
         return types.uint64(array, types.uint64), generate
 
@@ -54,8 +41,8 @@ def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, first: 
     return builder.gep(array.data, [arguments[first + 1]])
 
 
-def _store(bits: int) -> Any:
-    """A little-endian store of `bits` bits at any byte position, as one instruction."""
+def _store(bits: int, *, big: bool = False) -> Any:
+    """A store of `bits` bits at any byte position, as one instruction."""
 
     @intrinsic
     def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
@@ -63,24 +50,8 @@ def _store(bits: int) -> Any:
             pointer = _pointer(context, builder, signature, arguments, 0)
             kind = ir.IntType(bits)
             value = arguments[2] if bits == 64 else builder.trunc(arguments[2], kind)
+            value = builder.bswap(value) if big else value
             builder.store(value, builder.bitcast(pointer, kind.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(array, types.uint64, types.uint64), generate
-
-    return store
-
-
-def _store_big(bits: int) -> Any:
-    """A big-endian store of `bits` bits at any byte position."""
-
-    @intrinsic
-    def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _pointer(context, builder, signature, arguments, 0)
-            kind = ir.IntType(bits)
-            value = arguments[2] if bits == 64 else builder.trunc(arguments[2], kind)
-            builder.store(builder.bswap(value), builder.bitcast(pointer, kind.as_pointer()), align=1)
             return context.get_dummy_value()
 
         return types.void(array, types.uint64, types.uint64), generate
@@ -191,11 +162,11 @@ def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) ->
         target[at + np.uint64(i)] = source[start + np.uint64(i)]
 
 
-load_u16: Any = inlined(_checked_u16) if CHECKED else _load(16)
+load_u16: Any = inlined(_checked_u16) if CHECKED else load_number(16)
 """`load_u16(array, position) -> uint64`: 2 bytes, little endian."""
-load_u32: Any = inlined(_checked_u32) if CHECKED else _load(32)
+load_u32: Any = inlined(_checked_u32) if CHECKED else load_number(32)
 """`load_u32(array, position) -> uint64`: 4 bytes, little endian."""
-load_u64: Any = inlined(_checked_u64) if CHECKED else _load(64)
+load_u64: Any = inlined(_checked_u64) if CHECKED else load_number(64)
 """`load_u64(array, position) -> uint64`: 8 bytes, little endian."""
 store_u16: Any = inlined(_checked_store_u16) if CHECKED else _store(16)
 """`store_u16(array, position, value)`: the low 2 bytes of a uint64, little endian."""
@@ -203,17 +174,17 @@ store_u32: Any = inlined(_checked_store_u32) if CHECKED else _store(32)
 """`store_u32(array, position, value)`: the low 4 bytes of a uint64, little endian."""
 store_u64: Any = inlined(_checked_store_u64) if CHECKED else _store(64)
 """`store_u64(array, position, value)`: a uint64, little endian."""
-load_big_u16: Any = inlined(_checked_big_u16) if CHECKED else _load_big(16)
+load_big_u16: Any = inlined(_checked_big_u16) if CHECKED else load_number(16, big=True)
 """`load_big_u16(array, position) -> uint64`: 2 bytes, big endian."""
-load_big_u32: Any = inlined(_checked_big_u32) if CHECKED else _load_big(32)
+load_big_u32: Any = inlined(_checked_big_u32) if CHECKED else load_number(32, big=True)
 """`load_big_u32(array, position) -> uint64`: 4 bytes, big endian."""
-load_big_u64: Any = inlined(_checked_big_u64) if CHECKED else _load_big(64)
+load_big_u64: Any = inlined(_checked_big_u64) if CHECKED else load_number(64, big=True)
 """`load_big_u64(array, position) -> uint64`: 8 bytes, big endian."""
-store_big_u16: Any = inlined(_checked_store_big_u16) if CHECKED else _store_big(16)
+store_big_u16: Any = inlined(_checked_store_big_u16) if CHECKED else _store(16, big=True)
 """`store_big_u16(array, position, value)`: the low 2 bytes of a uint64, big endian."""
-store_big_u32: Any = inlined(_checked_store_big_u32) if CHECKED else _store_big(32)
+store_big_u32: Any = inlined(_checked_store_big_u32) if CHECKED else _store(32, big=True)
 """`store_big_u32(array, position, value)`: the low 4 bytes of a uint64, big endian."""
-store_big_u64: Any = inlined(_checked_store_big_u64) if CHECKED else _store_big(64)
+store_big_u64: Any = inlined(_checked_store_big_u64) if CHECKED else _store(64, big=True)
 """`store_big_u64(array, position, value)`: a uint64, big endian."""
 copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
