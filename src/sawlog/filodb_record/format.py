@@ -80,7 +80,7 @@ class FiloDBRecord(Format):
         from sawlog.filodb_record.histograms import Buckets, Histogram, nibblepack
         from sawlog.filodb_record.schemas import Schemas, default_partition
         from sawlog.filodb_record.series import FIRST_SERIES
-        from sawlog.filodb_record.values import partition_hashes, shards
+        from sawlog.filodb_record.values import ValueDecoder, partition_hashes, shards
 
         with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
@@ -99,6 +99,8 @@ class FiloDBRecord(Format):
             api.read(path, format=self.name, **statistics)
             api.verify(path, format=self.name)
             api.repair(path, copy, format=self.name)
+            with open(path, "rb") as file:
+                ValueDecoder(ReadOptions(schema=("prom-histogram",))).decode(pa.array([file.read()]))
             nested = pa.table({"timestamp": [0], "inner": [{"x": 1.0}]})
             schemas = Schemas.parse(_NESTED)
             api.write(nested, path, format=self.name, schemas=schemas)

@@ -195,7 +195,8 @@ class RecordsWalk(Walk):
         return self._read(window, Out(self.starts, self._which, self._gatherer.memory, self._picked, self.events))
 
     def _read(self, window: Window, out: Out) -> int:
-        return int(k.read_records(window, self.state, out, self.rules))
+        read = k.read_values if len(self.rules.bounds) else k.read_records
+        return int(read(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""

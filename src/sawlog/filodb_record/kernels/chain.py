@@ -10,7 +10,7 @@ from sawlog.chain.kernels import GOOD, NO_ROOM, TAKEN, note, record_type, walk_c
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, take_records
-from sawlog.filodb_record.kernels.settle import settle
+from sawlog.filodb_record.kernels.settle import open_value, settle
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.xxh32 import xxh32
@@ -41,16 +41,30 @@ class Containers(NamedTuple):
 
 
 @inlined
-def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position: a container, a record of it, or the rest of one, which is a good thing, too."""
-    if state.phase != s.READING:
-        return settle(window, pos, state, rules)
+def _judge_within(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """A record of the container that is read, or the rest of it, which is a good thing, too."""
     at = window.base + pos
     end = np.uint64(state.end)
     if at >= end or not rules.records:
         return GOOD, np.uint64(state.next) - at
     verdict, size, _ = judge_record(window.data, pos, end - window.base, state, rules)
     return verdict, size
+
+
+@inlined
+def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What stands at a position of a file: a container, or what is in it."""
+    if state.phase != s.READING:
+        return settle(window, pos, state, rules)
+    return _judge_within(window, pos, state, rules)
+
+
+@inlined
+def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What stands at a position of a column of values: one of them, or what is in it."""
+    if state.phase != s.READING:
+        return open_value(window, pos, state, rules)
+    return _judge_within(window, pos, state, rules)
 
 
 @always_inlined
@@ -80,6 +94,12 @@ def lose_bytes(window: Any, start: Any, length: Any, state: Any, out: Any, rules
 def read_records(window: Any, state: Any, out: Any, rules: Any) -> Any:
     """Read records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
+
+
+@kernel
+def read_values(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """As `read_records`, of a column of values."""
+    return walk_chain(take_records, _judge_value, gather_records, lose_bytes, window, state, out, rules)
 
 
 @always_inlined

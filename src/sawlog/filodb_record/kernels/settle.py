@@ -324,12 +324,14 @@ def _told(at: Any, state: Any) -> Any:
 
 
 @inlined
-def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What the value at a position is, of a column of them: a container, by its header, or a record.
+def open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """Judge the value at a position, of a column of them: it is a container, by its header, or a record.
 
     The records of a container that is broken are read as far as its header lets.
     """
     at = np.int64(window.base + pos)
+    if at >= np.int64(window.size):
+        return ENDED, _ZERO
     value = state.value
     while rules.bounds[value + 1] <= at:
         value += 1
@@ -372,8 +374,6 @@ def settle(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if state.phase == s.AT_HEADER:
         if at >= window.size and state.ending == 0:
             return ENDED, _ZERO
-        if len(rules.bounds) > 0:
-            return _open_value(window, pos, state, rules)
         if state.ending != 0:
             return TORN, _ZERO
         if at >= window.end:
