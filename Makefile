@@ -167,7 +167,7 @@ $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 
 # dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt
-	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[datastore$(,)spark]" "plyvel>=1.5.1" "appengine-python-standard>=3.1" google-crc32c && \
+	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[datastore$(,)spark]" "plyvel>=1.5.1" rocksdict "appengine-python-standard>=3.1" google-crc32c && \
 	  $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/bench.txt)
 
 , := ,

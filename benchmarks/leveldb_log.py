@@ -90,6 +90,8 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
         f"{spoken} write batches to sequence, key and value, one core",
         (
             Side("sawlog", partial(read, log, count, view="writes"), size, count, "into Arrow, checksums verified"),
+            Side("sawlog, count only", partial(count_rows, log, count), size, count, "read and verified: its limit"),
+            Side("bytes read", partial(read_bytes, log, np.zeros(WINDOW, np.uint8)), size, note="4 MiB at a time"),
             Side("rleveldb", partial(rleveldb_records, whole, count), size, count, "one list of objects; verifies"),
             Side("dfindexeddb", partial(dfindexeddb_keys, slice, few), less, few, "objects; does not verify"),
             Side(
@@ -184,6 +186,12 @@ def read(log: Path, expected: int, **options: object) -> None:
 def copy_mapped(log: Path, target: np.ndarray) -> None:
     with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         np.copyto(target, np.frombuffer(mapped, np.uint8))
+
+
+def read_bytes(log: Path, window: np.ndarray) -> None:
+    with log.open("rb", buffering=0) as file:
+        while file.readinto(window):
+            pass
 
 
 def copy_windows(log: Path, window: np.ndarray) -> None:

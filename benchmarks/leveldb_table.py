@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.snappy import expand_snappy
 
 LENGTHS = {"small": (100, "100-byte"), "large": (1000, "1,000-byte")}
 KEY_BYTES = 16
@@ -39,27 +43,37 @@ def of_values(settings: Settings, stem: str, length: int, spoken: str) -> Iterat
     rocks = fill_rocksdb(settings.place / f"{stem}-rocks", count, length, compression)
     size = count * (KEY_BYTES + length)
     source = np.ones(size, np.uint8)
+    files = sorted(tables.glob("*.ldb"))
+    blocks = Blocks(files)
+    entries = partial(read, files, "leveldb_table", columns=["sequence"], verify_checksums=False)
+    merged = partial(read, tables, "leveldb_database")
     yield Case(
         f"rows_{stem}",
         f"entries of sorted tables into Arrow, one core: {spoken}",
         (
-            Side("sawlog", partial(read, sorted(tables.glob("*.ldb")), "leveldb_table"), size, count),
+            Side("sawlog", partial(read, files, "leveldb_table"), size, count),
             Side("plyvel", partial(iterate_leveldb, database), size, count, "one Python object per key and value"),
             Side("rocksdict", partial(iterate_rocksdb, rocks), size, count, "likewise"),
             Side("memcpy", partial(np.copyto, np.empty_like(source), source), size, note="of what is delivered"),
+            Side("sawlog, entries alone", entries, size, count, "read and taken apart; no checksums, no values"),
+            Side("checksums alone", blocks.sum, size, note="of blocks in memory"),
+            Side("blocks expanded alone", blocks.expand, size, note="or copied, where they are not compressed"),
             Side("bytes read", partial(floor, tables, 0), size, note="1 MiB at a time, and nothing else: a limit"),
             Side("bytes read, checksums", partial(floor, tables, 1), size, note="of 4 KiB each, and nothing else"),
             Side("bytes read, checksums, copied", partial(floor, tables, 2), size, note="once, and nothing else"),
         ),
+        headline=stem.startswith("small"),
     )
     yield Case(
         f"live_{stem}",
         f"the live state of a database into Arrow, one core: {spoken}",
         (
-            Side("sawlog", partial(read, tables, "leveldb_database"), size, count, "tables merged, keys settled"),
+            Side("sawlog", merged, size, count, "tables merged, keys settled"),
             Side("plyvel", partial(iterate_leveldb, database), size, count),
             Side("rocksdict", partial(iterate_rocksdb, rocks), size, count),
+            Side("sawlog, rows of its tables", partial(read, files, "leveldb_table"), size, count, "not merged"),
         ),
+        headline=stem.startswith("small"),
     )
 
 
@@ -106,9 +120,54 @@ def fill_rocksdb(path: Path, count: int, length: int, compression: str | None) -
     return path
 
 
-def read(path: Path | list[Path], format: str) -> None:
-    for _ in sawlog.open(path, format=format, use_threads=False).to_batches():
+def read(path: Path | list[Path], format: str, **options: Any) -> None:
+    for _ in sawlog.open(path, format=format, use_threads=False, **options).to_batches():
         pass
+
+
+class Blocks:
+    """The blocks of rows of some tables, in memory."""
+
+    def __init__(self, files: list[Path]) -> None:
+        pieces = []
+        for path in files:
+            content = path.read_bytes()
+            found = sawlog.read(path, format="leveldb_table", view="blocks")
+            found = found.filter(pc.equal(found.column("name"), "data"))
+            places = zip(*(found.column(name).to_pylist() for name in ("offset", "length")), strict=True)
+            # Behind each block are the number of its compression and its checksum.
+            pieces += [content[offset : offset + length - 5] for offset, length in places]
+        self._ends = np.cumsum([0, *map(len, pieces)]).astype(np.int64)
+        self._data = np.frombuffer(b"".join(pieces), np.uint8)
+        self._out = np.zeros(1 << 20, np.uint8)
+        self._snappy = found.column("compression")[0].as_py() == "snappy"
+
+    def sum(self) -> None:
+        checksums_of(self._data, self._ends)
+
+    def expand(self) -> None:
+        expand_all(self._data, self._ends, self._snappy, self._out)
+
+
+@kernel
+def checksums_of(data: Any, ends: Any) -> Any:
+    """The CRC-32C of all blocks, added up."""
+    total = np.uint64(0)
+    for i in range(len(ends) - 1):
+        total += crc32c(data, np.uint64(ends[i]), np.uint64(ends[i + 1] - ends[i]))
+    return total
+
+
+@kernel
+def expand_all(data: Any, ends: Any, snappy: Any, out: Any) -> None:
+    """Put each block where the one before was, expanded if it is compressed."""
+    for i in range(len(ends) - 1):
+        start, stop = np.uint64(ends[i]), np.uint64(ends[i + 1])
+        if snappy:
+            size, start = varint(data, start, stop)
+            expand_snappy(data, start, stop, out, size)
+        else:
+            copy_bytes(out, np.uint64(0), data, start, stop - start)
 
 
 @kernel

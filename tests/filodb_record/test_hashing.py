@@ -10,8 +10,7 @@ import xxhash
 
 from sawlog import OptionError
 from sawlog.filodb_record import hashing, java
-from sawlog.filodb_record.layout import HASH_SEED
-from sawlog.filodb_record.schemas import default_partition
+from sawlog.filodb_record.layout import HASH_INIT, HASH_SEED
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.xxh32 import xxh32
 
@@ -51,37 +50,20 @@ def test_label_hashing() -> None:
     assert hashing.combine_hash_excluding(with_le, ["le"]) == LABELS["with_le_combine_excluding_le"]
 
 
-def test_shard_and_partition_key_hashes() -> None:
+def shard_key_hash(values: list[str], metric: str | None) -> int:
+    """Of the values of shard keys, in order, and of the metric where there is one."""
+    total = HASH_INIT
+    for value in (*values, *(() if metric is None else (metric,))):
+        total = hashing.combine(total, hashing.h32(value.encode()))
+    return total
+
+
+def test_shard_key_hashes() -> None:
     metric = "host_cpu_load"
-    assert hashing.shard_key_hash([], metric) == LABELS["shardKeyHash_metric_only"]
-    assert hashing.shard_key_hash(["prometheus"], metric) == LABELS["shardKeyHash_job_metric"]
-    assert hashing.shard_key_hash(["prometheus"], None) == LABELS["shardKeyHash_target_no_metric"]
-    assert hashing.shard_key_hash([], None) == LABELS["shardKeyHash_none_target_no_metric"]
-    rest = dict(LABELS["partitionKeyHash_no_target_ordered_values"])
-    job = {"job": "prometheus"}
-    for target, expected in (
-        (["job", "instance"], "partitionKeyHash_target_job_instance"),
-        (["instance", "dc"], "partitionKeyHash_target_instance_dc"),
-        ([], "partitionKeyHash_no_target"),
-        (["absent"], "partitionKeyHash_no_target"),
-    ):
-        assert hashing.partition_key_hash(rest, job, target, "__name__", metric) == LABELS[expected]
-
-
-def test_target_schema_hash_ignores_the_metric_label() -> None:
-    rest, shard = {"nonShard1": "ns1", "nonShard2": "ns2"}, {"shard1": "s1", "shard2": "s2"}
-    target = ["shard1", "shard2", "nonShard1"]
-    without = hashing.partition_key_hash(rest, shard, target, "_metric_", "m")
-    assert hashing.partition_key_hash(rest, {**shard, "_metric_": "m"}, target, "_metric_", "m") == without
-    assert hashing.partition_key_hash(rest, {**shard, "rando": "r"}, target, "_metric_", "m") != without
-
-
-def test_trim_shard_column() -> None:
-    suffixes = dict(default_partition().options.ignore_shard_key_column_suffixes)
-    for metric in ("heap_usage_bucket", "heap_usage_sum", "heap_usage_count", "heap_usage"):
-        assert hashing.trim_shard_column(suffixes, "_metric_", metric) == "heap_usage"
-    assert hashing.trim_shard_column(suffixes, "_metric_", "heap_usage_sum_count") == "heap_usage_sum"
-    assert hashing.trim_shard_column(suffixes, "other", "heap_usage_sum") == "heap_usage_sum"
+    assert shard_key_hash([], metric) == LABELS["shardKeyHash_metric_only"]
+    assert shard_key_hash(["prometheus"], metric) == LABELS["shardKeyHash_job_metric"]
+    assert shard_key_hash(["prometheus"], None) == LABELS["shardKeyHash_target_no_metric"]
+    assert shard_key_hash([], None) == LABELS["shardKeyHash_none_target_no_metric"]
 
 
 @pytest.mark.parametrize("example", HASHES["shard_examples_default_partition_schema"], ids=lambda one: one["metric"])
@@ -97,18 +79,14 @@ def test_shard_mapper_spec() -> None:
     expected = [0x1B, 0x3B, 0x2B, 0x2B, 0x2F, 0x2F, 0x2F]
     for spread, shard in enumerate(expected):
         assert hashing.ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, spread) == shard
-        assert shard in hashing.query_shards(0x111FCDDB, 64, spread)
-    assert hashing.query_shards(0x111FCDDB, 64, 1) == [0x1B, 0x3B]
-    assert hashing.query_shards(0x111FCDDB, 64, 2) == [0x0B, 0x1B, 0x2B, 0x3B]
-    assert hashing.query_shards(0x111FCDDB, 64, 6) == list(range(64))
     with pytest.raises(OptionError, match="spread=7"):
         hashing.ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, 7)
     with pytest.raises(OptionError, match="power of two"):
-        hashing.query_shards(1, 48, 1)
+        hashing.ingestion_shard(1, 1, 48, 1)
 
 
 def test_hashes_spread() -> None:
-    tops = [hashing.shard_key_hash([f"App-{i}"], f"Counter{i % 100}") >> 24 & 0xFF for i in range(10_000)]
+    tops = [shard_key_hash([f"App-{i}"], f"Counter{i % 100}") >> 24 & 0xFF for i in range(10_000)]
     counts = [len(list(group)) for _, group in itertools.groupby(sorted(top & 15 for top in tops))]
     assert len(counts) == 16
     assert max(counts) / min(counts) < 2.5

@@ -14,7 +14,6 @@ from sawlog.filodb_record import RecordBuilder, Schemas
 from sawlog.filodb_record.hashing import (
     combine_hash_excluding,
     ingestion_shard,
-    shard_key_hash,
     sort_and_compute_hashes,
 )
 from sawlog.filodb_record.layer import Layer
@@ -23,6 +22,7 @@ from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
 
 from . import golden
+from .test_hashing import shard_key_hash
 
 GAUGE = Schemas.built_in()["gauge"]
 LABELS = pa.map_(pa.string(), pa.string())

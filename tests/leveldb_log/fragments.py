@@ -11,12 +11,22 @@ import crc32c
 
 import sawlog
 from sawlog.damage import Account, Damage, Findings, Tail
-from sawlog.leveldb_log.layout import REFERENCE_REASONS, Kind
+from sawlog.leveldb_log.layout import Kind
 from sawlog.testing.outcome import misaccounted
 
 BLOCK = 32768
 HEADER = 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+REFERENCE_REASONS = {
+    Kind.BAD_LENGTH: "bad record length",
+    Kind.CHECKSUM_MISMATCH: "checksum mismatch",
+    Kind.UNKNOWN_TYPE: "unknown record type",
+    Kind.PARTIAL_RECORD: "partial record without end",
+    Kind.MISSING_START: "missing start of fragmented record",
+    Kind.BROKEN_RECORD: "error in middle of record",
+    Kind.READ_ERROR: "read error",
+}
+"""How LevelDB's own reader begins the reason it reports for each kind."""
 
 
 def masked(data: bytes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,15 +120,5 @@ def _fits(value: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    tests: Iterator[Any] = iter(
-        (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_binary_view,
-            pa.types.is_fixed_size_binary,
-        )
-    )
-    return any(test(kind) for test in tests)
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

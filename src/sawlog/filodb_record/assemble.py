@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, constant_string
+from sawlog.arrow import Column, constant_string, fixed_array
 from sawlog.filodb_record.arrays import texts_of
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
@@ -218,9 +218,9 @@ class Gatherer:
         if one.kind == "file":
             return constant_string(rows.path, rows.count)
         if one.kind == "offset":
-            return pa.Array.from_buffers(pa.int64(), rows.count, [None, pa.py_buffer(rows.starts.copy())])
+            return fixed_array(pa.int64(), rows.starts[: rows.count].copy())
         if one.kind == "schema":
-            return self._names.take(pa.Array.from_buffers(pa.uint8(), rows.count, [None, pa.py_buffer(rows.which)]))
+            return self._names.take(fixed_array(pa.uint8(), rows.which[: rows.count]))
         validity = self._validity(one, rows)
         if one.kind in _WIDTHS:
             start = self._places[one.name][0]
@@ -326,7 +326,7 @@ class Gatherer:
                 pa.list_(pa.float64()),
                 count,
                 [None, lists],
-                children=[pa.Array.from_buffers(pa.float64(), len(data), [None, pa.py_buffer(data)])],
+                children=[fixed_array(pa.float64(), data)],
             )
             for name, data in (("tops", tops), ("values", values))
         }
@@ -352,7 +352,7 @@ class Gatherer:
                 counts, sums = np.zeros(rows), np.zeros(rows)
                 histograms.histogram_totals(ends, tops, values, counts, sums)
                 for name, data in (("count", counts), ("sum", sums)):
-                    found[name] = pa.Array.from_buffers(pa.float64(), rows, [None, pa.py_buffer(data)])
+                    found[name] = fixed_array(pa.float64(), data)
             if self._options.quantiles:
                 wanted = np.array(self._options.quantiles, np.float64)
                 out = np.zeros(rows * len(wanted))
@@ -361,10 +361,9 @@ class Gatherer:
                 every = histograms.Histograms(ends, tops, values, exponential)
                 histograms.histogram_quantiles(every, wanted, np.array([-np.inf]), np.array([np.inf]), out)
                 offsets = np.arange(0, len(out) + 1, len(wanted), dtype=np.int32)
-                child = pa.Array.from_buffers(pa.float64(), len(out), [None, pa.py_buffer(out)])
-                found["quantiles"] = pa.Array.from_buffers(
-                    pa.list_(pa.float64()), rows, [None, pa.py_buffer(offsets)], children=[child]
-                )
+                children = [fixed_array(pa.float64(), out)]
+                buffers = [None, pa.py_buffer(offsets)]
+                found["quantiles"] = pa.Array.from_buffers(pa.list_(pa.float64()), rows, buffers, children=children)
         return found
 
     def _nested_array(

@@ -6,7 +6,7 @@ kernels.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import xxhash
 
@@ -41,72 +41,16 @@ def combine_hash_excluding(hashed: Iterable[tuple[str, str, int]], exclude: Coll
     return total
 
 
-def shard_key_hash(values: Sequence[str], metric: str | None) -> int:
-    """Hash of the values of the shard key columns (sorted by column name), then of the metric where there is one."""
-    total = HASH_INIT
-    for value in (*values, *(() if metric is None else (metric,))):
-        total = combine(total, h32(value.encode()))
-    return total
-
-
-def partition_key_hash(
-    non_shard_labels: Mapping[str, str],
-    shard_labels: Mapping[str, str],
-    target_schema: Collection[str] = (),
-    metric_key: str = "_metric_",
-    metric: str | None = None,
-) -> int:
-    """Hash that spreads the series of one shard key over its shards.
-
-    With a usable target schema the values of its labels are hashed in sorted order. Without one FiloDB hashes the
-    values of `non_shard_labels` in the order of its map, which this function takes to be the order given.
-    """
-    labels = {**shard_labels, **non_shard_labels}
-    if metric is not None:
-        labels[metric_key] = metric
-    wanted = {*(key for key in shard_labels if key != metric_key), *target_schema} - {metric_key}
-    if target_schema and all(key in labels for key in wanted):
-        values: Iterable[str] = (labels[key] for key in sorted(wanted, key=java_order))
-    else:
-        values = non_shard_labels.values()
-    total = HASH_INIT
-    for value in values:
-        total = combine(total, h32(value.encode()))
-    return total
-
-
-def trim_shard_column(suffixes: Mapping[str, Sequence[str]], column: str, value: str) -> str:
-    """A shard key value without the first of its column's suffixes that it ends with."""
-    for suffix in suffixes.get(column, ()):
-        if value.endswith(suffix):
-            return value[: len(value) - len(suffix)]
-    return value
-
-
 def ingestion_shard(shard_hash: int, partition_hash: int, num_shards: int, spread: int) -> int:
     """The shard of a series: the low bits from its shard key, `spread` bits above them from its partition key.
 
     Raises:
         OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
     """
-    mask = _shard_mask(num_shards, spread)
-    return shard_hash & mask | partition_hash & (num_shards - 1) & ~mask
-
-
-def query_shards(shard_hash: int, num_shards: int, spread: int) -> list[int]:
-    """All shards that hold series of one shard key.
-
-    Raises:
-        OptionError: As `ingestion_shard`.
-    """
-    mask = _shard_mask(num_shards, spread)
-    return [(shard_hash & mask) + k * (mask + 1) for k in range(1 << spread)]
-
-
-def _shard_mask(num_shards: int, spread: int) -> int:
     bits = num_shards.bit_length() - 1
     if num_shards < 1 or num_shards != 1 << bits:
         raise OptionError(f"num_shards={num_shards}: expected a power of two")
     if not 0 <= spread <= bits:
         raise OptionError(f"spread={spread}: expected 0 to {bits} for {num_shards} shards")
-    return (1 << bits - spread) - 1
+    mask = (1 << bits - spread) - 1
+    return shard_hash & mask | partition_hash & (num_shards - 1) & ~mask

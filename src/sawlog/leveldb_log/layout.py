@@ -106,17 +106,6 @@ DETAIL = {
 }
 """What damage says; the two numbers come with the event."""
 
-REFERENCE_REASONS = {
-    Kind.BAD_LENGTH: "bad record length",
-    Kind.CHECKSUM_MISMATCH: "checksum mismatch",
-    Kind.UNKNOWN_TYPE: "unknown record type",
-    Kind.PARTIAL_RECORD: "partial record without end",
-    Kind.MISSING_START: "missing start of fragmented record",
-    Kind.BROKEN_RECORD: "error in middle of record",
-    Kind.READ_ERROR: "read error",
-}
-"""How LevelDB's own reader begins the reason it reports for each kind."""
-
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 
 

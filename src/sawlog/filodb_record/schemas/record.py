@@ -200,10 +200,6 @@ class RecordSchema:
         """An `int` column."""
         return int(self._scalar(record, index, "int"))
 
-    def get_boolean(self, record: Buffer, index: int) -> bool:
-        """Whether an `int` column is not zero."""
-        return self.get_int(record, index) != 0
-
     def get_long(self, record: Buffer, index: int) -> int:
         """A `long` or `ts` column; milliseconds since the epoch."""
         return int(self._scalar(record, index, "long", "ts"))
