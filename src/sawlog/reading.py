@@ -153,7 +153,7 @@ class _Crew:
                     self.jobs.popleft()
                     self._call()
                     return _END
-                job = self._begin()
+                job = self._begin(own=True)
                 if job is None:
                     self._changed.wait()
             if job is not None:
@@ -169,14 +169,20 @@ class _Crew:
 
     def _call(self) -> None:
         """Have idle threads begin what there is room for."""
-        while self._idle and (job := self._begin()) is not None:
+        while self._idle and (job := self._begin(own=False)) is not None:
             self._idle -= 1
             _pool().submit(self._work, job)
 
-    def _begin(self) -> _Job | None:
-        """The first job that a thread may make a result of; it is the caller's then."""
-        job = next((job for job in self.jobs if not (job.running or job.ended)), None)
-        if job is None or self._stopped or not self._room(job):
+    def _begin(self, *, own: bool) -> _Job | None:
+        """The first job that a thread may make a result of; it is the caller's then.
+
+        Args:
+            own: Whether the consumer asks. The others leave the first job, which the consumer has in hand, for last.
+        """
+        jobs = [*self.jobs] if own else [*self.jobs][1:] + [*self.jobs][:1]
+        waiting = (job for job in jobs if not (job.running or job.ended))
+        job = None if self._stopped else next((job for job in waiting if self._room(job)), None)
+        if job is None:
             return None
         job.running = True
         self._in_flight += 1
@@ -192,7 +198,7 @@ class _Crew:
             while self._step(job, going_on=True):
                 pass
             with self._changed:
-                job = self._begin()
+                job = self._begin(own=False)
                 self._idle += job is None
 
     def _step(self, job: _Job, *, going_on: bool) -> bool:
