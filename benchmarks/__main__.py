@@ -45,13 +45,13 @@ def main() -> None:
             )
             results = Results.begin(name, settings)
             console.print(f"[bold]{name}[/] in {place}: " + ", ".join(results.environment.values()))
+            target = (arguments.out or RESULTS) / f"{name}.json"
             for item in module.cases(settings):
                 if isinstance(item, Case):
                     results.cases.append(run_case(item, settings, console))
                 else:
                     results.probes.append(run_probe(item, console))
-            target = (arguments.out or RESULTS) / f"{name}.json"
-            results.save(target)
+                results.save(target)  # whoever has to stop keeps what was measured
             console.print(f"written to {target}")
 
 

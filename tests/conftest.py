@@ -26,8 +26,12 @@ settings.register_profile(
 )
 settings.load_profile("sawlog")
 
-# What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time. To
+# verify Spark's byte code takes two seconds of the twelve that each of a dozen starts needs.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 # A job in a shell's background ignores Ctrl-C, and so would all programs that tests start to interrupt them.

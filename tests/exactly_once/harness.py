@@ -6,7 +6,7 @@ import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,8 @@ EARLY = 0.25
 """How often a driver has to bear kills before its queries have got anywhere."""
 OFTEN, MODEST = "100 milliseconds", "5 seconds"
 """How often queries look for rows: where things happen, and where nothing does for an hour."""
+PATIENCE = 3600
+"""Seconds that a driver may take to read all that is left, into each sink, on a machine that has much else to do."""
 LOOK = 10.0
 """Seconds between looks at Spark's processes."""
 STARTED = "starts query"
@@ -75,11 +77,13 @@ class Harness:
         root: A new directory for logs, checkpoints and sinks.
         sinks: Names of the sinks.
         seed: Of what is random.
+        victims: Who is killed.
     """
 
-    def __init__(self, root: Path, sinks: Sequence[str], seed: int = 0) -> None:
+    def __init__(self, root: Path, sinks: Sequence[str], seed: int = 0, victims: Iterable[str] = VICTIMS) -> None:
         self.root = root
         self.sinks = list(sinks)
+        self._victims = {one: VICTIMS[one] for one in victims}
         self._processes = Processes(root, seed)
         self.tally = Tally(kills=self._processes.kills)
         self._chance = self._processes.chance
@@ -96,8 +100,8 @@ class Harness:
 
         Each kind of process is killed once at least, and all else happens once at least if it is among so many.
         """
-        events = {**VICTIMS, **WEATHER}
-        first = list(events if kills > len(events) else VICTIMS)
+        events = {**self._victims, **WEATHER}
+        first = list(events if kills > len(events) else self._victims)
         self._chance.shuffle(first)
         with self._processes.running():
             self._start_writer()
@@ -107,7 +111,7 @@ class Harness:
                 if self._driver.poll() is not None:
                     raise RuntimeError(f"the driver has ended with {self._driver.returncode}; see {self.root}")
                 event = first.pop() if first else self._chance.choices(list(events), list(events.values()))[0]
-                if event in VICTIMS:
+                if event in self._victims:
                     self._strike(event, first)
                 elif not self._happen(event) and event not in self.tally.kills:
                     first.append(event)
@@ -178,10 +182,10 @@ class Harness:
         """Let a driver read all that is left into every sink."""
         self._processes.say("all is read that is left")
         (self.root / "finish").touch()
-        driver.wait(600)
+        driver.wait(PATIENCE)
         if set(self._now) != set(self.sinks):
             driver = self._processes.start("run_queries", str(self.root), self._interval, *self.sinks)
-            driver.wait(1200)
+            driver.wait(PATIENCE)
         if driver.returncode:
             raise RuntimeError(f"the driver has ended with {driver.returncode}; see {self.root}")
 

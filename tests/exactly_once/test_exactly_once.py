@@ -1,4 +1,7 @@
-"""The short run, into one sink: each kind of process is killed, with SIGKILL. `make exactly-once` is the long one."""
+"""The short run, into one sink: processes are killed, with SIGKILL. `make exactly-once` is the long one.
+
+That a driver is killed costs another start of Spark, and is heavy; tests of pipelines kill theirs in every run.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Harness
+from .harness import VICTIMS, Harness
 from .trees import Trees
 
 
 @pytest.mark.spark
-def test_every_row_arrives_once(tmp_path: Path) -> None:
-    tally = Harness(tmp_path, ["deephaven_log"]).run(3, 1.0)
-    assert tally.kills.total() >= 4
-    assert len(tally.kills) == 3
+@pytest.mark.parametrize("victims", [("worker", "writer"), pytest.param(tuple(VICTIMS), marks=pytest.mark.heavy)])
+def test_every_row_arrives_once(tmp_path: Path, victims: tuple[str, ...]) -> None:
+    tally = Harness(tmp_path, ["deephaven_log"], victims=victims).run(len(victims), 1.0)
+    assert tally.kills.total() >= len(victims) + 1
+    assert set(tally.kills) == set(victims)
     assert tally.logged > 100
     assert tally.exact, str(tally)
 

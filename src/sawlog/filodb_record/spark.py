@@ -294,7 +294,8 @@ def _pandas_column(
         rows = cast_array(function(*arrays), target).to_pylist(maps_as_pydicts="lossy")
         if names is None:
             return pd.Series(rows, dtype=object)
-        return pd.DataFrame([row or {} for row in rows], columns=names, dtype=object)
+        fields = {name: [None if row is None else row[name] for row in rows] for name in names}
+        return pd.DataFrame({name: pd.Series(field, dtype=object) for name, field in fields.items()})
 
     convert.__annotations__ = {"series": pd.Series, "return": pd.Series if names is None else pd.DataFrame}
     pandas_udf: Any = vars(functions)["pandas_udf"]  # PySpark's stub leaves it out
