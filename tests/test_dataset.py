@@ -148,6 +148,13 @@ def test_wrong_columns_are_one_clear_line(columns: object, said: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_filter_of_another_kind_is_one_clear_line() -> None:
+    shop = sawlog.open(SHOP, view="writes")
+    for work in (shop.to_table, shop.count_rows, shop.scanner):
+        with pytest.raises(sawlog.OptionError, match="filter is str: expected"):
+            work(filter="key = 1")
+
+
 def test_scanners_and_batch_sizes(everything: pa.Table) -> None:
     scanner = sawlog.open(SHOP, view="writes").scanner(columns=["key"], batch_size=1000)
     assert scanner.projected_schema == scanner.schema == pa.schema([everything.schema.field("key")])

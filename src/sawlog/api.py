@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
-from sawlog.computed import Columns, parse_columns
+from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import FileReport, OnDamage, Report, check_on_damage
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, Writer, get_format, recognize
@@ -114,7 +114,7 @@ def open(
         view=view,
         columns=parse_columns(columns),
         filters=tuple(filters or ()),
-        expression=_expression(filter),
+        expression=parse_filter(filter),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
         options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=_names_of(open)),
@@ -300,21 +300,6 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
-
-
-def _expression(given: Any) -> Any:
-    """A filter, if it is one.
-
-    Raises:
-        OptionError: When it is something else.
-    """
-    if given is not None:
-        import pyarrow.compute as pc
-
-        if not isinstance(given, pc.Expression):
-            kind = type(given).__name__
-            raise OptionError(f"filter is {kind}: expected a pyarrow.compute.Expression; filters= takes tuples")
-    return given
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Columns that are computed of others, by expressions, as the scanners of pyarrow's datasets take them."""
+"""What is wanted, as the scanners of pyarrow's datasets take it: columns that expressions make, and filters."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | N
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
         raise OptionError(f"columns={given!r}: expected a list of names, or a dict of names and expressions")
     return tuple(given)
+
+
+def parse_filter(given: Any) -> Any:
+    """What was given as `filter=`, if it is that.
+
+    Raises:
+        OptionError: When it is something else.
+    """
+    if given is not None:
+        import pyarrow.compute as pc
+
+        if not isinstance(given, pc.Expression):
+            kind = type(given).__name__
+            raise OptionError(f"filter is {kind}: expected a pyarrow.compute.Expression; filters= takes tuples")
+    return given
 
 
 def sources_of(expressions: Mapping[str, Any], schema: pa.Schema) -> tuple[pa.Schema, set[str]]:

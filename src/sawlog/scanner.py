@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.computed import Columns, parse_columns
+from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def narrowed(dataset: Dataset, columns: Columns | None = None, filter: Any = Non
     chosen = parse_columns(columns)
     if isinstance(scan.columns, dict) and isinstance(chosen, tuple) and scan.columns.keys() >= set(chosen):
         chosen = {name: scan.columns[name] for name in chosen}
+    filter = parse_filter(filter)
     if filter is not None and scan.expression is not None:
         filter = scan.expression & filter
     expression = scan.expression if filter is None else filter
