@@ -27,6 +27,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "deephaven_table.dataset.DeephavenTableDataset",
         "filodb_record.dataset.FiloDBRecordDataset",
+        "leveldb_database.dataset.DatabaseDataset",
     ):
         monkeypatch.setattr(f"sawlog.{place}.shared", True)
 

@@ -48,6 +48,16 @@ class DatabaseDataset(Dataset):
         self.version = read_version(files, scan.options.column_family, scan.storage)
         super().__init__(format, files, scan)
 
+    @property
+    def shared(self) -> bool:
+        """See `Dataset.shared`: half of the merging is done under the interpreter's lock; two threads are slower."""
+        return False
+
+    @property
+    def readable_apart(self) -> int:
+        """See `Dataset.readable_apart`: the files are one."""
+        return 1
+
     def view_schema(self) -> pa.Schema:
         """See `STATE_SCHEMA` and `HISTORY_SCHEMA`; with a timestamp behind the key, where keys have one."""
         schema = HISTORY_SCHEMA if self.scan.view == "all" else STATE_SCHEMA
