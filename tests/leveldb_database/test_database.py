@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
 import sawlog
 from sawlog import DamageError, OptionError, SawlogError
+from sawlog.damage import Findings
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
@@ -164,3 +166,32 @@ def test_files_that_are_not_alive_are_told(tmp_path: Path) -> None:
     (path / "000001.ldb").write_bytes(b"old")
     dataset = sawlog.open(path, view="live")
     assert "the MANIFEST does not name it any more" in {one.reason for one in dataset.skipped if one.bytes == 3}
+
+
+def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> None:
+    """Of a table that reaches over ranges of keys, each range reads its share: that in which a block is tells of it."""
+    database = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    for part in range(4):
+        keys = [b"%06d" % number for number in range(1000 * part, 1000 * part + 1000)]
+        table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array([b"old" * 9] * 1000, pa.binary())})
+        sawlog.write(table, tmp_path / f"{part}.sst", format="leveldb_table", dialect="rocksdb", compression="none")
+        database.ingest_external_file([str(tmp_path / f"{part}.sst")])
+    for number in range(0, 4000, 4):
+        database[b"%06d" % number] = b"new" * 20
+    database.flush()
+    database.close()
+    dataset = sawlog.open(tmp_path / "db", view="live", on_damage="skip")
+    (wide,) = {t.file.path for one in dataset.fragments() for t in one.tables if t.level == 0}
+    data = Path(wide).read_bytes()
+    blocks = sawlog.read(wide, format="leveldb_table", view="blocks").to_pylist()
+    for block in (one for one in blocks if one["name"] == "data"):
+        Path(wide).write_bytes(data[: block["offset"] + 9] + b"?" + data[block["offset"] + 10 :])
+        for task_bytes in (None, 1):
+            found = []
+            parts = dataset.fragments(task_bytes)
+            assert len(parts) == (4 if task_bytes else 1)
+            for one in parts:
+                findings = Findings("skip")
+                list(one.to_batches(findings))
+                found += findings.damages
+            assert [damage.offset for damage in found] == [block["offset"]]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, OnDamage, Tail, TailStatus
+from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb_database.columns import (
@@ -155,11 +156,15 @@ class KeyRange(Fragment):
 
         So nothing of it is lost, should it hold keys that the MANIFEST does not know of.
         """
-        low = self.low if table.smallest < self.low else b""
-        high = self.high if self.high is not None and table.largest >= self.high else None
+        low, high = self._shared(table)
         if table.end is None:
             return low, high
         return max(low, table.smallest), table.end if high is None else min(high, table.end)
+
+    def _shared(self, table: LiveTable) -> tuple[bytes, bytes | None]:
+        """Where the range parts a table with the ranges before and behind; nothing where it does not."""
+        low = self.low if table.smallest < self.low else b""
+        return low, self.high if self.high is not None and table.largest >= self.high else None
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         stamped = self.version.stamped
@@ -170,9 +175,11 @@ class KeyRange(Fragment):
         scan = Scan(filters=bounds, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
         file = table.file
-        whole = _Table(scan, projection, file.path, file.size, file, 0, file.size, pruned=True)
-        owned = not self.low or table.smallest >= self.low
-        batches = whole.decode(STAMPED_SCHEMA if stamped else ENTRY_SCHEMA, self._apart(findings, owned=owned))
+        begins, ends = self._shared(table)
+        whole = _Table(
+            scan, projection, file.path, file.size, file, 0, file.size, pruned=True, begins=begins, ends=ends
+        )
+        batches = whole.decode(STAMPED_SCHEMA if stamped else ENTRY_SCHEMA, self._apart(findings, owned=not begins))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         inside = (_inside(batch, low, high) for batch in batches)
@@ -225,7 +232,7 @@ class KeyRange(Fragment):
 
     def _apart(self, findings: Findings, *, owned: bool) -> Findings:
         """A ledger for one file, whose damage goes into that of the range that the file begins in."""
-        return _Forwarded(findings.on_damage, into=findings if owned or findings.on_damage == "fail" else None)
+        return _Forwarded(findings, owned=owned)
 
 
 @dataclass(frozen=True)
@@ -274,8 +281,17 @@ def _clipped(batch: pa.RecordBatch, low: bytes, high: bytes) -> pa.RecordBatch:
     return batch
 
 
+@dataclass(frozen=True)
 class _Table(TableRange):
-    """A table whose range deletions are read before its other entries."""
+    """A table whose range deletions are read before its other entries.
+
+    Attributes:
+        begins: From which key on the range of keys has a share in the table.
+        ends: The key behind it; `None` where the table ends in the range.
+    """
+
+    begins: bytes = b""
+    ends: bytes | None = None
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`."""
@@ -284,10 +300,25 @@ class _Table(TableRange):
         from sawlog.leveldb_table.rows import RowReader
         from sawlog.leveldb_table.spans import Role
 
+        if isinstance(findings, _Forwarded) and table.bytewise and not table.damages:
+            findings.owns = partial(self._owns, table)
         reader = RowReader(self, table, source, schema, findings)
         first = reader.spans["role"] == Role.RANGE_DELETES
         reader.spans = np.concatenate([reader.spans[first], reader.spans[~first]])
         yield from reader.batches()
+
+    def _owns(self, table: TableMap, offset: int) -> bool | None:
+        """Whether the damage of a data block is this range's to tell: the one with the block's separator.
+
+        No other range need read the block. `None` for what is no data block.
+        """
+        import numpy as np
+
+        found = np.flatnonzero(table.handles["offset"] == offset)
+        if not len(found):
+            return None
+        separator = table.separator(int(found[0]))
+        return separator >= self.begins and (self.ends is None or separator < self.ends)
 
 
 def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
@@ -301,16 +332,24 @@ def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
 
 
 class _Forwarded(Findings):
-    """A ledger that hands damage on, or keeps it to itself."""
+    """A ledger that hands damage on, or keeps it to itself.
 
-    __slots__ = ("_into",)
+    Attributes:
+        owns: Whether damage at an offset is handed on; `None` where that is as for the file.
+    """
 
-    def __init__(self, on_damage: OnDamage, *, into: Findings | None) -> None:
-        super().__init__(on_damage)
-        self._into = into if into is not None else Findings("skip")
+    __slots__ = ("_every", "_into", "owns")
+
+    def __init__(self, findings: Findings, *, owned: bool) -> None:
+        super().__init__(findings.on_damage)
+        self._every = findings
+        self._into = findings if owned or findings.on_damage == "fail" else Findings("skip")
+        self.owns: Callable[[int], bool | None] = lambda offset: None
 
     def damage(self, damage: Damage) -> None:
-        self._into.damage(damage)
+        owned = self.owns(damage.offset)
+        into = self._into if owned is None or self.on_damage == "fail" else self._every if owned else Findings("skip")
+        into.damage(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
         self._into.tally(kind, count, length)
