@@ -61,3 +61,20 @@ load(np.zeros(8, np.uint8), np.uint64(5))
     done = run(mode, "-c", script)
     assert "IndexError" in done.stderr
     assert done.returncode == 1
+
+
+def test_a_numba_that_is_built_otherwise_takes_longer_but_compiles() -> None:
+    script = """
+import sys
+sys.modules["sawlog.kernels.helper"] = None
+import numpy as np
+from sawlog.kernels.jit import inlined, kernel
+@inlined
+def twice(value):
+    return value * 2
+@kernel
+def four_times(value):
+    return twice(twice(value))
+assert four_times(3) == 12
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=TESTS.parent, check=True)

@@ -69,7 +69,7 @@ class Helper(CPUDispatcher):
 
     def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
         unwrapped = {**(targetoptions or {}), "nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        super().__init__(py_func, locals, unwrapped, _PartCompiler)
+        super().__init__(py_func, locals or {}, unwrapped, _PartCompiler)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Not from Python.

@@ -17,7 +17,11 @@ import numba
 from numba.core import event
 
 from sawlog import notice
-from sawlog.kernels.helper import Helper
+
+try:
+    from sawlog.kernels.helper import Helper
+except ImportError:  # a Numba that is built otherwise: it compiles helpers as it does kernels, which takes longer
+    Helper: Any = None  # type: ignore[no-redef]
 
 config: Any = numba.config
 """Numba's settings, of which its types name none."""
@@ -69,7 +73,9 @@ def _compiled(function: Any, **more: Any) -> Any:
 
 
 def _helper(function: Any, **more: Any) -> Any:
-    return function if PLAIN else Helper(function, targetoptions={**_OPTIONS, **more})
+    if PLAIN:
+        return function
+    return _compiled(function, **more) if Helper is None else Helper(function, targetoptions={**_OPTIONS, **more})
 
 
 class _Compiling(event.Listener):
