@@ -248,6 +248,11 @@ def test_round_trip_and_splits(
     assert len(sawlog.read(path)) == -(-len(operations) // group)
 
 
+def test_a_key_like_the_magic_number_of_another_format(tmp_path: Path) -> None:
+    path = save(tmp_path, batch(1, 1, put(b"\xbc\xfa\xff\x00", b"1")))
+    assert sawlog.read(path).num_rows == 1
+
+
 def test_columns_filters_and_head(tmp_path: Path) -> None:
     path = save(tmp_path, batch(1, 3, put(b"a", b"1"), delete(b"a"), put(b"b", b"2")))
     dataset = sawlog.open(path, view="writes", columns=["value"], filters=[("operation", "=", "put")])

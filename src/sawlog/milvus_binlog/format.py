@@ -46,8 +46,10 @@ class MilvusBinlog(Format):
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
         shape = sniff(head)
-        if shape in ("v1", "stats") or head[: layout.MAGIC_SEARCH].find(layout.MAGIC) > 0:
+        if shape in ("v1", "stats"):
             return Match.CONTENT
+        if head[: layout.MAGIC_SEARCH].find(layout.MAGIC) > 0:  # four bytes that any other format's values may hold
+            return Match.NAME
         if shape == "parquet":
             return Match.CONTENT if paths.parse(file) is not None or layout.V2_MARK in head else Match.NO
         return Match.NAME if paths.parse(file) is not None else Match.NO
