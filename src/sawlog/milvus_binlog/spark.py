@@ -162,6 +162,7 @@ def source_and_place(
     held, there = f"{logs}/{layout.INSERT_LOG}/{dataset.collection.id}", dataset.scan.storage
     if there.exists(held) and there.find(held):  # one that was ended has left empty directories
         raise OptionError(f"{target}: holds the collection {dataset.collection.id} already; compact into another root")
+    dataset.batches()  # warns of what the rows are, or are not, or says why they cannot be read
     return dataset, logs
 
 

@@ -1,0 +1,26 @@
+"""What a compaction says of its source, without Spark; what it does is tried with Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
+from tests.milvus_binlog.support import write
+
+
+def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from sawlog.milvus_binlog import spark
+
+    def planned_again(session: None, dataset: Any, *rest: object) -> int:
+        return len(dataset.batches())
+
+    monkeypatch.setattr(spark, "_rewritten", planned_again)
+    write(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))
+    with pytest.warns(SegmentsWarning, match="read as it lies") as told:
+        assert spark.compact(None, str(tmp_path / "in"), str(tmp_path / "out")) == 1  # type: ignore[arg-type, comparison-overlap]
+    assert len(told) == 1
