@@ -264,6 +264,7 @@ def _column(
     """
     if not hasattr(functions, "arrow_udf"):
         return _pandas_column(function, kind, columns, takes)
+    kind = _without_metadata(kind)
     target = _arrow_type(kind)
 
     def run(*arrays: pa.Array) -> pa.Array:
@@ -301,6 +302,16 @@ def _pandas_column(
     pandas_udf: Any = vars(functions)["pandas_udf"]  # PySpark's stub leaves it out
     made: Column = pandas_udf(convert, kind)(*columns)
     return made
+
+
+def _without_metadata(kind: spark.DataType) -> Any:
+    """The type without metadata of nested fields, which Arrow does not bring back, and PySpark 4.1 compares."""
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(_without_metadata(kind.elementType), kind.containsNull)
+    if isinstance(kind, spark.StructType):
+        fields = [(one.name, _without_metadata(one.dataType), one.nullable) for one in kind.fields]
+        return spark.StructType([spark.StructField(*field) for field in fields])
+    return kind
 
 
 def _arrow_type(kind: spark.DataType) -> pa.DataType:
