@@ -47,7 +47,7 @@ verb("import", "logs", "db", *conf)
 verb("merge", "db", "N", "T", day, *conf)
 spark = sawlog.spark.session("extras", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
 assert spark.read.format("sawlog").load("a.log").count() == 2
-frame = spark.read.format("sawlog").option("format", "deephaven_table").load("db/Systems/N/T")
+frame = spark.read.format("sawlog").option("format", "deephaven_table").load("db/Systems/N")
 assert frame.count() == 10
 spark.createDataFrame([(None,)], "value binary").select(sawlog.spark.from_filodb_record("value", "gauge")).collect()
 rows = spark.createDataFrame([("m", {"_ws_": "a", "_ns_": "b"})], "metric string, tags map<string, string>")
