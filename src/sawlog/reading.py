@@ -39,7 +39,10 @@ def cores() -> int:
 
 
 def in_order(
-    items: Iterable[Item], work: Callable[[Item], Iterator[Result]], threads: int
+    items: Iterable[Item],
+    work: Callable[[Item], Iterator[Result]],
+    threads: int,
+    ended: Callable[[Item], None] = lambda _: None,
 ) -> Iterator[tuple[Item, Result]]:
     """Work on several items at a time; results come in the order of the items, as if done one after the other.
 
@@ -49,11 +52,13 @@ def in_order(
         items: What to work on; taken as they are needed.
         work: The results of one item. Its steps may run in different threads, never two at a time.
         threads: How many work, the caller's among them.
+        ended: Told of each item, once all of its results are taken.
     """
     if threads <= 1:
         for item in items:
             for result in work(item):
                 yield item, result
+            ended(item)
         return
     crew = _Crew(threads)
     waiting = iter(items)
@@ -66,6 +71,7 @@ def in_order(
             job = crew.jobs[0]
             result = crew.next_result()
             if result is _END:
+                ended(job.item)
                 continue
             yield job.item, result
             del result  # before the next one is asked for
@@ -252,19 +258,17 @@ def read_fragments(
     """
     begun: dict[int, tuple[Fragment, Findings]] = {}
 
-    def steps(fragment: Fragment) -> Iterator[Any]:
+    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
         findings = Findings(fragment.scan.on_damage)
         begun[id(fragment)] = fragment, findings
         yield from fragment.to_batches(findings)
-        yield findings
+
+    def ended(fragment: Fragment) -> None:
+        done(*begun.pop(id(fragment)))
 
     try:
-        for fragment, result in in_order(fragments, steps, threads):
-            if isinstance(result, Findings):
-                del begun[id(fragment)]
-                done(fragment, result)
-            else:
-                yield result
+        for _, batch in in_order(fragments, batches, threads, ended):
+            yield batch
     finally:
         for fragment, findings in begun.values() if threads <= 1 else ():
             done(fragment, findings)
