@@ -63,10 +63,12 @@ load(np.zeros(8, np.uint8), np.uint64(5))
     assert done.returncode == 1
 
 
-def test_a_numba_that_is_built_otherwise_takes_longer_but_compiles() -> None:
-    script = """
+@pytest.mark.parametrize("otherwise", [True, False])
+def test_helpers_compile_also_with_a_numba_that_is_built_otherwise(otherwise: bool) -> None:
+    script = f"""
 import sys
-sys.modules["sawlog.kernels.helper"] = None
+if {otherwise}:
+    sys.modules["sawlog.kernels.helper"] = None
 import numpy as np
 from sawlog.kernels.jit import inlined, kernel
 @inlined
@@ -76,5 +78,6 @@ def twice(value):
 def four_times(value):
     return twice(twice(value))
 assert four_times(3) == 12
+assert twice(3) == 6
 """
     subprocess.run([sys.executable, "-c", script], cwd=TESTS.parent, check=True)

@@ -59,7 +59,7 @@ class _PartCompiler(Compiler):
 
 
 class Helper(CPUDispatcher):
-    """A function that only kernels can call.
+    """A function that kernels call. For Python, which rarely does, it is compiled once more, whole.
 
     Args:
         py_func: The function.
@@ -68,16 +68,14 @@ class Helper(CPUDispatcher):
     """
 
     def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
-        unwrapped = {**(targetoptions or {}), "nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        options = {**(targetoptions or {}), "nopython": True}
+        self._whole = CPUDispatcher(py_func, locals or {}, options)
+        unwrapped = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
         super().__init__(py_func, locals or {}, unwrapped, _PartCompiler)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Not from Python.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError(f"{self.py_func.__name__} is compiled into kernels only")
+    def __call__(self, *args: Any) -> Any:
+        """From Python."""
+        return self._whole(*args)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """What a kernel calls: for constants the same as for other numbers, instead of code for each of them."""

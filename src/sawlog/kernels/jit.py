@@ -48,7 +48,7 @@ def kernel(function: Any) -> Any:
 
 
 def inlined(function: Any) -> Any:
-    """A helper that is compiled into the kernels that call it. Python cannot call it."""
+    """A helper that is compiled into the kernels that call it."""
     return _helper(function)
 
 
