@@ -10,11 +10,10 @@ cannot be mistaken for the log itself.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from sawlog.chain.walk import Span
@@ -122,7 +121,7 @@ def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance
     found = [one for one in layouts if one is not None]
     if len(found) < len(layouts):
         return None
-    every = itertools.chain.from_iterable(one.cuts for one in found)
+    every = chain.from_iterable(one.cuts for one in found)
     return Layout(tuple(every)[1:], max(one.live_from for one in found))
 
 
