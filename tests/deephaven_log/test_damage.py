@@ -174,6 +174,16 @@ def test_zeros_at_the_end_are_padding_and_elsewhere_damage():
     assert report.account.damage == 100
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_zeros_behind_a_set_without_an_end_are_padding_and_no_part_of_it(strict):
+    rows, report = checked(make([3, 3, 1, 0]) + bytes(100), strict=strict)
+    assert len(rows) == 2
+    unfinished = len(make([3, 3, 1, 0])) - len(make([3, 3]))
+    assert (report.tail.status, report.tail.length) == ("open", unfinished)
+    assert (report.account.padding, report.account.tail) == (100, unfinished)
+    assert report.account.total == report.size
+
+
 def test_reserved_flags_are_ignored_unless_strict():
     odd = entry(0xF3, row(COLS, {"N": 99})[5:-4])
     assert checked(SINGLES + odd + SINGLES[len(HEADER) :])[0] == [*range(12), 99, *range(12)]

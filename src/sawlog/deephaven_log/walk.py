@@ -295,7 +295,8 @@ class RowWalk(LogWalk):
         state, size = self.state, self.span.file.size
         if state.set_start >= 0 and (state.position >= size or state.tail >= 0):
             start = int(state.set_start)
-            return Tail(TailStatus.OPEN, start, size - start, f"a set of {int(state.set_rows)} rows so far has no end")
+            end = int(state.zeros) if state.zeros >= 0 else size
+            return Tail(TailStatus.OPEN, start, end - start, f"a set of {int(state.set_rows)} rows so far has no end")
         return super().tail()
 
     def _account(self) -> None:
