@@ -74,7 +74,6 @@ class RowReader(SpanWalk):
         self._events = np.zeros(2 if findings.on_damage == "fail" else EVENT_ROOM, e.EVENT)
         self._last = np.zeros(LONGEST_KEY, np.uint8)
         self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
-        self._same: dict[int, pa.Array] = {}
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
@@ -253,13 +252,17 @@ class RowReader(SpanWalk):
         return fixed_array(pa.int64(), np.where(found == 0, given, found))
 
     def _names_of(self, operations: NDArray[np.uint8]) -> pa.Array:
-        """The names of operations: mostly one and the same, which is written once for all batches."""
+        """The names of operations, mostly one and the same."""
         first = int(operations[0]) if len(operations) else 0
         if (operations != first).any():
             return self._names.take(fixed_array(pa.uint8(), operations))
-        if first not in self._same:
-            self._same[first] = constant_string(self._names[first].as_py(), self._most)
-        return self._same[first].slice(0, len(operations))
+        return _same(self._names[first].as_py()).slice(0, len(operations))
+
+
+@cache
+def _same(name: str) -> pa.Array:
+    """A name for every row of a batch, written once for all batches."""
+    return constant_string(name, BATCH_ROWS)
 
 
 def _binary(rows: int, ends: Column, data: Column) -> pa.Array:

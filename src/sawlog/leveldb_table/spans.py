@@ -37,43 +37,47 @@ SPAN = np.dtype([("offset", np.int64), ("length", np.int64), ("role", np.int64),
 def spans_of(table: TableMap) -> NDArray[np.void]:
     """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
-    data = np.zeros(len(table.handles), SPAN)
-    # What reaches beyond the file is cut off here, and found out by its handle.
-    data["offset"] = np.minimum(table.handles["offset"], np.uint64(limit))
-    room = limit - data["offset"]
-    lengths = np.minimum(table.handles["stored"], np.uint64(limit)).astype(np.int64) + layout.TRAILER_SIZE
-    data["role"] = np.where(lengths > room, Role.OVERLAP, Role.DATA)
-    data["length"] = np.minimum(lengths, room)
-    data["number"] = np.arange(len(data))
-    others = np.zeros(len(table.others), SPAN)
-    for span, (name, handle) in zip(others, table.others, strict=True):
-        offset = min(handle.offset, limit)
+    count, others = len(table.handles), len(table.others)
+    offsets, sizes, roles, numbers = np.zeros((4, others + count), np.int64)
+    for place, (name, handle) in enumerate(table.others):
         role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
-        role = Role.RANGE_DELETES if handle == table.range_deletes else role
-        length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
-        span["offset"], span["length"], span["role"], span["number"] = offset, length, role, -1
-    found = np.concatenate([others, data])
-    found = found[np.argsort(found["offset"], kind="stable")]
-    return _without_overlap(found, limit, table.footer.size)
+        roles[place] = Role.RANGE_DELETES if handle == table.range_deletes else role
+        offsets[place], sizes[place] = min(handle.offset, limit), min(handle.size, limit)
+    # What reaches beyond the file is cut off here, and found out by its handle.
+    offsets[others:] = np.minimum(table.handles["offset"], np.uint64(limit))
+    sizes[others:] = np.minimum(table.handles["stored"], np.uint64(limit))
+    sizes += layout.TRAILER_SIZE
+    roles[others:] = np.where(sizes[others:] > limit - offsets[others:], Role.OVERLAP, Role.DATA)
+    numbers[:others], numbers[others:] = -1, np.arange(count)
+    order = np.argsort(offsets, kind="stable")
+    ends = offsets + np.minimum(sizes, limit - offsets)
+    return _without_overlap(offsets[order], ends[order], roles[order], numbers[order], table)
 
 
-def _without_overlap(found: NDArray[np.void], limit: int, footer: int) -> NDArray[np.void]:
-    ends = found["offset"] + found["length"]
-    covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))[: len(found)]
-    overlapping = found["offset"] < covered
-    found["role"] = np.where(overlapping & (found["role"] <= Role.VALUES), Role.OVERLAP, found["role"])
-    starts = np.maximum(found["offset"], covered)
-    found["offset"] = starts
-    found["length"] = np.maximum(ends - starts, 0)
-    gaps = np.zeros(len(found) + 1, SPAN)
-    gaps["offset"] = np.concatenate([covered, np.full(1, max(int(ends.max(initial=0)), 0))])
-    gaps["length"] = np.concatenate([starts, np.full(1, limit)]) - gaps["offset"]
-    gaps["role"] = Role.GAP
-    gaps["number"] = -1
-    end = np.zeros(1, SPAN)
-    end["offset"], end["length"], end["role"], end["number"] = limit, footer, Role.HEADER, -1
-    kept = np.concatenate(
-        [found[(found["length"] > 0) | (found["role"] == Role.OVERLAP)], gaps[gaps["length"] > 0], end]
+def _without_overlap(
+    offsets: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    roles: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    table: TableMap,
+) -> NDArray[np.void]:
+    """Spans in the order of their offsets, each without what lies in those before; gaps and the footer with them."""
+    limit = table.rules.limit
+    covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
+    starts = np.maximum(offsets, covered[:-1])
+    roles = np.where((offsets < covered[:-1]) & (roles <= Role.VALUES), Role.OVERLAP, roles)
+    kept = (starts < ends) | (roles == Role.OVERLAP)
+    gaps = np.append(starts, limit) - covered
+    empty = np.flatnonzero(gaps > 0)
+    found = np.zeros(int(kept.sum()) + len(empty) + 1, SPAN)
+    columns = (
+        (starts, covered, limit),
+        (np.maximum(ends - starts, 0), gaps, table.footer.size),
+        (roles, np.full(len(gaps), Role.GAP), Role.HEADER),
+        (numbers, np.full(len(gaps), -1), -1),
     )
-    ordered: NDArray[np.void] = kept[np.argsort(kept["offset"], kind="stable")]
-    return ordered
+    for name, (own, between, last) in zip(SPAN.names or (), columns, strict=True):
+        found[name] = np.concatenate([own[kept], between[empty], np.full(1, last)])
+    if len(empty) or (np.diff(found["offset"]) < 0).any():
+        found = found[np.argsort(found["offset"], kind="stable")]
+    return found

@@ -34,7 +34,8 @@ class SpanWalk:
         self.source = source
         self.findings = findings
         spans = table.spans
-        self.spans: NDArray[np.void] = spans[(spans["offset"] >= fragment.start) & (spans["offset"] < fragment.end)]
+        first, last = spans["offset"].searchsorted((fragment.start, fragment.end))
+        self.spans: NDArray[np.void] = spans[first:last]
         self._damaged = {damage.offset: damage for damage in table.damages}
 
     def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
