@@ -300,7 +300,7 @@ class _Table(TableRange):
         from sawlog.leveldb_table.rows import RowReader
         from sawlog.leveldb_table.spans import Role
 
-        if isinstance(findings, _Forwarded) and table.bytewise and not table.damages:
+        if isinstance(findings, _Forwarded) and table.bounds is not None:
             findings.owns = partial(self._owns, table)
         reader = RowReader(self, table, source, schema, findings)
         first = reader.spans["role"] == Role.RANGE_DELETES

@@ -37,8 +37,25 @@ EXPAND = 3
 SCRATCH = 4
 """The block expands to `state.length` bytes, for which `Rows.scratch` has no room."""
 
-BLOCK = record_type(("offset", np.uint64), ("stored", np.uint64), "length")
-"""A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes."""
+UNBOUNDED = 0
+BELOW = 1
+BOTH = 2
+
+BLOCK = record_type(
+    ("offset", np.uint64),
+    ("stored", np.uint64),
+    "length",
+    "bounded",
+    ("low", np.uint64),
+    ("low_end", np.uint64),
+    ("high", np.uint64),
+    ("high_end", np.uint64),
+)
+"""A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes.
+
+Where it is `bounded`, BELOW or on BOTH sides, its user keys lie from the separator `[low, low_end)` of
+`Take.separators` up to `[high, high_end)`.
+"""
 
 STATE = record_type(
     "block",
@@ -79,12 +96,16 @@ class Take(NamedTuple):
         values: Whether values are wanted.
         offsets: Whether the offsets of blocks are wanted.
         types: uint8[256], the number of each type's operation; 255 where it is unknown.
+        separators: uint8, the keys of the index.
+        stamp: uint64, bytes at the end of user keys that separators do not count.
     """
 
     internal: Any
     values: Any
     offsets: Any
     types: Any
+    separators: Any
+    stamp: Any
 
 
 class Rows(NamedTuple):
@@ -127,6 +148,8 @@ _MOST_PER_BYTE = np.uint64(255)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _EIGHT = np.uint64(8)
+_NEVER = NOWHERE >> _ONE
+_MISPLACED = _NEVER - _ONE
 _SHORT = np.uint64(32)
 """Up to so many bytes are copied by words."""
 _AHEAD = np.uint64(1024)
@@ -135,6 +158,7 @@ _BAD_BLOCK = int(Kind.BAD_BLOCK)
 _BAD_ENTRY = int(Kind.BAD_ENTRY)
 _BAD_KEY = int(Kind.BAD_KEY)
 _UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
+_MISPLACED_KEY = int(Kind.MISPLACED_KEY)
 _TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
 _BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
 _UNKNOWN = 255
@@ -187,11 +211,11 @@ def read_blocks(window: Any, base: Any, blocks: Any, rule: Any, take: Any, state
             if status != DONE:
                 return status
         if state.open != NOT_OPEN:
-            offset = np.int64(blocks[state.block].offset)
+            block = blocks[state.block]
             if state.open == IN_WINDOW:
-                status = _read_block(window, offset, take, state, rows)
+                status = _read_block(window, block, take, state, rows)
             else:
-                status = _read_block(rows.expanded, offset, take, state, rows)
+                status = _read_block(rows.expanded, block, take, state, rows)
             if status != DONE:
                 return status
         state.block += 1
@@ -243,8 +267,53 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
 
 
 @inlined
-def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any:
-    """The entries of the block at file offset `offset`, from `state.position` on: FULL, GROW or DONE.
+def _common(keys: Any, start: Any, end: Any, separators: Any, other: Any, other_end: Any, known: Any) -> Any:
+    """How many bytes a key and a separator have in common from their beginning on; of `known` ones it is known."""
+    most = min(end - start, other_end - other)
+    length = min(known, most)
+    while length < most and keys[start + length] == separators[other + length]:
+        length += _ONE
+    return length
+
+
+@inlined
+def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any, found: Any) -> Any:
+    """Compare a user key with the bounds of its block.
+
+    Args:
+        keys: uint8.
+        start: Where the key begins.
+        end: Where it ends.
+        take: See `Take`.
+        block: See `BLOCK`.
+        shared: Bytes that it has in common with the key before.
+        found: What is returned, for the key before.
+
+    Returns:
+        How many bytes of it prove that it, and whatever else begins so, lies between them: `_MISPLACED` if it does not
+        lie there, `_NEVER` if it does, and other keys that begin so need not; and how many bytes it has in common with
+        either bound.
+    """
+    _, low, high = found
+    low = _common(keys, start, end, take.separators, block.low, block.low_end, min(shared, low))
+    high = _common(keys, start, end, take.separators, block.high, block.high_end, min(shared, high))
+    proof = low
+    if block.low + low < block.low_end:
+        proof += _ONE
+        if start + low == end or keys[start + low] < take.separators[block.low + low]:
+            return _MISPLACED, low, high
+    if block.bounded == BOTH:
+        if start + high == end:
+            return _NEVER, low, high
+        if block.high + high == block.high_end or keys[start + high] > take.separators[block.high + high]:
+            return _MISPLACED, low, high
+        proof = max(proof, high + _ONE)
+    return proof, low, high
+
+
+@inlined
+def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
+    """The entries of a block, from `state.position` on: FULL, GROW or DONE.
 
     An entry shares a prefix with the key before it, which stands in `rows.keys` still, but for its trailer.
     """
@@ -272,6 +341,10 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
     quiet = True
     status = DONE
     room = np.uint64(len(data))
+    # Keys that begin as one did that was found in its place need not be looked at.
+    stamp = take.stamp
+    proof = _NEVER if block.bounded != UNBOUNDED else _ZERO
+    found = proof, _ZERO, _ZERO
     while pos < end:
         if not quiet:
             status = FULL
@@ -314,9 +387,16 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
         last = total
         expanded += total
         operation = take.types[code]
-        if operation == _UNKNOWN:
+        if shared < proof or kept < proof + stamp:
+            user_end = keys + kept - min(kept, stamp)
+            found = _compare(rows.keys, keys, user_end, take, block, shared, found)
+            proof = found[0]
+        if operation == _UNKNOWN or proof == _MISPLACED:
             state.rows = row
-            _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
+            if operation == _UNKNOWN:
+                _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
+            else:
+                _note(state, rows.events, _MISPLACED_KEY, pos - start, kept)
             quiet = state.events + 1 < len(rows.events)
         else:
             keys += kept
@@ -327,7 +407,7 @@ def _read_block(data: Any, offset: Any, take: Any, state: Any, rows: Any) -> Any
                 values += length
             rows.operations[row] = operation
             if take.offsets:
-                rows.offsets[row] = offset
+                rows.offsets[row] = np.int64(block.offset)
             row += 1
             rows.key_ends[row] = keys
             rows.value_ends[row] = values

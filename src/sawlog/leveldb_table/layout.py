@@ -227,6 +227,8 @@ class Kind(IntEnum):
     UNREFERENCED = 11
     READ_ERROR = 12
     LOST_VALUE = 13
+    MISPLACED_KEY = 14
+    BAD_INDEX = 15
 
 
 DETAIL = {
@@ -238,6 +240,8 @@ DETAIL = {
     Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
     Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
     Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the unknown type {1:#04x}",
+    Kind.MISPLACED_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes that belongs elsewhere",
+    Kind.BAD_INDEX: "the {0} separators of the index are out of order",
     Kind.LOST_VALUE: "{0} entries are left out, whose values are in other blocks that are damaged or not there",
     Kind.BAD_HANDLE: "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks",
 }

@@ -16,6 +16,7 @@ from sawlog.errors import DamageError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, contents_of
+from sawlog.leveldb_table.bounds import Bounds, bounds_of
 from sawlog.leveldb_table.columnar import Columns
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
@@ -81,6 +82,8 @@ class TableMap:
         salvaged: How many of the last data blocks the index does not name: they were found by their checksums.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
         stamped: Whether timestamps are delivered apart from keys.
+        raw: Whether what ends keys is delivered as a part of them.
+        bounds: Between which keys its data blocks lie, where the index can be relied on.
     """
 
     footer: Footer
@@ -95,6 +98,8 @@ class TableMap:
     salvaged: int = 0
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     stamped: bool = False
+    raw: bool = False
+    bounds: Bounds | None = None
 
     @cached_property
     def spans(self) -> NDArray[np.void]:
@@ -115,16 +120,25 @@ class TableMap:
         return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
 
     @property
-    def bytewise(self) -> bool:
-        """Whether keys, without their timestamps if they are delivered apart, are ordered by their bytes."""
+    def has_stamps(self) -> bool:
+        """Whether user keys end in timestamps."""
+        return (self.comparator or "").endswith(SUFFIX)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether user keys, without their timestamps, are ordered by their bytes."""
         name = self.comparator
-        return name is not None and (name.removesuffix(SUFFIX) if self.stamped else name) in layout.BYTEWISE
+        return name is not None and name.removesuffix(SUFFIX) in layout.BYTEWISE and not self.raw
+
+    @property
+    def internal_index(self) -> bool:
+        """Whether the keys of the index are internal ones."""
+        return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
 
     def separator(self, number: int) -> bytes:
         """The separator of a data block, as user key where it is an internal one."""
         key = self.keys[int(self.ends[number]) : int(self.ends[number + 1])].tobytes()
-        internal = not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
-        user = key[: -layout.KEY_TRAILER] if internal and len(key) >= layout.KEY_TRAILER else key
+        user = key[: -layout.KEY_TRAILER] if self.internal_index and len(key) >= layout.KEY_TRAILER else key
         return user[:-WIDTH] if self.stamped else user
 
 
@@ -242,7 +256,7 @@ class MapReader:
             footer = read_footer(tail, file.size, file.path)
         except DamageError as error:
             footer = self._torn(error)
-        self.map = TableMap(footer, self._rules(footer), stamped=options.keys == "stamped")
+        self.map = TableMap(footer, self._rules(footer), stamped=options.keys == "stamped", raw=options.keys == "raw")
 
     def _rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size
@@ -294,6 +308,10 @@ class MapReader:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
+            table.bounds = bounds_of(table)
+            if table.bounds is not None and not table.bounds.ascend():
+                table.bounds = None
+                self._damage(index, Kind.BAD_INDEX, len(table.handles), 0)
         if (index is None or table.damages) and not table.rules.layered:
             self._salvage()
         return table

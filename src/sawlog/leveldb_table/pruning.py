@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     """The numbers of the first data block that may hold matching keys, and of the first one behind.
 
-    Separators tell only where the table says that keys are ordered by their bytes.
+    Separators tell only where blocks are held to them, and where timestamps are no part of the keys.
     """
     count = len(table.handles)
-    if not table.bytewise or table.damages:
+    if table.bounds is None or table.has_stamps != table.stamped:
         return 0, count
     low, high = _key_bounds(projection)
-    first = _search(table, low) if low is not None else 0
+    # What is behind the last separator stands in the last block, if anywhere.
+    first = min(_search(table, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
     behind = min(_search(table, high + b"\0") + 1, count) if high is not None else count
     return first, behind

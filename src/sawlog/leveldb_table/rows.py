@@ -26,6 +26,7 @@ from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sawlog.leveldb_table.bounds import Bounds
     from sawlog.leveldb_table.fragments import TableRange
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.storage import Source
@@ -66,7 +67,10 @@ class RowReader(SpanWalk):
         if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
             raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
         types = types if internal else np.zeros(256, np.uint8)
-        self._take = e.Take(internal, VALUE in schema.names, OFFSET_COLUMN in schema.names, types)
+        separators = np.zeros(0, np.uint8) if table.bounds is None else table.bounds.keys
+        stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
+        wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
+        self._take = e.Take(internal, *wanted, types, separators, stamp)
         self._rule = table.rules.rule
         self._layer = BlockLayer(table, source) if table.rules.layered else None
         self._state = np.zeros(1, e.STATE)[0]
@@ -117,6 +121,8 @@ class RowReader(SpanWalk):
         blocks["offset"] = spans["offset"]
         blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
         blocks["length"] = spans["length"]
+        if self.table.bounds is not None and spans["role"][0] == Role.DATA:
+            _bound(blocks, spans["number"], self.table.bounds)
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
         for name in ("block", "open", "position", "last", "expanded"):
@@ -263,6 +269,15 @@ class RowReader(SpanWalk):
 def _same(name: str) -> pa.Array:
     """A name for every row of a batch, written once for all batches."""
     return constant_string(name, BATCH_ROWS)
+
+
+def _bound(blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: Bounds) -> None:
+    """Say between which separators the keys of data blocks lie: none is before the first one, nor behind the last."""
+    behind = numbers > 0
+    blocks["bounded"] = np.where(numbers < len(bounds.starts) - 1, e.BOTH, e.BELOW)
+    blocks["low"][behind] = bounds.starts[numbers[behind] - 1]
+    blocks["low_end"][behind] = bounds.stops[numbers[behind] - 1]
+    blocks["high"], blocks["high_end"] = bounds.starts[numbers], bounds.stops[numbers]
 
 
 def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
