@@ -46,8 +46,9 @@ demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: java $(VENV)/.dev ## Run the tests, those with Spark included, in two processes
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
+test: export PYTHONDONTWRITEBYTECODE :=
+test: java $(VENV)/.dev ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
+	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-heavy
 test-heavy: $(VENV)/.dev ## Run what is too slow for every run: bounds checks in kernels, a full disk, an hour of streaming

@@ -19,6 +19,13 @@ pytest_plugins = ["pytester"]
 
 SPARK = ("tests/spark/", "tests/exactly_once/")
 """Where the tests are that run Spark."""
+ALONE = (
+    "tests/exactly_once/",
+    "tests/spark/test_jar.py",
+    "tests/spark/test_documents_on_spark.py",
+    "tests/spark/test_pipeline.py::test_spark_",
+)
+"""Those that start a Spark of their own, and need none of the session that the others share."""
 
 # Kernels compile inside the first example, so no deadline; machines differ, so the same examples on every run.
 settings.register_profile(
@@ -39,18 +46,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs Spark takes longest, and comes first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+    """What runs Spark takes longest, and comes first; what is small fills the gaps at the end."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), item.nodeid.count("/") == 1))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several processes, one runs all tests with Spark, for the session they share; other files stay together."""
+    """Of several processes, one runs all tests that share a session of Spark.
+
+    Others keep the tests of a package together: then no two compile the same kernels at the same time.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+            alone = next((one for one in ALONE if nodeid.startswith(one)), None)
+            return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
 
     return Scheduling(config, log)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -76,6 +77,12 @@ class Laws:
     exemptions: ClassVar[Sequence[Exemption]] = ()
     page: ClassVar[Path | None] = None
     mutators: ClassVar[Sequence[mutations.Mutator]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Samples are made once, however many tests are."""
+        own: Any = vars(cls).get("samples")
+        if own is not None:
+            cls.samples = classmethod(cache(own.__func__))  # type: ignore[arg-type, assignment, method-assign]
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
