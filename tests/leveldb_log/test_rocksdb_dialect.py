@@ -363,6 +363,30 @@ def test_repair_carries_metadata_over_in_its_place(tmp_path: Path) -> None:
     assert repaired(plain, tmp_path)[0] == plain
 
 
+@pytest.mark.parametrize(
+    ("before", "metadata"),
+    [
+        (write(b"one", log=7), fragment(11, SIZES, 7)),
+        (COMPRESSED + write(zstd(b"one"), start=len(COMPRESSED)), fragment(130, PREDECESSOR)),
+        (write(b"one") + fragment(FIRST, b"x" * (BLOCK - 17)), fragment(200, b"something new")),
+    ],
+    ids=["recyclable", "compressed", "at the start of a block"],
+)
+def test_what_repair_writes_is_known_for_rocksdbs_like_the_log_itself(
+    before: bytes, metadata: bytes, tmp_path: Path
+) -> None:
+    """By its metadata alone, which then stands first: nothing else of RocksDB's is left of the log."""
+    source, target, again = (tmp_path / name for name in ("source", "target", "again"))
+    source.write_bytes(before + metadata + metadata)
+    sawlog.repair(source, target, format="leveldb_log")
+    found = scan_file(target)
+    assert (found.records, found.damages) == ([b"one"], [])
+    plain = metadata if metadata[6] != 11 else fragment(10, SIZES)
+    assert target.read_bytes() == plain + write(b"one") + plain
+    sawlog.repair(target, again, format="leveldb_log")
+    assert again.read_bytes() == target.read_bytes()
+
+
 def test_repair_of_metadata_at_a_block_end(tmp_path: Path) -> None:
     for left in range(40):
         first = b"x" * (BLOCK - 11 - left)

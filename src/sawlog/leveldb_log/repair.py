@@ -10,18 +10,19 @@ from sawlog.damage import FileReport, Findings
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECORD_COLUMN, ROWS_SCHEMA
-from sawlog.leveldb_log.fragments import whole_log
-from sawlog.leveldb_log.head import read_head, settle_dialect
+from sawlog.leveldb_log.fragments import LogRange, whole_log
+from sawlog.leveldb_log.head import LogHead, read_head, settle_dialect
 from sawlog.leveldb_log.options import ReadOptions, WriteOptions
 from sawlog.leveldb_log.walk import Metadata, Walk
 from sawlog.leveldb_log.writer import LogWriter
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Source, Storage
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
     """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
 
-    The new log is a plain one, whatever headers and compression the old one had.
+    The new log is a plain one, whatever headers and compression the old one had. Where nobody says whose it is, the
+    first piece of metadata stands in front of all records, so that the new log is known for RocksDB's as well.
     """
     findings = Findings("skip")
     metadata: list[Metadata] = []
@@ -31,6 +32,11 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
             storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage), storage
         )
         log = whole_log(file, options, storage)
+        ahead = None
+        if options.dialect == "auto" and head.dialect == "rocksdb":
+            ahead = _first(log, source, head)
+        if ahead is not None:
+            _carry_over(ahead, file, writer, storage)
         for batch in Walk(log, source, head, schema, findings, metadata).batches():
             offsets = batch.column(OFFSET_COLUMN).to_numpy()
             records = batch.select([RECORD_COLUMN])
@@ -38,12 +44,23 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
             while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
                 last = int(offsets.searchsorted(metadata[0].offset))
                 writer.write(records.slice(first, last - first))
-                _carry_over(metadata.pop(0), file, writer, storage)
+                if (one := metadata.pop(0)) != ahead:
+                    _carry_over(one, file, writer, storage)
                 first = last
             writer.write(records.slice(first))
         for one in metadata:
-            _carry_over(one, file, writer, storage)
+            if one != ahead:
+                _carry_over(one, file, writer, storage)
     return FileReport.of(file.path, file.size, [findings])
+
+
+def _first(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
+    """The first piece of metadata of a log that is carried over."""
+    found: list[Metadata] = []
+    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), found).batches():
+        if carried := [one for one in found if one.type != layout.Type.SET_COMPRESSION]:
+            return carried[0]
+    return None
 
 
 def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
