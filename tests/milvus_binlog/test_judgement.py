@@ -329,3 +329,27 @@ def test_tables_that_grow_keep_what_they_hold() -> None:
         keep = made.surviving(keys, np.array([25] * len(numbers)))
         assert keep is not None
         assert keep.tolist() == [int(not (0 <= n < 5600 and n % 50 + 1 > 25)) for n in numbers]
+
+
+def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None:
+    """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that stand there, twice."""
+    times = [NOW, NOW + 100]
+    write(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
+    (log,) = (one for one in tmp_path.rglob("insert_log/*/*/*/1/*") if one.is_file())
+    intact = log.read_bytes()
+    limits = [time.to_bytes(8, "little") for time in times]
+    behind = intact.index(b"PAR1")
+    places = [at for at in range(behind, len(intact) - 8) if intact[at : at + 8] in limits]
+    tried = 0
+    for at in places[-4:]:
+        for bit in range(64):
+            data = bytearray(intact)
+            data[at + bit // 8] ^= 1 << bit % 8
+            log.write_bytes(data)
+            tried += 1
+            then = open_as_it_lies(tmp_path, as_of=NOW).to_table()
+            assert then["100"].to_pylist() == [1]
+            for time, key in zip(times, (1, 2), strict=True):
+                found = open_as_it_lies(tmp_path, view="inserts", filters=[("Timestamp", "=", time)]).to_table()
+                assert found["100"].to_pylist() == [key]
+    assert tried == 256

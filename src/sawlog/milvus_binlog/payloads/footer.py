@@ -37,7 +37,7 @@ class Chunk:
         uncompressed: Bytes of its pages before compression, headers included.
         compressed: Bytes that its pages take in the file.
         start: Where they begin, counted from the beginning of the Parquet file.
-        minimum: The least value as it is stored; `None` where not told.
+        minimum: The least value as it is stored; `None` where not told, or not twice: footers have no checksums.
         maximum: The greatest value.
     """
 
@@ -139,8 +139,8 @@ def _chunk(fields: dict[int, Any], length: int) -> Chunk:
         _count(fields, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, "bytes of a column chunk"),
         compressed,
         start,
-        _bytes(limits, Statistics.MIN_VALUE),
-        _bytes(limits, Statistics.MAX_VALUE),
+        _limit(limits, Statistics.MIN_VALUE, Statistics.OLD_MIN),
+        _limit(limits, Statistics.MAX_VALUE, Statistics.OLD_MAX),
     )
 
 
@@ -158,6 +158,7 @@ def _count(fields: dict[int, Any], number: int, what: str) -> int:
     return found
 
 
-def _bytes(fields: dict[int, Any], number: int) -> bytes | None:
+def _limit(fields: dict[int, Any], number: int, old: int) -> bytes | None:
+    """A limit of numbers, which writers tell in two fields."""
     found = fields.get(number)
-    return found if isinstance(found, bytes) else None
+    return found if isinstance(found, bytes) and found == fields.get(old) else None

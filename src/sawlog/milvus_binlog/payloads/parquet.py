@@ -62,6 +62,8 @@ class ColumnMetaData(IntEnum):
 class Statistics(IntEnum):
     """Fields of the statistics of a column chunk."""
 
+    OLD_MAX = 1
+    OLD_MIN = 2
     MAX_VALUE = 5
     MIN_VALUE = 6
 
