@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from sawlog.pipeline import run as module
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.run import RETRIES, Run
-from sawlog.spark.errors import is_transient
+from sawlog.spark.errors import explain, is_transient
 
 
 class Watched(threading.Event):
@@ -90,13 +90,39 @@ def test_stopping_ends_a_pause() -> None:
     assert run.ends == [1]
 
 
+class Failed(Exception):
+    """An exception of PySpark whose cause is known to the JVM."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self._cause = SimpleNamespace(_stackTrace=trace)
+
+
+KILLED = Failed(
+    "[STREAM_FAILED] Query q terminated with exception:  SQLSTATE: XXKST (no cause message)",
+    "java.lang.reflect.UndeclaredThrowableException\n\tat a.B.c(B.scala:500)\n"
+    "Caused by: java.io.IOException: Broken pipe\n\t... 26 more",
+)
+"""What became of a query whose source's Python process was killed."""
+
+
+def test_a_cause_that_spark_does_not_name_is_named() -> None:
+    assert explain(KILLED) == (
+        "[STREAM_FAILED] Query q terminated with exception: SQLSTATE: XXKST java.io.IOException: Broken pipe"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "transient"),
     [
         (Exception("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), True),
+        (Exception("org.apache.spark.SparkException: Python worker failed to connect back."), True),
+        (Exception("[CANNOT_OPEN_SOCKET] Can not open socket: tried to connect to /tmp/.8d388410.sock"), True),
         (Exception("java.io.IOException: No space left on device"), True),
         (Exception("botocore.exceptions.EndpointConnectionError: Could not connect"), True),
         (Exception("An error occurred (SlowDown) when calling the PutObject operation"), True),
+        (KILLED, True),
+        (Failed("a plan", "java.lang.IllegalStateException\n\tat a.B.c(B.scala:500)\n"), False),
         (Exception("sawlog.errors.DamageError: Connection reset"), False),
         (Exception("[UNRESOLVED_COLUMN] no such column"), False),
         (Py4JNetworkError("Connection refused"), False),

@@ -22,6 +22,7 @@ import sawlog
 from sawlog.deephaven_log.logger import Logger
 from sawlog.pipeline import load
 from sawlog.pipeline.progress import BatchReport
+from tests.exactly_once.processes import command, descendants, kill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +160,10 @@ KILLS = 2
 
 @pytest.mark.heavy
 def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
-    """Damaged and intact logs arrive while the pipeline is killed: intact rows and damaged ranges are there once."""
+    """Damaged and intact logs arrive while the pipeline is killed: intact rows and damaged ranges are there once.
+
+    A source's own process is killed, too: then the pipeline goes on by itself.
+    """
     path = write(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", more=QUARANTINE)
     place = tmp_path / "logs"
     place.mkdir()
@@ -178,6 +182,9 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
             running.wait_for(lambda one=running: one.rows > 0)
             running.end(signal.SIGKILL)
             running = Running(path)
+    running.wait_for(lambda: running.rows > 0)
+    sources = [pid for pid in descendants(running.process.pid) if "python_streaming_source_runner" in command(pid)]
+    kill(sources[0])
     with pytest.warns(sawlog.DamageWarning):
         intact = sorted(sawlog.read(place, on_damage="skip", filters=[("price", ">=", 10)])["n"].to_pylist())
     damage = sawlog.read(place, view="damage")

@@ -9,15 +9,30 @@ _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULT
 _DAMAGE = "DamageError"
 _LONGEST = 1000
 _TRANSIENT = re.compile(
-    r"Python worker exited unexpectedly|ExecutorLost|executor .*lost|Connection (?:reset|refused|closed|timed out)"
-    r"|Broken pipe|SocketException|SocketTimeout|[Tt]imed? ?out|No space left on device|Too many open files|SlowDown"
-    r"|ServiceUnavailable|InternalError|EndpointConnectionError|ConnectionError|50[0234]\b",
+    r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"
+    r"|Connection (?:reset|refused|closed|timed out)|ConnectionError|EndpointConnectionError|[Tt]imed? ?out"
+    r"|Broken pipe|SocketException|SocketTimeout|No space left on device|Too many open files|SlowDown"
+    r"|ServiceUnavailable|InternalError|50[0234]\b",
 )
-"""What passes: workers and executors that die, networks and object stores that stumble, a disk that is full."""
+"""What passes: workers and executors that die or are late, networks and object stores that stumble, a full disk."""
+
+
+_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_NO_CAUSE = "(no cause message)"
+
+
+def _said(error: BaseException) -> str:
+    """What an error says and what its causes in the JVM say, without their frames: numbers of lines tell nothing."""
+    causes = getattr(getattr(error, "_cause", None), "_stackTrace", "")
+    return _FRAME.sub("", f"{error}\n{causes}")
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, without tracebacks and plans: sawlog's own error where there is one, or Spark's first line."""
+    """What went wrong, without tracebacks and plans: sawlog's own error where there is one, or Spark's first line.
+
+    Where Spark knows no more than that something did, it is the first cause.
+    """
     text = str(error)
     own = _OWN_ERROR.findall(text)
     if own:
@@ -27,7 +42,9 @@ def explain(error: BaseException) -> str:
         if raised:
             return f"{raised[-1][0]}: {raised[-1][1]}"
     first = re.split(r";?\n(?:['+]|\t?at |\n|JVM stacktrace|=== )", text, maxsplit=1)[0]
-    return " ".join(first.split())[:_LONGEST] or type(error).__name__
+    said = " ".join(first.split()) or type(error).__name__
+    causes = _CAUSE.findall(_said(error))
+    return (said.replace(_NO_CAUSE, causes[-1]) if causes else said)[:_LONGEST]
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -48,5 +65,5 @@ def is_transient(error: BaseException) -> bool:
     """Whether what stopped Spark may be gone when it is tried again; never what sawlog itself has refused."""
     from py4j.protocol import Py4JNetworkError
 
-    text = str(error)
+    text = _said(error)
     return not isinstance(error, Py4JNetworkError) and not _OWN_ERROR.search(text) and bool(_TRANSIENT.search(text))
