@@ -65,6 +65,11 @@ def always_inlined(function: Any) -> Any:
     return _helper(function, forceinline=not CHECKED)
 
 
+def as_written(function: Any) -> Any:
+    """The plain Python of a jitted function, for what is done so rarely that to compile it would take longer."""
+    return getattr(function, "py_func", function)
+
+
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
