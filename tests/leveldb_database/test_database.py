@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
@@ -85,6 +87,29 @@ def test_the_state_is_what_the_database_answers(tmp_path: Path, make: Callable[[
         rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
         assert [(row["key"], row["value"]) for row in rows] == sorted(held.items())
     assert len(dataset.fragments(1)) > 1
+
+
+@pytest.mark.parametrize("make", [leveldb, rocksdb])
+@pytest.mark.parametrize("view", ["live", "all"])
+def test_filters_on_the_key_read_the_blocks_that_may_hold_it(
+    tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]], view: str
+) -> None:
+    path = tmp_path / "db"
+    make(path)
+    whole = sawlog.read(path, view=view)
+    keys = [b"", b"key00000", b"key00104", b"key01500", b"key01500\0", b"key02999", b"z"]
+    filters = [[("key", op, key)] for op in ("=", "<", ">=") for key in keys]
+    filters += [[("key", ">", b"key00100"), ("key", "<=", b"key00111")], [("key", "in", [b"key01000", b"key02000"])]]
+    for chosen in filters:
+        expected = whole.filter(pq.filters_to_expression(chosen))
+        for size in (None, 50_000):
+            dataset = sawlog.open(path, view=view, filters=chosen)
+            batches = [batch for one in dataset.fragments(size) for batch in one.to_batches()]
+            assert pa.Table.from_batches(batches, dataset.schema).equals(expected), (chosen, size)
+    told = sawlog.open(path, view=view, filters=[("key", "=", b"key01500")]).info()["spared by filters"]
+    spared, blocks = map(int, re.findall(r"\d+", told))
+    assert blocks > spared > 0.8 * blocks
+    assert "spared by filters" not in sawlog.open(path, view=view).info()
 
 
 @pytest.mark.parametrize("make", [leveldb, rocksdb])

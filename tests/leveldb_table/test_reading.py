@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,21 @@ def test_filters_on_the_key_spare_blocks(tmp_path: Path) -> None:
     for _ in dataset.fragments()[0].to_batches(findings):
         pass
     assert findings.notes["blocks_spared"] > 50
+
+
+def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> None:
+    (file,) = leveldb_tables(tmp_path / "db", DATA, block_size=256)
+    ordered = {"format": "leveldb_table", "comparator": "leveldb.BytewiseComparator"}
+    whole = sawlog.read(str(file), **ordered)
+    assert whole.equals(sawlog.read(str(file)))
+    key = sorted(DATA)[300]
+    dataset = sawlog.open(str(file), filters=[("key", "=", key)], **ordered)
+    assert put(dataset.to_table()) == [(key, DATA[key])]
+    spared, blocks = map(int, re.findall(r"\d+", dataset.info()["spared by filters"]))
+    assert spared == blocks - 1 > 30
+    unordered = sawlog.open(str(file), format="leveldb_table", filters=[("key", "=", key)])
+    assert unordered.to_table().equals(dataset.to_table())
+    assert unordered.info()["spared by filters"] == f"0 of {blocks} data blocks"
 
 
 def test_properties(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.leveldb_table import anatomy as table_anatomy
 from sawlog.leveldb_table.columns import STAMP
-from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.meta import MapReader
+from sawlog.leveldb_table.pruning import SPARED, on_keys, told
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
@@ -105,7 +106,7 @@ class DatabaseDataset(Dataset):
 
     def _files(self) -> Iterator[Fragment]:
         """Each table and log as a whole."""
-        tables = replace(self.scan, options=self.scan.options.table)
+        tables = replace(self.scan, options=self.version.table_options(self.scan.options))
         for file in {table.file.path: table.file for table in self.version.tables}.values():
             yield TableRange(tables, self.projection, file.path, file.size, file, 0, file.size, pruned=False)
         logs = replace(self.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
@@ -138,7 +139,7 @@ class DatabaseDataset(Dataset):
         """See `Dataset.dissector`: fragments of logs and MANIFESTs, blocks of tables."""
         name = posixpath.basename(file.path)
         if TABLE_NAME.match(name):
-            table = MapReader(file, source, self.scan.options.table).read()
+            table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
             return lambda offset: table_anatomy.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
@@ -146,11 +147,16 @@ class DatabaseDataset(Dataset):
         return super().dissector(file, source)
 
     def info(self) -> dict[str, Any]:
-        """Comparator, and how many tables and logs are alive."""
+        """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})
         tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
-        return {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+        facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+        if version.bytewise and self.scan.view != "damage" and on_keys(self.projection):
+            scan = replace(self.scan, options=version.entry_options(self.scan.options))
+            maps = (table_map(table.file, scan) for table in version.tables)
+            facts[SPARED] = told(maps, self.projection)
+        return facts
 
 
 def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:

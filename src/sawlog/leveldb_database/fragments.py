@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -168,10 +168,12 @@ class KeyRange(Fragment):
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         stamped = self.version.stamped
-        options = replace(self.scan.options.table, keys="stamped" if stamped else "internal")
+        options = self.version.entry_options(self.scan.options)
         low, high = self._bounds(table)
         above = (("key", ">=", low),) if low else ()
         bounds = (*above, ("key", "<", high)) if high is not None else above
+        if self.version.bytewise:
+            bounds += tuple((one.column, one.op, one.value) for one in self.projection.filters if one.column == "key")
         scan = Scan(filters=bounds, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
         file = table.file

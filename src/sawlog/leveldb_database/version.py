@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sawlog.damage import Damage, Findings
@@ -18,10 +18,12 @@ from sawlog.leveldb_database.layout import (
     MARKER_NAME,
     TABLE_NAME,
 )
+from sawlog.leveldb_database.options import ReadOptions
 from sawlog.leveldb_log.head import settle_dialect
 from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
+from sawlog.leveldb_table.options import ReadOptions as TableOptions
 from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
@@ -83,6 +85,14 @@ class DatabaseVersion:
     def stamped(self) -> bool:
         """Whether keys end in timestamps, which order them where they are the same otherwise."""
         return self.comparator.endswith(SUFFIX)
+
+    def table_options(self, options: ReadOptions) -> TableOptions:
+        """How its tables are read: in the order of its keys, which LevelDB's do not say."""
+        return replace(options.table, comparator=self.comparator)
+
+    def entry_options(self, options: ReadOptions) -> TableOptions:
+        """The same, with timestamps in a column of their own where keys have them."""
+        return replace(self.table_options(options), keys="stamped" if self.stamped else "internal")
 
 
 def read_version(files: Sequence[File], column_family: str, storage: Storage) -> DatabaseVersion:

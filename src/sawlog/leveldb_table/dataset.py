@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from sawlog.anatomy import Dissector
-from sawlog.errors import DamageError
 from sawlog.format import Dataset
 from sawlog.leveldb_table.anatomy import parts
 from sawlog.leveldb_table.columns import SCHEMAS
-from sawlog.leveldb_table.fragments import TableRange
-from sawlog.leveldb_table.meta import MapReader, TableMap
+from sawlog.leveldb_table.fragments import TableRange, table_map
+from sawlog.leveldb_table.meta import TableMap
+from sawlog.leveldb_table.pruning import SPARED, on_keys, told
 from sawlog.leveldb_table.spans import Role
 from sawlog.storage import File, Source
 
@@ -35,7 +34,7 @@ class LevelDBTableDataset(Dataset):
         """Ranges that begin at data blocks. Where the index cannot be read, one per file."""
         for file in self.files:
             cut = self.splits and task_bytes is not None and file.size > task_bytes
-            table = self._map(file) if cut else None
+            table = table_map(file, self.scan) if cut else None
             starts = [0] if table is None else [0, *_cuts(table, task_bytes or file.size)]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
                 yield self.range_type(
@@ -44,16 +43,16 @@ class LevelDBTableDataset(Dataset):
 
     @property
     def _pruned(self) -> bool:
-        return self.scan.view == "rows" and any(one.column == "key" for one in self.projection.filters)
+        return self.scan.view == "rows" and on_keys(self.projection)
 
     def dissector(self, file: File, source: Source) -> Dissector:
         """See `Dataset.dissector`: blocks and footer."""
-        table = self._map(file)
+        table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
     def info(self) -> dict[str, Any]:
-        """Dialect, format version, comparator and counts of the first table."""
-        table = self._map(self.files[0]) if self.files else None
+        """Dialect, format version, comparator and counts of the first table; of all of them what filters spare."""
+        table = table_map(self.files[0], self.scan) if self.files else None
         if table is None:
             return {}
         facts: dict[str, Any] = {"dialect": table.footer.dialect, "checksum": table.footer.checksum.name.lower()}
@@ -62,14 +61,9 @@ class LevelDBTableDataset(Dataset):
         if table.comparator is not None:
             facts["comparator"] = table.comparator
         facts["data blocks"] = len(table.handles)
+        if self._pruned:
+            facts[SPARED] = told((table_map(file, self.scan) for file in self.files), self.projection)
         return facts
-
-    def _map(self, file: File) -> TableMap | None:
-        with closing(self.scan.storage.open(file.path)) as source:
-            try:
-                return MapReader(file, source, self.scan.options).read()
-            except DamageError:
-                return None
 
 
 def _cuts(table: TableMap, task_bytes: int) -> Iterator[int]:

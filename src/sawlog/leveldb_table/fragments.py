@@ -13,6 +13,7 @@ from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, SawlogError
 from sawlog.leveldb_table.layout import Kind
 from sawlog.ranges import FileRange
+from sawlog.scan import Scan
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ class TableRange(FileRange):
         yield from ()
 
 
-def table_map(file: File, range: TableRange) -> TableMap:
-    """The map of a table, for planning and for what is shown of it."""
+def table_map(file: File, scan: Scan) -> TableMap | None:
+    """The map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
     from sawlog.leveldb_table.meta import MapReader
 
-    with closing(range.scan.storage.open(file.path)) as source:
-        return MapReader(file, source, range.scan.options).read()
+    with closing(scan.storage.open(file.path)) as source:
+        try:
+            return MapReader(file, source, scan.options).read()
+        except DamageError:
+            return None

@@ -83,11 +83,15 @@ class TableMap:
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
         stamped: Whether timestamps are delivered apart from keys.
         raw: Whether what ends keys is delivered as a part of them.
+        given: The name of the order of keys that counts where the table does not say one; empty for none.
         bounds: Between which keys its data blocks lie, where the index can be relied on.
     """
 
     footer: Footer
     rules: BlockRules
+    stamped: bool = False
+    raw: bool = False
+    given: str = ""
     handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -97,8 +101,6 @@ class TableMap:
     damages: list[Damage] = field(default_factory=list)
     salvaged: int = 0
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
-    stamped: bool = False
-    raw: bool = False
     bounds: Bounds | None = None
 
     @cached_property
@@ -108,9 +110,9 @@ class TableMap:
 
     @property
     def comparator(self) -> str | None:
-        """The name of the order of keys; `None` where the table does not say."""
+        """The name of the order of keys; `None` where nothing says it."""
         name = self.properties.get(layout.COMPARATOR)
-        return None if name is None else name.decode(errors="replace")
+        return self.given or None if name is None else name.decode(errors="replace")
 
     @property
     def global_sequence(self) -> int | None:
@@ -256,7 +258,8 @@ class MapReader:
             footer = read_footer(tail, file.size, file.path)
         except DamageError as error:
             footer = self._torn(error)
-        self.map = TableMap(footer, self._rules(footer), stamped=options.keys == "stamped", raw=options.keys == "raw")
+        how = options.keys
+        self.map = TableMap(footer, self._rules(footer), how == "stamped", how == "raw", options.comparator)
 
     def _rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size

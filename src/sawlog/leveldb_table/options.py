@@ -21,11 +21,15 @@ class ReadOptions:
         keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
             tables that programs write with LevelDB's table library alone; `stamped`: a timestamp of eight bytes stands
             before these, and is delivered as a column.
+        comparator: The name of the order of keys, of tables that do not say it, as LevelDB's:
+            `leveldb.BytewiseComparator` is that of their bytes. Filters on the key then use the index, and a key that
+            stands where the index does not expect it is damage.
     """
 
     verify_checksums: bool = True
     max_block_bytes: int = 32 << 20
     keys: Literal["internal", "stamped", "raw"] = "internal"
+    comparator: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.max_block_bytes <= MAX_BLOCK_BYTES:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from sawlog.leveldb_table.columns import KEY
 
 if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.scan import Projection
+
+SPARED = "spared by filters"
+"""The fact about a dataset that tells of it."""
 
 
 def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
@@ -25,11 +31,26 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     return first, behind
 
 
+def on_keys(projection: Projection) -> bool:
+    """Whether there are filters on the key."""
+    return any(one.column == KEY for one in projection.filters)
+
+
+def told(tables: Iterable[TableMap | None], projection: Projection) -> str:
+    """What filters on the key spare of some tables, for people."""
+    blocks = read = 0
+    for table in filter(None, tables):
+        first, behind = block_bounds(table, projection)
+        blocks += len(table.handles)
+        read += max(behind - first, 0)
+    return f"{blocks - read} of {blocks} data blocks"
+
+
 def _key_bounds(projection: Projection) -> tuple[bytes | None, bytes | None]:
     low: bytes | None = None
     high: bytes | None = None
     for condition in projection.filters:
-        if condition.column != "key":
+        if condition.column != KEY:
             continue
         values = condition.value if condition.op == "in" else [condition.value]
         keys = [value.encode() if isinstance(value, str) else value for value in values]

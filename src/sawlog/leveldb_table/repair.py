@@ -6,7 +6,6 @@ import warnings
 from dataclasses import replace
 
 from sawlog.damage import DamageWarning, FileReport, Findings
-from sawlog.errors import DamageError
 from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
@@ -21,10 +20,8 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
     fragment = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, pruned=False)
-    try:
-        rocksdb = table_map(file, fragment).footer.dialect != "leveldb"
-    except DamageError:
-        rocksdb = not file.name.endswith(".ldb")
+    table = table_map(file, scan)
+    rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
     written = WriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
     with warnings.catch_warnings(), TableWriter(target, schema, written, storage) as writer:
