@@ -78,7 +78,9 @@ at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are t
 of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
 others are what was found out about the block, see `kernels.VERDICT`.
 """
-KEY_SLACK = layout.KEY_TRAILER + 8
+SHORT = 32
+"""Parts of keys up to so many bytes are copied as if they had as many."""
+KEY_SLACK = layout.KEY_TRAILER + SHORT
 """Room that the trailer of the last key takes behind user keys, and what is copied beyond it."""
 NOT_OPEN = 0
 IN_WINDOW = 1
@@ -150,8 +152,9 @@ _ONE = np.uint64(1)
 _EIGHT = np.uint64(8)
 _NEVER = NOWHERE >> _ONE
 _MISPLACED = _NEVER - _ONE
-_SHORT = np.uint64(32)
-"""Up to so many bytes are copied by words."""
+_SIXTEEN = np.uint64(16)
+_TWENTY_FOUR = np.uint64(24)
+_SHORT = np.uint64(SHORT)
 _AHEAD = np.uint64(1024)
 
 _BAD_BLOCK = int(Kind.BAD_BLOCK)
@@ -165,12 +168,14 @@ _UNKNOWN = 255
 
 
 @inlined
-def _copy_short(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
-    """`copy_bytes` for few bytes; up to seven more may be read and written."""
-    done = _ZERO
-    while done < length:
-        store_u64(target, at + done, load_u64(source, start + done))
-        done += _EIGHT
+def _copy_short(target: Any, at: Any, source: Any, start: Any) -> None:
+    """Copy `_SHORT` bytes, from and to anywhere: no branch is guessed wrong, as in a loop over what is needed."""
+    one, two = load_u64(source, start), load_u64(source, start + _EIGHT)
+    three, four = load_u64(source, start + _SIXTEEN), load_u64(source, start + _TWENTY_FOUR)
+    store_u64(target, at, one)
+    store_u64(target, at + _EIGHT, two)
+    store_u64(target, at + _SIXTEEN, three)
+    store_u64(target, at + _TWENTY_FOUR, four)
 
 
 @inlined
@@ -369,19 +374,19 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             break
         held = last - least if last != _ZERO else _ZERO
         if before != keys:
-            if shared <= _SHORT and keys - before >= _EIGHT:
-                _copy_short(rows.keys, keys, rows.keys, before, min(shared, held))
+            if shared <= _SHORT:
+                _copy_short(rows.keys, keys, rows.keys, before)
             else:
                 copy_bytes(rows.keys, keys, rows.keys, before, min(shared, held))
         if shared > held:
             store_u64(rows.keys, keys + held, trailer)
-        if rest <= _SHORT and after + rest + _EIGHT <= room:
-            _copy_short(rows.keys, keys + shared, data, after, rest)
+        if rest <= _SHORT and after + _SHORT <= room:
+            _copy_short(rows.keys, keys + shared, data, after)
         else:
             copy_bytes(rows.keys, keys + shared, data, after, rest)
         code = _ZERO
         if take.internal:
-            trailer = load_u64(rows.keys, keys + kept)
+            trailer = load_u64(data, after + rest - _EIGHT) if rest >= _EIGHT else load_u64(rows.keys, keys + kept)
             code = trailer & np.uint64(255)
         before = keys
         last = total
