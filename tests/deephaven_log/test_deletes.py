@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ class Work:
             self.reads += 1
             yield from read(one)
 
+        monkeypatch.setattr(plan, "_SETTLED", float("inf"))
         monkeypatch.setattr(plan, "_may_delete", searched)
         monkeypatch.setattr(walk.CutWalk, "__init__", scanned)
         monkeypatch.setattr(walk.RowWalk, "batches", walked)
@@ -153,3 +156,36 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
 @pytest.mark.parametrize("deletes", ["apply", "ignore"])
 def test_a_repaired_log_ends_sets_where_its_readers_do(flags: list[int], deletes: str):
     assert checked(make(flags), deletes=deletes)[0] == committed(flags, deletes=deletes == "apply")
+
+
+def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, work: Work, monkeypatch):
+    path = tmp_path / "a.bin"
+    rows = [row(BLOBS, {"N": n, "B": b"x" * 20}) for n in range(200)]
+    path.write_bytes(header(BLOBS) + b"".join(rows) + entry(4, DELETE) + b"".join(rows[:7]))
+
+    def planned() -> tuple[int, bool]:
+        work.take()
+        parts = sawlog.open(path).fragments(2000)
+        found = sum(batch.num_rows for part in parts for batch in part.to_batches())
+        return found, work.take()[1] > 0
+
+    assert planned() == (7, True)
+    assert planned() == (7, True), "it has only just been written"
+    monkeypatch.setattr(plan, "_SETTLED", -1.0)
+    assert planned() == (7, True)
+    assert planned() == (7, False)
+    before = path.stat()
+    time.sleep(0.05)
+    with path.open("r+b") as log:
+        log.seek(len(header(BLOBS)) + len(b"".join(rows)))
+        log.write(entry(4, (7).to_bytes(4, "big") + DELETE[4:]))  # of the same size, and some other command
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert planned() == (207, True)
+    assert planned() == (207, False)
+    with path.open("ab") as log:
+        log.write(entry(4, DELETE))
+    assert planned() == (0, True)
+    with path.open("ab") as log:
+        log.write(bytes(5000))
+    assert planned() == (0, True)
+    assert planned() == (0, True), "zeros may be filled unseen"

@@ -10,14 +10,18 @@ cannot be mistaken for the log itself.
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sawlog.chain.walk import Span
 from sawlog.deephaven_log import layout
+from sawlog.names import is_remote
 from sawlog.reading import in_order, once
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
 SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
+_SETTLED = 2.0
+"""Seconds after which a file's time of change tells of any other change."""
+_MOST_REMEMBERED = 256
+"""Logs whose layout a process keeps."""
 _ATTEMPTS = 16
 """False starts after which resynchronisation gives a cut up; the range before it grows longer."""
 
@@ -47,6 +55,9 @@ class Layout:
     live_from: int = -1
 
 
+_REMEMBERED: dict[tuple[Any, ...], Layout] = {}
+
+
 def scan(
     file: File,
     header: Header,
@@ -60,7 +71,8 @@ def scan(
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
     Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged. Without
-    cuts, it is only walked if there may be a DELETE_PARTITION in it.
+    cuts, it is only walked if there may be a DELETE_PARTITION in it. What was found in a local log is remembered for as
+    long as the log stays as it is: a session of Spark plans every query in the same process.
 
     Args:
         file: The log.
@@ -71,6 +83,48 @@ def scan(
         fetched: The log, where it is open and in memory already.
         threads: How many walk it, where there are cuts.
     """
+    asked = None if fetched is not None else _question(file, wanted, start, task_bytes)
+    if asked is not None and asked in _REMEMBERED:
+        return _REMEMBERED[asked]
+    found = _search(file, header, wanted, start, task_bytes, fetched, threads)
+    if asked is not None and asked == _question(file, wanted, start, task_bytes):
+        while len(_REMEMBERED) >= _MOST_REMEMBERED:
+            _REMEMBERED.pop(next(iter(_REMEMBERED)), None)
+        _REMEMBERED[asked] = found
+    return found
+
+
+def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
+    """What the answer depends on; None where a log may change without telling.
+
+    That is so just after a change, in the same tick of the clock, and where a log ends in zeros: whoever has mapped the
+    space may fill it unseen.
+    """
+    if is_remote(file.path) or file.path in wanted.storage.inputs or file.size <= start:
+        return None
+    try:
+        found = os.stat(file.path)
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < _SETTLED:
+            return None
+        with open(file.path, "rb") as log:
+            if os.pread(log.fileno(), 1, file.size - 1) in (b"", b"\0"):
+                return None
+    except OSError:
+        return None  # its reader says what is wrong
+    state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return file.path, file.size, state, start, distance, wanted.on_damage, repr(wanted.options)
+
+
+def _search(
+    file: File,
+    header: Header,
+    wanted: Scan,
+    start: int,
+    task_bytes: int | None,
+    fetched: Source | None,
+    threads: int,
+) -> Layout:
+    """What `scan` finds."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     found = None
