@@ -1,6 +1,6 @@
 package org.apache.spark.sql.execution.python.sawlog
 
-import org.apache.arrow.vector.{BaseFixedWidthVector, BaseVariableWidthVector, BitVector, NullVector, ValueVector}
+import org.apache.arrow.vector.{BaseFixedWidthVector, BaseVariableWidthVector, BitVector, NullVector, ValueVector, VarCharVector}
 import org.apache.spark.sql.types.Decimal
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.Platform
@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String
  *
  * It stays open until the worker's stream is closed: Spark closes columns with each batch, and structs lose fields by it.
  */
-class LentColumn(vector: ValueVector, rows: Int) extends ColumnVector(LentColumn.arrow(vector).dataType()) {
+class LentColumn(vector: ValueVector, rows: Int, words: Words) extends ColumnVector(LentColumn.arrow(vector).dataType()) {
   private val arrow = LentColumn.arrow(vector)
   private val nulls = vector.getNullCount
   private val validity = vector match {
@@ -23,6 +23,10 @@ class LentColumn(vector: ValueVector, rows: Int) extends ColumnVector(LentColumn
   private val offsets = vector match {
     case _: BaseVariableWidthVector if rows > 0 => vector.getOffsetBuffer.memoryAddress()
     case _ => 0L
+  }
+  private val longest = vector match {
+    case _: VarCharVector if rows > 0 && words.begin(rows) => Words.Longest
+    case _ => 0
   }
 
   override def close(): Unit = ()
@@ -51,7 +55,9 @@ class LentColumn(vector: ValueVector, rows: Int) extends ColumnVector(LentColumn
     if (offsets == 0 || isNullAt(row)) arrow.getUTF8String(row)
     else {
       val start = Platform.getInt(null, offsets + (row.toLong << 2))
-      UTF8String.fromAddress(null, data + start, Platform.getInt(null, offsets + (row.toLong << 2) + 4) - start)
+      val length = Platform.getInt(null, offsets + (row.toLong << 2) + 4) - start
+      if (length <= longest && length > 0) words.at(data + start, length)
+      else UTF8String.fromAddress(null, data + start, length)
     }
 
   override def getBinary(row: Int): Array[Byte] = arrow.getBinary(row)

@@ -52,13 +52,16 @@ object ColumnarReaderFactory {
 
 /** The columns of the struct that a Python worker puts its batches into. They are valid until the next batch. */
 class ColumnReader(batches: Iterator[ColumnarBatch], width: Int) extends PartitionReader[ColumnarBatch] {
+  private val words = Array.fill(width)(new Words)
+
   override def next(): Boolean = batches.hasNext
 
   override def get(): ColumnarBatch = {
     val batch = batches.next()
     val struct = batch.column(0).asInstanceOf[ArrowColumnVector].getValueVector.asInstanceOf[StructVector]
     val rows = batch.numRows()
-    val columns = Array.tabulate[ColumnVector](width)(index => new LentColumn(struct.getChildByOrdinal(index), rows))
+    val columns = Array.tabulate[ColumnVector](width)(index =>
+      new LentColumn(struct.getChildByOrdinal(index), rows, words(index)))
     new ColumnarBatch(columns, rows)
   }
 
