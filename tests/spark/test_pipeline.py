@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import sawlog
+import sawlog.spark
 from sawlog.cli import main
 
 if TYPE_CHECKING:
@@ -232,8 +234,8 @@ def test_spark_submit_runs_it_unchanged(database: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def connect_server(place: Path) -> Iterator[str]:
-    """A Spark Connect server on loopback; its URL."""
+def connect_server(place: Path, jar: str | None = None) -> Iterator[str]:
+    """A Spark Connect server on loopback, with a jar; its URL."""
     import socket
 
     with socket.socket() as probe:
@@ -246,6 +248,8 @@ def connect_server(place: Path) -> Iterator[str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
+    if jar is not None:
+        settings["spark.jars"] = jar
     given = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
     service = "org.apache.spark.sql.connect.service.SparkConnectServer"
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *given, "--class", service]
@@ -312,3 +316,35 @@ def test_spark_connect_runs_it_unchanged(
         records = sawlog.read(database)["record"].to_pylist()
         assert [one["rows"] for one in streamed] == [{"streamed": len(records)}]
         assert sorted(rows(tmp_path / "streamed")["record"].to_pylist()) == sorted(records)
+
+
+CLIENT = """
+import sys
+from pyspark.sql import SparkSession
+url, path, copy, streams = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+frame = spark.read.format("sawlog").option("provenance", "true").load(path)
+chosen = frame.where("_offset >= 40000").selectExpr("sum(length(record))")
+chosen.explain()
+print("sum", chosen.collect()[0][0], "of", frame.count(), "rows")
+if streams == "yes":
+    query = spark.readStream.format("sawlog").load(path).writeStream.format("parquet").trigger(availableNow=True)
+    query.option("checkpointLocation", copy + ".state").start(copy).awaitTermination()
+"""
+
+
+def test_a_spark_connect_server_with_the_jar_reads_columns(
+    database: Path, tmp_path: Path, pyspark_version: tuple[int, int]
+) -> None:
+    table = sawlog.read(database, provenance=True)
+    records, offsets = (table[name].to_pylist() for name in ("record", "_offset"))
+    sizes = [len(record) for record, at in zip(records, offsets, strict=True) if at >= 40000]
+    streams = pyspark_version >= (4, 2)
+    with connect_server(tmp_path, sawlog.spark.spark_jar()) as url:
+        copy = tmp_path / "copy"
+        done = command(sys.executable, "-c", CLIENT, url, str(database), str(copy), "yes" if streams else "no")
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert re.search(r"PushedFilters: \[GreaterThanOrEqual\(_offset,40000\)\]", done.stdout), done.stdout
+    assert f"sum {sum(sizes)} of {table.num_rows} rows" in done.stdout
+    if streams:
+        assert sorted(rows(copy)["record"].to_pylist()) == sorted(records)
