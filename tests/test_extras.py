@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 PLAIN = """
-import pyarrow as pa, sawlog, subprocess, sys
+import json, pyarrow as pa, sawlog, subprocess, sys
 table = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
 sawlog.write(table, "a.log", format="leveldb_log")
 assert sawlog.read("a.log").cast(table.schema).equals(table)
@@ -33,6 +33,9 @@ WITHOUT_SPARK = """
 needing = ["run pipeline.toml", "import . db", "merge db N T d", "compact a b", "spark-jar"]
 for arguments in map(str.split, needing):
     assert "pip install" in verb(*arguments, code=2), arguments
+"""
+SQL = """
+assert json.loads(verb("sql", "SELECT count(*) AS n FROM 'a.log'", "--json")) == {"n": 2}
 """
 SPARK = """
 import datetime as dt, os, warnings
@@ -57,10 +60,13 @@ spark.stop()
 """
 PROMISED = {
     "": PLAIN + WITHOUT_SPARK,
+    "azure": PLAIN + "import fsspec\nfsspec.get_filesystem_class('az')\n" + WITHOUT_SPARK,
     "datastore": PLAIN + "import google.protobuf, orjson\n" + WITHOUT_SPARK,
+    "gcs": PLAIN + "import fsspec\nfsspec.get_filesystem_class('gs')\n" + WITHOUT_SPARK,
     "metrics": PLAIN + "import prometheus_client\n" + WITHOUT_SPARK,
     "remote": PLAIN + "sawlog.write(table, 'memory://a/b.log', format='leveldb_log')\nimport s3fs\n" + WITHOUT_SPARK,
     "spark": PLAIN + SPARK,
+    "sql": PLAIN + SQL + WITHOUT_SPARK,
 }
 
 
