@@ -123,6 +123,7 @@ class Kind(IntEnum):
     READ_ERROR = 14
     BAD_TIMESTAMP = 15
     BAD_RECORD_SIZE = 16
+    HIDDEN_CONTAINER = 17
 
 
 DETAIL = {
@@ -130,6 +131,8 @@ DETAIL = {
     Kind.UNKNOWN_VERSION: "a container of version {1}; only version 1 is known",
     Kind.BAD_CONTAINER_LENGTH: "the container's length, {0}, is wrong: another container begins at byte {1};"
     " the records up to it are read",
+    Kind.HIDDEN_CONTAINER: "a container begins inside the one at byte {1}, whose length, {0}, is wrong;"
+    " the records of both are read",
     Kind.BAD_RECORD_LENGTH: "a record of length {0}; the rest of the container, which ends at byte {1}, is lost",
     Kind.UNKNOWN_SCHEMA: "a record of schema ID {0}, which is not among the known schemas; give schemas=,"
     ' or take such records as raw bytes with unknown_schemas="raw"',

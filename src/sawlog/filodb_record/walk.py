@@ -124,14 +124,19 @@ class Walk(ChainWalk):
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
         self.state.step = fragment.step
-        self.state.clear_from = self.state.clear_to = -1
+        self.state.clear_from = self.state.clear_to = self.state.broken = self.state.hider = -1
         self.starts = np.zeros(capacity, np.int64)
+        flagged = _first_word(source, fragment.file.size)
+        if bounds is None:
+            # Containers begin in these words, and records with their lower halves as schema IDs.
+            doubted = [word & layout.MAX_SCHEMA_ID for word in {PLAIN_WORD, flagged}]
+            meanings[doubted] = s.DOUBTED - meanings[doubted]
         self.rules = s.Rules(
             plain,
             meanings,
             s.schema_table(sizes),
             options.container_size is not None,
-            np.int64(_first_word(source, fragment.file.size)),
+            np.int64(flagged),
             np.int64(fragment.start if fragment.resumed else -1),
             np.uint64(WINDOW_BYTES // 4),
             _NO_BOUNDS if bounds is None else bounds,
@@ -145,9 +150,11 @@ class Walk(ChainWalk):
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
 
     def pending(self) -> tuple[int, ...]:
-        """See `ChainWalk.pending`: a container that is being settled."""
-        settling = self.state.phase not in (s.AT_HEADER, s.READING)
-        return (int(self.state.container) if settling else -1,)
+        """See `ChainWalk.pending`: a container that is being settled, or what is hidden in it."""
+        state = self.state
+        if state.phase in (s.AT_HEADER, s.READING):
+            return (-1,)
+        return (int(state.broken if state.phase == s.HUNTING else state.container),)
 
     @property
     def torn(self) -> str:  # type: ignore[override]

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import GOOD, NO_ROOM, TAKEN, note, record_type, walk_chain
+from sawlog.chain.kernels import DAMAGED, GOOD, NO_ROOM, TAKEN, note, record_type, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
+from sawlog.filodb_record.kernels.hidden import begin_hunt, hunt, open_hidden
 from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, take_records
 from sawlog.filodb_record.kernels.settle import open_value, settle
 from sawlog.filodb_record.layout import Kind
@@ -20,6 +21,7 @@ CONTAINER = record_type("start", "end", "following", "time", "records", "guesses
 it has, and how many guesses have been made up to it."""
 
 _BAD_RECORD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
+_HIDDEN = int(Kind.HIDDEN_CONTAINER)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _HASH_SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
@@ -47,16 +49,26 @@ def _judge_within(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     end = np.uint64(state.end)
     if at >= end or not rules.records:
         return GOOD, np.uint64(state.next) - at
-    verdict, size, _ = judge_record(window.data, pos, end - window.base, state, rules)
+    verdict, size, _ = judge_record(window, pos, end - window.base, state, rules)
     return verdict, size
 
 
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """What stands at a position of a file: a container, or what is in it."""
-    if state.phase != s.READING:
-        return settle(window, pos, state, rules)
-    return _judge_within(window, pos, state, rules)
+    if state.phase == s.READING:
+        verdict, size = _judge_within(window, pos, state, rules)
+        at = np.int64(window.base + pos)
+        broken = verdict == DAMAGED and state.kind in (_BAD_RECORD_LENGTH, _HIDDEN)
+        ended = at >= state.end
+        if state.broken == at or not (broken or (ended and state.bound > 0)):
+            return verdict, size
+        begin_hunt(at, state, not ended and state.kind == _HIDDEN)
+    if state.phase == s.HUNTING:
+        return hunt(window, pos, state, rules)
+    if state.phase == s.AT_HEADER and state.bound > 0:
+        return open_hidden(window, pos, state)
+    return settle(window, pos, state, rules)
 
 
 @inlined
@@ -111,7 +123,7 @@ def count_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> An
     end = np.uint64(state.end) - window.base
     count = 0
     while pos < end:
-        verdict, size, _ = judge_record(window.data, pos, end, state, rules)
+        verdict, size, _ = judge_record(window, pos, end, state, rules)
         if verdict != GOOD:
             break
         ask_ahead(window.data, pos, size)
@@ -139,7 +151,7 @@ def _take_container(state: Any, out: Any) -> None:
 @always_inlined
 def gather_container(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """A container is read. Whether the last one of a torn file is complete is only known later."""
-    if state.ending == 0 and state.counted >= 0:
+    if state.counted >= 0 and (state.ending == 0 or state.next < state.bound):
         _take_container(state, out)
     _leave(state)
     return TAKEN

@@ -9,8 +9,10 @@ import numpy as np
 from sawlog.chain.kernels import DAMAGED, GOOD, SHORT, TORN, blame, note
 from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, gather_columns
+from sawlog.filodb_record.kernels.settle import load_word
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
 from sawlog.kernels.memory import load_u32, load_u64, prefetch, store_u32, store_u64
@@ -22,6 +24,7 @@ _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _ONE = np.uint64(1)
 _SIGN = np.uint64(0x80000000)
 _BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
+_HIDDEN = int(Kind.HIDDEN_CONTAINER)
 _BAD_POINTER = int(Kind.BAD_POINTER)
 _BAD_SIZE = int(Kind.BAD_RECORD_SIZE)
 _UNKNOWN_SCHEMA = int(Kind.UNKNOWN_SCHEMA)
@@ -52,6 +55,12 @@ class Out(NamedTuple):
 
 
 @inlined
+def _sure(meaning: Any) -> Any:
+    """What a schema ID means where no container begins."""
+    return s.DOUBTED - meaning if meaning < s.NOT_WANTED else meaning
+
+
+@inlined
 def _condemn(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
     """The verdict on a record that is not whole, or of no known schema."""
     length = _load_length(data, pos) if left >= _LENGTH else _SIGN
@@ -60,7 +69,7 @@ def _condemn(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
         return TORN, left
     if not outside and not rules.plain and left >= _WITH_ID:
         schema_id = _load_id(data, pos)
-        meaning = rules.meanings[schema_id]
+        meaning = _sure(np.int64(rules.meanings[schema_id]))
         if length >= _WITH_ID - _LENGTH and meaning in (s.UNKNOWN, s.UNEXPECTED):
             blame(state, _UNKNOWN_SCHEMA if meaning == s.UNKNOWN else _UNEXPECTED_SCHEMA, schema_id, 0)
             return DAMAGED, min((length + _LENGTH + _ROUND) & ~_ROUND, left)
@@ -69,27 +78,46 @@ def _condemn(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
 
 
 @always_inlined
-def _number_of(data: Any, pos: Any, total: Any, rules: Any) -> Any:
-    """The number of the schema of a record of `total` bytes, if it can have as many, or NOT_WANTED; else UNKNOWN."""
+def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
+    """The number of the schema of a record of `total` bytes, if it can have as many, or NOT_WANTED; else UNKNOWN.
+
+    Unless it is `sure` that no container begins there, what looks like one is UNKNOWN.
+    """
     number = 0
     if not rules.plain:
         number = int(rules.meanings[_load_id(data, pos)])
+        if sure:
+            number = _sure(number)
+    elif not sure and _begins_like_header(data, pos, rules):
+        number = s.UNKNOWN
     if number >= 0:
         schema = rules.schemas[number]
         return number if np.uint64(schema.smallest) <= total <= np.uint64(schema.largest) else s.UNKNOWN
     return number if number == s.NOT_WANTED and total >= _WITH_ID else s.UNKNOWN
 
 
+@always_inlined
+def _begins_like_header(data: Any, pos: Any, rules: Any) -> Any:
+    """Whether what begins at a position has the version word of a container."""
+    word = np.int64(load_word(data, pos))
+    return word == PLAIN_WORD or word == rules.flagged  # noqa: PLR1714 - for Numba
+
+
 @inlined
-def _look_again(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
-    """Judge a record that reaches to the end of its container, or of what is in sight, or beyond."""
+def _look_again(window: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
+    """Judge a record that reaches to the end of its container, or of what is in sight, or beyond, or a container."""
+    data = window.data
     seen = np.uint64(len(data)) - pos
     if seen < min(left, _LENGTH + _LENGTH):
         return SHORT, min(left, _LENGTH + _LENGTH), 0
+    doubted = len(rules.bounds) == 0 and state.broken != np.int64(window.base + pos)
+    if doubted and left >= _LENGTH + _LENGTH and _begins_like_header(data, pos, rules):
+        blame(state, _HIDDEN, 0, 0)
+        return DAMAGED, left, 0
     if left >= (_LENGTH if rules.plain else _WITH_ID):
         total = _load_length(data, pos) + _LENGTH
         if total <= left:
-            number = _number_of(data, pos, total, rules)
+            number = _number_of(data, pos, total, rules, True)
             if number >= 0 and seen < total:
                 return SHORT, total, 0
             if number != s.UNKNOWN:
@@ -99,22 +127,23 @@ def _look_again(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
 
 
 @always_inlined
-def judge_record(data: Any, pos: Any, end: Any, state: Any, rules: Any) -> Any:
+def judge_record(window: Any, pos: Any, end: Any, state: Any, rules: Any) -> Any:
     """What stands at a position among the records of a container, which end at `end`.
 
     Returns:
         GOOD, SHORT, DAMAGED or TORN; the bytes up to the next record, or that must be in sight; the number of its
         schema, or NOT_WANTED.
     """
+    data = window.data
     near = min(end, np.uint64(len(data))) - pos
     if near >= _LENGTH + _LENGTH:
         total = _load_length(data, pos) + _LENGTH
         size = (total + _ROUND) & ~_ROUND
         if size <= near:
-            number = _number_of(data, pos, total, rules)
+            number = _number_of(data, pos, total, rules, False)
             if number != s.UNKNOWN:
                 return GOOD, size, number
-    return _look_again(data, pos, end - pos, state, rules)
+    return _look_again(window, pos, end - pos, state, rules)
 
 
 @always_inlined
@@ -134,7 +163,7 @@ def locate(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     room = min(row + np.uint64(BLOCK), np.uint64(state.max_rows))
     starts, which = out.starts, out.which
     while row < room and pos < end:
-        verdict, size, number = judge_record(data, pos, end, state, rules)
+        verdict, size, number = judge_record(window, pos, end, state, rules)
         if verdict != GOOD:
             break
         ask_ahead(data, pos, size)
@@ -194,10 +223,10 @@ def _drop_failed(window: Any, first: Any, count: Any, state: Any, out: Any) -> A
         length = _load_length(window.data, np.uint64(at) - window.base)
         size = np.int64(min((length + _LENGTH + _ROUND) & ~_ROUND, np.uint64(state.end) - np.uint64(at)))
         op = out.memory.ops[number, failures[r].operation - 1]
+        kind, one = _BAD_POINTER, op.field
         if op.code == END:
-            note(out.events, state, _BAD_SIZE, at, size, length, failures[r].wrong)
-        else:
-            note(out.events, state, _BAD_POINTER, at, size, op.field, failures[r].wrong)
+            kind, one = _BAD_SIZE, np.int64(length)
+        note(out.events, state, kind, at, size, one, failures[r].wrong)
         state.record_bytes -= size
         failures[r].operation = 0
     return kept

@@ -39,21 +39,23 @@ _ONE = np.uint64(1)
 _UNKNOWN_VERSION = int(Kind.UNKNOWN_VERSION)
 _BAD_HEADER = int(Kind.BAD_HEADER)
 _BAD_LENGTH = int(Kind.BAD_CONTAINER_LENGTH)
+_HIDDEN = int(Kind.HIDDEN_CONTAINER)
 
 _is_header = inlined(judge.is_header)
-_is_whole = inlined(judge.is_whole)
-_load_length = loader(layout.LENGTH)
-_load_word = loader(layout.VERSION_WORD)
+is_whole = inlined(judge.is_whole)
+load_length = loader(layout.LENGTH)
+load_word = loader(layout.VERSION_WORD)
 _load_time = loader(layout.TIMESTAMP)
 
 
 @inlined
-def _time(data: Any, at: Any) -> Any:
+def time_at(data: Any, at: Any) -> Any:
+    """The timestamp of the container that begins there."""
     return np.uint64(_load_time(data, at)).view(np.int64)
 
 
 @inlined
-def _header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
+def header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
     """Whether a container begins at file offset `place`; one that is searched for must show a record that fits."""
     left = window.size - place
     if left < _HEADER:
@@ -62,20 +64,20 @@ def _header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
     data = window.data
     record = np.int64(judge.UNSEEN)
     if searched and left >= _LOOK:
-        record = np.int64(_load_length(data, at + _HEADER))
-    length, word = np.int64(_load_length(data, at)), np.int64(_load_word(data, at))
-    return _is_header(length, word, _time(data, at), record, rules.flagged)
+        record = np.int64(load_length(data, at + _HEADER))
+    length, word = np.int64(load_length(data, at)), np.int64(load_word(data, at))
+    return _is_header(length, word, time_at(data, at), record, rules.flagged)
 
 
 @inlined
-def _sees(window: Any, place: Any) -> Any:
+def sees(window: Any, place: Any) -> Any:
     """Whether what a header is judged by is in sight, as far as the file has it."""
     limit = window.base + np.uint64(len(window.data))
     return window.base <= place <= limit and limit - place >= min(window.size - place, _LOOK)
 
 
 @inlined
-def _visit(window: Any, at: Any, place: Any, state: Any, rules: Any) -> Any:
+def visit(window: Any, at: Any, place: Any, state: Any, rules: Any) -> Any:
     """The verdict by which a place that is not in sight comes into it."""
     if at <= place and place - at <= rules.near:
         return SHORT, min(place - at + _LOOK, window.size - at)
@@ -91,18 +93,19 @@ def _proves(window: Any, state: Any, found: Any) -> Any:
     at = found - window.base
     size = np.int64(found) - state.container
     unused = size - layout.LENGTH_SIZE - state.length
-    length, record = np.int64(_load_length(window.data, at)), np.int64(_load_length(window.data, at + _HEADER))
-    return _is_whole(size, unused, length, record, state.step)
+    length, record = np.int64(load_length(window.data, at)), np.int64(load_length(window.data, at + _HEADER))
+    return is_whole(size, unused, length, record, state.step)
 
 
 @inlined
 def _rests(window: Any, unused: Any, found: Any) -> Any:
     """Whether so many bytes can be what a container that was read before has left over in front of another one."""
-    return unused < np.int64(_load_length(window.data, found - window.base + _HEADER)) + layout.LENGTH_SIZE
+    return unused < np.int64(load_length(window.data, found - window.base + _HEADER)) + layout.LENGTH_SIZE
 
 
 @inlined
-def _decide(state: Any, what: Any, first: Any, end: Any, following: Any) -> None:
+def decide(state: Any, what: Any, first: Any, end: Any, following: Any) -> None:
+    """Say what the container turned out to be, where its records begin and end, and where the next one begins."""
     state.what = what
     state.first = first
     state.end = end
@@ -114,13 +117,13 @@ def _decide(state: Any, what: Any, first: Any, end: Any, following: Any) -> None
 def _contain(state: Any, following: Any) -> None:
     """The container is intact; the next one begins at `following`."""
     start = state.container
-    _decide(state, s.INTACT, start + layout.CONTAINER_HEADER_SIZE, start + layout.LENGTH_SIZE + state.length, following)
+    decide(state, s.INTACT, start + layout.CONTAINER_HEADER_SIZE, start + layout.LENGTH_SIZE + state.length, following)
 
 
 @inlined
 def _cut_short(state: Any, first: Any, found: Any) -> None:
     """The container's length is wrong: another one begins at `found`."""
-    _decide(state, _BAD_LENGTH, first, found, found)
+    decide(state, _BAD_LENGTH, first, found, found)
     blame(state, _BAD_LENGTH, state.length, found)
 
 
@@ -151,11 +154,11 @@ def _look_on(window: Any, state: Any, rules: Any) -> Any:
             at = np.uint64(state.clear_to)
             nonzero |= state.clear_dirty
             break
-        if not _sees(window, at):
+        if not sees(window, at):
             break
         here = at - window.base
         seen = window.size - at >= _HEADER and window.data[here + _LAST] == layout.VERSION
-        if seen and _header_at(window, at, rules, True):
+        if seen and header_at(window, at, rules, True):
             break
         if window.data[here] != 0:
             nonzero = 1
@@ -164,7 +167,7 @@ def _look_on(window: Any, state: Any, rules: Any) -> Any:
     state.looked += looked
     state.search = at
     state.dirty = nonzero
-    if at < window.size and not _sees(window, at):
+    if at < window.size and not sees(window, at):
         return False
     if state.mode != BROKEN and np.int64(at) >= state.clear_to:
         state.clear_from = state.begun
@@ -190,7 +193,7 @@ def _conclude(window: Any, state: Any, rules: Any) -> None:
                 state.phase = s.PROBING
                 state.following = found
                 state.search = start + layout.MIN_CONTAINER_SIZE
-        elif found == size and _is_whole(size - start, 0, layout.EMPTY_CONTAINER, 0, state.step):
+        elif found == size and is_whole(size - start, 0, layout.EMPTY_CONTAINER, 0, state.step):
             _contain(state, found)
             state.guesses += 1
         elif size - end < layout.CONTAINER_HEADER_SIZE:
@@ -209,17 +212,17 @@ def _conclude(window: Any, state: Any, rules: Any) -> None:
         if found < size:
             _cut_short(state, first, found)
         else:
-            _decide(state, s.INTACT, first, size, size)
+            decide(state, s.INTACT, first, size, size)
             state.ending = s.TORN_CONTAINER
     elif found == size and state.dirty == 0:
-        _decide(state, s.UNUSED, found, found, found)
+        decide(state, s.UNUSED, found, found, found)
     elif start == rules.resumed and size - found < LOOK:
-        _decide(state, s.UNUSED, start, start, start)
+        decide(state, s.UNUSED, start, start, start)
         state.ending = s.TORN_REST
     elif start == rules.resumed and _rests(window, found - start, np.uint64(found)):
-        _decide(state, s.UNUSED, found, found, found)
+        decide(state, s.UNUSED, found, found, found)
     else:
-        _decide(state, _BAD_HEADER, found, found, found)
+        decide(state, _BAD_HEADER, found, found, found)
         blame(state, _BAD_HEADER, state.length, state.word)
 
 
@@ -229,10 +232,10 @@ def _begin(window: Any, state: Any, rules: Any) -> None:
     start = np.uint64(state.container)
     at = start - window.base
     left = np.int64(window.size - start)
-    length = np.int64(_load_length(window.data, at))
+    length = np.int64(load_length(window.data, at))
     state.length = length
-    state.word = np.int64(_load_word(window.data, at))
-    state.time = _time(window.data, at)
+    state.word = np.int64(load_word(window.data, at))
+    state.time = time_at(window.data, at)
     total = length + layout.LENGTH_SIZE
     first = state.container + layout.CONTAINER_HEADER_SIZE
     aligned = length - length % layout.ALIGNMENT
@@ -256,11 +259,11 @@ def _at_end(window: Any, state: Any, rules: Any) -> None:
     """Settle a container by what stands at its end, which is in sight."""
     stop = state.container + layout.LENGTH_SIZE + state.length
     size = np.int64(window.size)
-    follows = stop == size or _header_at(window, np.uint64(stop), rules, False)
+    follows = stop == size or header_at(window, np.uint64(stop), rules, False)
     version = state.word >> layout.VERSION_SHIFT
     if version != layout.VERSION:
         if follows:
-            _decide(state, _UNKNOWN_VERSION, stop, stop, stop)
+            decide(state, _UNKNOWN_VERSION, stop, stop, stop)
             blame(state, _UNKNOWN_VERSION, state.length, version)
         else:
             _search(state, BROKEN, state.container + 1, 1)
@@ -279,7 +282,7 @@ def _at_end(window: Any, state: Any, rules: Any) -> None:
 def _at_step(window: Any, state: Any, rules: Any) -> None:
     """Settle a container by what stands where a whole one ends, which is in sight."""
     following = np.uint64(state.container + state.step)
-    follows = following < window.size and _header_at(window, following, rules, False)
+    follows = following < window.size and header_at(window, following, rules, False)
     if following == window.size or (follows and (rules.given or _proves(window, state, following))):
         _contain(state, np.int64(following))
     else:
@@ -293,9 +296,9 @@ def _probe(window: Any, state: Any, rules: Any) -> Any:
     end = start + layout.LENGTH_SIZE + state.length
     while state.search < end:
         place = np.uint64(state.search)
-        if not _sees(window, place):
+        if not sees(window, place):
             return False
-        if _header_at(window, place, rules, True):
+        if header_at(window, place, rules, True):
             _cut_short(state, start + layout.CONTAINER_HEADER_SIZE, np.int64(place))
             return True
         state.search += layout.WHOLE_UNIT
@@ -305,19 +308,18 @@ def _probe(window: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _told(at: Any, state: Any) -> Any:
+def told(at: Any, state: Any) -> Any:
     """The verdict on a container of which all is known."""
     start = state.container
     if np.int64(at) != start:
         state.position = start
         return AWAY, _ZERO
     what = state.what
-    state.phase = s.READING if state.end > state.first else s.AT_HEADER
+    state.phase = s.READING if state.end > state.first or what in (s.INTACT, _HIDDEN) else s.AT_HEADER
     state.counted = 0
     if what == s.UNUSED:
         return PADDING, np.uint64(state.next - start)
     if what == s.INTACT:
-        state.phase = s.READING
         return HEADER, np.uint64(state.first - start)
     state.kind = what
     return DAMAGED, np.uint64(state.first - start)
@@ -339,32 +341,32 @@ def open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     end = rules.bounds[value + 1]
     state.container = at
     state.ending = 0
-    _decide(state, s.INTACT, at, end, end)
+    decide(state, s.INTACT, at, end, end)
     if end - at < layout.CONTAINER_HEADER_SIZE:
-        return _told(at, state)
+        return told(at, state)
     if np.uint64(len(window.data)) - pos < min(np.uint64(end - at), _LOOK):
         state.phase = s.AT_HEADER
         return SHORT, min(np.uint64(end - at), _LOOK)
-    length, word = np.int64(_load_length(window.data, pos)), np.int64(_load_word(window.data, pos))
-    time = _time(window.data, pos)
+    length, word = np.int64(load_length(window.data, pos)), np.int64(load_word(window.data, pos))
+    time = time_at(window.data, pos)
     version = word >> layout.VERSION_SHIFT
     bare = word == version << layout.VERSION_SHIFT and version != 0
     # Whose word is bare is a container, whatever is wrong with its first record.
     record = np.int64(judge.UNSEEN)
     if not bare and end - at >= LOOK:
-        record = np.int64(_load_length(window.data, pos + _HEADER))
+        record = np.int64(load_length(window.data, pos + _HEADER))
     sound = _is_header(length, np.int64(judge.PLAIN_WORD) if bare else word, time, record, word)
     if sound and version == layout.VERSION:
         claimed = at + layout.LENGTH_SIZE + length
         state.time = time
         what = s.INTACT if claimed <= end else _BAD_LENGTH
-        _decide(state, what, at + layout.CONTAINER_HEADER_SIZE, min(claimed, end), end)
+        decide(state, what, at + layout.CONTAINER_HEADER_SIZE, min(claimed, end), end)
         blame(state, what, length, end)
     elif bare and (sound or version == layout.VERSION):
         what = _UNKNOWN_VERSION if sound else _BAD_HEADER
-        _decide(state, what, end, end, end)
+        decide(state, what, end, end, end)
         blame(state, what, length, version if sound else word)
-    return _told(at, state)
+    return told(at, state)
 
 
 @inlined
@@ -392,16 +394,16 @@ def settle(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         elif phase != s.AT_HEADER:
             done = _look_on(window, state, rules) if phase == s.SEARCHING else _probe(window, state, rules)
             if not done:
-                return _visit(window, at, np.uint64(state.search), state, rules)
+                return visit(window, at, np.uint64(state.search), state, rules)
             if phase == s.SEARCHING:
                 _conclude(window, state, rules)
             continue
-        if place < window.size and not _sees(window, place):
-            return _visit(window, at, place, state, rules)
+        if place < window.size and not sees(window, place):
+            return visit(window, at, place, state, rules)
         if phase == s.AT_HEADER:
             _begin(window, state, rules)
         elif phase == s.AT_END:
             _at_end(window, state, rules)
         else:
             _at_step(window, state, rules)
-    return _told(at, state)
+    return told(at, state)

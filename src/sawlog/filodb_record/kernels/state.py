@@ -33,6 +33,12 @@ STATE = state_type(
     "clear_dirty",  # 1 when other bytes than zeros stand there
     "following",  # where a whole container is to end, while it is looked through for others
     "looked",  # places at which a header was searched for
+    # Containers that another one hides.
+    "bound",  # where that one ends; 0 when none is known to be hidden
+    "broken",  # where the records of a container ended, or were broken, last
+    "reach",  # where the search for others ends
+    "hider",  # the container whose length is wrong, until that is told; -1 for none
+    "claimed",  # its length
     # The pass.
     "guesses",  # containers that nothing proves to be whole
     "value",  # number of the value being read, of a column of them
@@ -51,6 +57,8 @@ SETTLED = 5
 """All is known of it; but the position may not be at its header yet."""
 READING = 6
 """The position is at its records."""
+HUNTING = 7
+"""Its records have ended, or are broken: does it hide another container?"""
 
 # What a container turns out to be, besides a `Kind` of damage.
 INTACT = 0
@@ -71,6 +79,8 @@ SCHEMA = record_type("smallest", "largest")
 UNKNOWN = -1
 UNEXPECTED = -2
 NOT_WANTED = -3
+DOUBTED = -7
+"""`DOUBTED - meaning` stands for a meaning where a record begins as headers of containers do: which one is it?"""
 
 
 class Rules(NamedTuple):
@@ -78,7 +88,8 @@ class Rules(NamedTuple):
 
     Attributes:
         plain: Whether records have no schema ID; then all are of schema 0.
-        meanings: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED.
+        meanings: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED;
+            or one that is `DOUBTED`.
         schemas: `SCHEMA` records.
         given: Whether the user has said how many bytes whole containers take.
         flagged: int64, the version word of the file's first container.

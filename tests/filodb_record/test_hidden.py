@@ -1,0 +1,180 @@
+"""Containers hidden by another one: its length is wrong, and ends where a later one begins."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.filodb_record import RecordBuilder, Schemas
+from sawlog.storage import Storage
+from sawlog.testing import Sample, check
+
+from . import golden
+
+HEADER = 16
+GAUGE = Schemas.built_in()["gauge"]
+SCHEMA = """
+[schemas.result]
+columns = ["timestamp:ts", "value:double", "s:string", "n:int"]
+partitioned = false
+"""
+WORD = 1 << 24
+FLAGGED = WORD | 0x40
+Record = Callable[[int, int], bytes]
+
+
+def gauge(number: int, size: int) -> bytes:
+    """A record of the built-in schema, of so many bytes."""
+    name = "h" * (size - 53)
+    builder = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    builder.add_from_reader((number, float(number), name, {"some": "value"}), GAUGE)
+    (data,) = builder.optimal_container_bytes()
+    assert len(data) == HEADER + size
+    return data[HEADER:]
+
+
+def plain(number: int, size: int) -> bytes:
+    """A record without schema ID, of so many bytes."""
+    text = b"s" * (size - 30)
+    return struct.pack("<IqdIiH", size - 4, number, float(number), 28, number, len(text)) + text
+
+
+def container(records: Sequence[bytes], size: int = 0, word: int = WORD) -> bytes:
+    body = b"".join(records)
+    return (struct.pack("<IIq", HEADER - 4 + len(body), word, golden.TIMESTAMP) + body).ljust(size, b"\0")
+
+
+def equal(record: Record, size: int, word: int = WORD) -> list[bytes]:
+    """Trimmed containers, each as long as the others."""
+    return [container([record(n, size - HEADER)], word=word) for n in range(9)]
+
+
+def full(record: Record) -> list[bytes]:
+    """Containers that their records fill to the last byte, and one that they do not."""
+    whole = [container([record(n, size) for size in [252] * 7 + [268]]) for n in range(7)]
+    return [*whole, container([record(7, 252)] * 7, 2048), container([record(8, 272)])]
+
+
+def loose(record: Record) -> list[bytes]:
+    """Whole containers with unused rests."""
+    return [container([record(n, 204 + n % 5 * 4)] * 9, 2048) for n in range(8)]
+
+
+ID = {"schema": "gauge"}
+RAW = {"schema": "gauge", "unknown_schemas": "raw", "extras": "record"}
+BARE = {"schemas": SCHEMA}
+FILES: dict[str, tuple[list[bytes], dict[str, Any]]] = {
+    "trimmed": (equal(gauge, 128), ID),
+    "trimmed-raw": (equal(gauge, 128), RAW),
+    "trimmed-plain": (equal(plain, 128), BARE),
+    "trimmed-flagged": (equal(gauge, 256, FLAGGED), ID),
+    "full": (full(gauge), ID),
+    "full-plain": (full(plain), BARE),
+    "loose": (loose(gauge), ID),
+    "loose-plain": (loose(plain), BARE),
+}
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit >> 3] ^= 1 << (bit & 7)
+    return bytes(changed)
+
+
+def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], Any]:
+    """Where the rows stand, and what is told of the others."""
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        dataset = sawlog.open(path, on_damage="skip", format="filodb_record", provenance=True, **options)
+        found = dataset.to_table()["_offset"].to_pylist()
+        (report,) = sawlog.verify(path, format="filodb_record", **options).files
+    assert report.rows == len(found) == len(set(found))
+    assert report.account.total == len(data)
+    return set(found), report
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Path, name: str) -> None:
+    parts, options = FILES[name]
+    data = b"".join(parts)
+    path = tmp_path / "a.container"
+    whole, report = look(path, data, options)
+    assert not report.damaged
+    start = 0
+    for part in parts:
+        others = {at for at in whole if not start <= at < start + len(part)}
+        for bit in range(8 * start, 8 * (start + (HEADER if name in ("trimmed", "loose") else 4))):
+            rows, report = look(path, flipped(data, bit), options)
+            assert others <= rows <= whole, (start, bit)
+            assert rows == whole or report.damaged or report.notes or report.tail.unfinished, (start, bit)
+        start += len(part)
+
+
+def hiding(parts: Sequence[bytes], first: int, last: int) -> bytes:
+    """The length of one container made to end where another one does."""
+    changed = list(parts)
+    length = sum(map(len, parts[first : last + 1])) - 4
+    changed[first] = length.to_bytes(4, "little") + parts[first][4:]
+    return b"".join(changed)
+
+
+@pytest.mark.parametrize("view", ["rows", "containers", "partkeys"])
+@pytest.mark.parametrize(("name", "first", "last"), [(name, 1, 4) for name in FILES] + [("trimmed", 0, 8)])
+def test_every_verb_meets_hidden_containers(name: str, first: int, last: int, view: str) -> None:
+    parts, options = FILES[name]
+    if view == "partkeys" and "plain" in name:
+        return
+    options = options if view == "rows" else {key: options[key] for key in options if key != "extras"}
+    repaired = "rows" if view == "rows" and name != "trimmed-raw" else "no"
+    sample = Sample(
+        "hidden", "filodb_record", b"".join(parts), "a.container", view=view, options=options, repaired=repaired
+    )
+    whole = check(sample)
+    found = check(sample, hiding(parts, first, last))
+    assert found.origins is not None
+    assert whole.origins is not None
+    assert [at for _, at in found.origins] == [at for _, at in whole.origins]
+    hidden = sum(map(len, parts[: first + 1]))
+    (damage,) = found.report.damages
+    assert (damage.kind, damage.offset, damage.length) == ("hidden_container", hidden, HEADER)
+    assert f"the one at byte {hidden - len(parts[first])}, whose" in damage.detail
+
+
+def test_hidden_containers_that_are_broken_as_well_are_told() -> None:
+    parts = list(FILES["trimmed"][0])
+    sample = Sample("hidden", "filodb_record", b"".join(parts), "a.container", options=ID, repaired="rows")
+    parts[3] = parts[3][:4] + b"\1" + parts[3][5:]
+    found = check(sample, hiding(parts, 1, 5))
+    assert found.table.num_rows == 6
+    assert set(found.report.kinds) == {"hidden_container", "bad_header"}
+    parts[3] = parts[3][:HEADER] + b"\xff" * 4 + parts[3][HEADER + 4 :]
+    check(sample, hiding(parts, 1, 5))
+
+
+@pytest.mark.parametrize("size", [0, 1024, 2048])
+@pytest.mark.parametrize("record", [4, 8, 4096])
+def test_looking_for_hidden_containers_takes_time_that_follows_the_bytes(
+    tmp_path: Path, size: int, record: int
+) -> None:
+    """Each container claims all that follows, and its first record is broken."""
+    count = 400
+    one = 24 + size
+    total = one * count
+    heads = [struct.pack("<IIqII", total - n * one - 4, WORD, 1, record, 0xFFFF) for n in range(count)]
+    data = b"".join(head.ljust(one, b"\0") for head in heads)
+    path = tmp_path / "a.container"
+    path.write_bytes(data)
+    (fragment,) = sawlog.open(path, format="filodb_record", view="containers").fragments(None)
+    with closing(Storage().open(str(path))) as source:
+        walk = fragment.containers(source, records=True)
+        assert list(walk.each()) is not None
+    assert walk.state.looked <= 4 * len(data)
