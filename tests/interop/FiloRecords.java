@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.TreeMap;
 import net.jpountz.xxhash.XXHash32;
 import net.jpountz.xxhash.XXHashFactory;
 
@@ -20,11 +21,14 @@ import net.jpountz.xxhash.XXHashFactory;
  *
  * id DATA;COLUMNS PARTITION;COLUMNS prints the schema ID. read FILE SIZE TYPES START ID KEYS prints the records, and
  * write FILE SIZE TYPES START ID KEYS makes containers of such lines. SIZE is that of whole containers, 0 for trimmed
- * ones; TYPES are those of the columns, START is the first partition column (-1: none).
+ * ones; TYPES are those of the columns, START is the first partition column (-1: none). Nested records have the columns
+ * of NESTED. shards prints the shard of each line of metric, labels, number of shards and spread.
  */
 public class FiloRecords {
     static final XXHash32 XXH = XXHashFactory.safeInstance().hash32();
     static final int SEED = 0x9747b28c;
+
+    static final FiloRecords NESTED = new FiloRecords(new String[] {"ts", "double", "string"}, -1, 0, "");
 
     static int hash(byte[] data) {
         return XXH.hash(data, 0, data.length, SEED);
@@ -35,12 +39,46 @@ public class FiloRecords {
             System.out.println((columns(a[2]) + 31 * columns(a[1])) & 0xFFFF);
             return;
         }
+        if (a[0].equals("shards")) {
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                System.out.println(shard(line.split("\t", -1)));
+            }
+            return;
+        }
         FiloRecords made = new FiloRecords(a[3].split(","), Integer.parseInt(a[4]), Integer.parseInt(a[5]), a[6]);
         if (a[0].equals("read")) {
             made.read(ByteBuffer.wrap(Files.readAllBytes(Path.of(a[1]))), Integer.parseInt(a[2]));
         } else {
             made.write(Path.of(a[1]), Integer.parseInt(a[2]));
         }
+    }
+
+    /** By the options that FiloDB ships: shard key _ns_, _ws_ and the metric without its suffix; le spreads nothing. */
+    static int shard(String[] fields) {
+        TreeMap<String, byte[]> labels = new TreeMap<>();
+        for (String entry : fields[1].isEmpty() ? new String[0] : fields[1].split(",")) {
+            String[] parts = entry.split(":", -1);
+            labels.put(new String(bytes(parts[0]), StandardCharsets.UTF_8), bytes(parts[1]));
+        }
+        int key = 7, all = 7;
+        for (String name : List.of("_ns_", "_ws_")) {
+            if (labels.containsKey(name)) key = 31 * key + hash(labels.get(name));
+        }
+        String metric = new String(bytes(fields[0]), StandardCharsets.UTF_8);
+        for (String suffix : List.of("_bucket", "_count", "_sum")) {
+            if (metric.endsWith(suffix)) {
+                metric = metric.substring(0, metric.length() - suffix.length());
+                break;
+            }
+        }
+        key = 31 * key + hash(metric.getBytes(StandardCharsets.UTF_8));
+        for (var label : labels.entrySet()) {
+            if (label.getKey().equals("le")) continue;
+            all = 31 * all + (31 * hash(label.getKey().getBytes(StandardCharsets.UTF_8)) + hash(label.getValue()));
+        }
+        int shards = Integer.parseInt(fields[2]), group = shards >> Integer.parseInt(fields[3]);
+        return key & (group - 1) | all & (shards - 1) & -group;
     }
 
     static int columns(String given) {
@@ -54,6 +92,7 @@ public class FiloRecords {
                 case "ts" -> "TimestampColumn";
                 case "string" -> "StringColumn";
                 case "map" -> "MapColumn";
+                case "br" -> "BinaryRecordColumn";
                 default -> "HistogramColumn";
             };
             int params = ConfigFactory.parseString(parts.length > 2 ? parts[2].replace(":", "\n") : "").hashCode();
@@ -115,6 +154,7 @@ public class FiloRecords {
                     fields.add(switch (types[i]) {
                         case "string" -> "x" + hex(payload);
                         case "map" -> map(payload);
+                        case "br" -> NESTED.line(ByteBuffer.wrap(payload).order(ByteOrder.LITTLE_ENDIAN), 0).replace("\t", "/");
                         default -> histogram(payload);
                     });
                 }
@@ -291,6 +331,7 @@ public class FiloRecords {
                     byte[] payload = switch (types[i]) {
                         case "string" -> bytes(fields[i].substring(1));
                         case "map" -> entries(fields[i].substring(1));
+                        case "br" -> NESTED.record(fields[i].split("/", -1));
                         default -> blob(fields[i].substring(1));
                     };
                     if (start >= 0 && i >= start) computed = 31 * computed + hash(hashed(types[i], payload));

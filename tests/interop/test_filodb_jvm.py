@@ -15,7 +15,9 @@ import pytest
 
 import sawlog
 from sawlog.filodb_record import Buckets, Histogram, Schemas
+from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.schemas.column import params_hash
+from sawlog.filodb_record.values import shards
 
 pytestmark = pytest.mark.interop
 
@@ -46,11 +48,17 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
+NESTED = {"t": "ts", "v": "double", "s": "string"}
+"""The columns of nested records."""
+
+
 def bits(value: float) -> str:
     return f"{struct.unpack('<Q', struct.pack('<d', value))[0]:x}"
 
 
 def histogram(dice: random.Random) -> Histogram:
+    if dice.random() < 0.05:
+        return Histogram(Buckets.empty(), ())
     count = dice.randint(1, 20)
     first, multiplier = dice.choice([1.0, 2.0, 0.5]), dice.choice([2.0, 1.5, 3.0, 1.1])
     buckets = dice.choice(
@@ -90,6 +98,7 @@ def value(kind: str, dice: random.Random) -> Any:
         "double": dice.choice([0.0, -0.0, 1.5, math.inf, dice.uniform(-1e300, 1e300)]),
         "string": text,
         "hist": histogram(dice) if kind == "hist" else None,
+        "br": {name: value(inner, dice) for name, inner in NESTED.items()} if kind == "br" else None,
     }[kind]
 
 
@@ -100,6 +109,8 @@ def text_of(kind: str, one: Any) -> str:
         return "x" + one.encode().hex()
     if kind == "hist":
         return shown(one)
+    if kind == "br":
+        return "/".join(text_of(inner, one[name]) for name, inner in NESTED.items())
     return bits(one) if kind == "double" else str(one)
 
 
@@ -107,19 +118,27 @@ def schema_of(dice: random.Random) -> tuple[Schemas, list[str], list[str]]:
     """A schema, and the notation of its data and partition columns."""
     data = [
         "t:ts",
-        *(f"d{n}:{dice.choice(['int', 'long', 'double', 'string', 'hist'])}" for n in range(dice.randrange(1, 6))),
+        *(
+            f"d{n}:{dice.choice(['int', 'long', 'double', 'string', 'hist', 'br'])}"
+            for n in range(dice.randrange(1, 6))
+        ),
     ]
     data = [f"{one}:{{counter=false,delta=true}}" if one.endswith("hist") else one for one in data]
     data = [f"{one}:detectDrops=true" if one.endswith("double") and dice.random() < 0.5 else one for one in data]
+    names = [one.partition(":")[0] for one in data if one.endswith(":br")]
+    nested = {name: {"columns": [f"{inner}:{kind}" for inner, kind in NESTED.items()]} for name in names}
     keys = [f"p{n}:{dice.choice(['string', 'long', 'int'])}" for n in range(dice.randrange(3))] + ["tags:map"]
     definition = {
         "partition-schema": {"columns": keys, "predefined-keys": list(KEYS)},
-        "schemas": {"s": {"columns": data}},
+        "schemas": {"s": {"columns": data, "nested": nested}},
     }
     return Schemas.parse(json.dumps(definition)), data, keys
 
 
 def as_column(kind: str, values: list[Any]) -> pa.Array:
+    if kind == "br":
+        fields = [as_column(inner, [one[name] for one in values]) for name, inner in NESTED.items()]
+        return pa.StructArray.from_arrays(fields, list(NESTED))
     if kind == "map":
         return pa.array(values, pa.map_(pa.string(), pa.string()))
     if kind == "hist":
@@ -155,7 +174,7 @@ def close(one: str, other: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("records", ["ingestion", "partkeys"])
 def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: int, records: str) -> None:
     dice = random.Random(seed)
@@ -196,6 +215,22 @@ def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: in
         if kind not in ("hist", "double"):
             expected = as_column(kind, [row[n] for row in rows]).to_pylist()
             assert back[name].to_pylist() == expected, name
+
+
+def test_shards_are_those_of_the_jvm(java: Any) -> None:
+    dice = random.Random(7)
+    names = ["_ns_", "_ws_", "le", "job", "é", "日", "\U0001f600", "\uffee", "_bucket"]
+    rows = []
+    for _ in range(3000):
+        metric = dice.choice(["up", "é", "", "_sum"]) + dice.choice(["", "_bucket", "_count", "_sum", "_sum_count"])
+        labels = {name: value("string", dice) for name in dice.sample(names, dice.randrange(len(names)))}
+        rows.append((metric, labels))
+    metrics = pa.array([metric for metric, _ in rows])
+    maps = pa.array([list(labels.items()) for _, labels in rows], pa.map_(pa.string(), pa.string()))
+    for count, spread in ((1, 0), (64, 3), (256, 8), (1024, 0)):
+        lines = [f"{text_of('string', a)[1:]}\t{text_of('map', b.items())[1:]}\t{count}\t{spread}" for a, b in rows]
+        found = java("FiloRecords", "shards", given="\n".join(lines) + "\n")
+        assert found == list(map(str, shards(metrics, maps, count, spread, default_partition()).to_pylist()))
 
 
 def test_tops_are_those_of_the_jvm(java: Any, tmp_path: Path) -> None:
