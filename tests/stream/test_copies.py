@@ -89,13 +89,19 @@ def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
     assert stream.numbers == list(range(80))
 
 
-def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None:
-    directory, source = log
+def copied(directory: Path) -> tuple[Path, Stream]:
+    """The one log of a directory, which was copied, and a stream that had read it before."""
     path = only(directory)
     stream = Stream(directory)
     stream.drain()
     shutil.copy(path, rotated(path))
     assert stream.step() == 0
+    return path, stream
+
+
+def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None:
+    directory, source = log
+    path, stream = copied(directory)
     source.log(2)
     assert stream.step() == 40
     assert len(stream.offset.copies) == 1
@@ -153,11 +159,7 @@ def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
 
 def test_the_original_is_removed(log, later) -> None:
     directory, _ = log
-    path = only(directory)
-    stream = Stream(directory)
-    stream.drain()
-    shutil.copy(path, rotated(path))
-    assert stream.step() == 0
+    path, stream = copied(directory)
     stream = later(stream)
     path.unlink()
     assert stream.step() == 0

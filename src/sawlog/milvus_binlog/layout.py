@@ -31,8 +31,7 @@ i8, event length i32 and next position i32 (read as u32 here)."""
 LEGACY_HEADER = struct.Struct("<qbIII")
 """Before 2.0: timestamp, type code, server id, event length, next position."""
 EVENT_HEADER = places(HEADER, "timestamp", "type", "event length", "next position")
-LEGACY_EVENT_HEADER = places(LEGACY_HEADER, "timestamp", "type", "server id", "event length", "next position")
-"""The numbers of event headers."""
+"""The numbers of an event header."""
 DESCRIPTOR = struct.Struct("<qqqqqqi8s")
 """Collection, partition, segment, field id; start and end timestamp; payload type; post-header lengths."""
 EXTRA_LENGTH = struct.Struct("<I")
