@@ -17,7 +17,7 @@ def one_file(sample: Sample, dice: Random) -> Mutation:
     if not names:
         return Mutation("nothing left", sample.content)
     name = dice.choice(names)
-    kind = dice.choice(OF_TABLES if name.endswith(".ldb") else OF_LOGS)
+    kind = dice.choice(OF_TABLES if name.endswith((".ldb", ".sst")) else OF_LOGS)
     mutated = kind(replace(sample, files=sample.content[name], file_name=name), dice)
     return changed(sample, name, dict(mutated.files)[name], mutated.label)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import rocksdict
+from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
 
 from sawlog.testing import Laws, Sample, Span
 
@@ -30,6 +32,35 @@ def files() -> dict[str, bytes]:
     return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
 
 
+@cache
+def rocksdb_files() -> dict[str, bytes]:
+    """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_target_file_size_base(300)
+    block = BlockBasedOptions()
+    block.set_block_size(1)
+    block.set_format_version(5)
+    block.set_checksum_type(rocksdict.ChecksumType.crc32c())
+    options.set_block_based_table_factory(block)
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        for key in b"abcdefghijkl":
+            database[bytes([key]) * 3] = b"v"
+        database.flush()
+        down = CompactOptions()
+        down.set_bottommost_level_compaction(rocksdict.BottommostLevelCompaction.force())
+        database.compact_range(None, None, down)
+        database[b"ccc"] = b"w"
+        del database[b"eee"]
+        database.delete_range(b"hh", b"j")
+        database.close()
+        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst")
+        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+
+
 class TestLaws(Laws):
     mutators = MUTATORS
 
@@ -38,5 +69,19 @@ class TestLaws(Laws):
         (log,) = (name for name in files() if name.endswith(".log"))
         return [
             Sample(view, "leveldb_database", files(), view=view, ordered=False, repaired="no", body=Span(0, 0, log))
+            for view in ("live", "all")
+        ]
+
+
+@pytest.mark.heavy
+class TestLawsOfRocksDB(Laws):
+    """Its tables say by which order their keys are sorted, so that filters and ranges of keys go by their indexes."""
+
+    mutators = MUTATORS
+
+    @classmethod
+    def samples(cls) -> Sequence[Sample]:
+        return [
+            Sample(view, "leveldb_database", rocksdb_files(), view=view, ordered=False, repaired="no")
             for view in ("live", "all")
         ]
