@@ -309,6 +309,45 @@ def test_two_copies(tmp_path: Path, log, later, begun: bool, gone: bool, longer:
     assert stream.numbers == list(range(80 if gone else 100))
 
 
+@pytest.mark.parametrize("seen", ["both at once", "one after the other", "one read first"])
+@pytest.mark.parametrize("other", [".2", "-old"])
+def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, later, seen: str, other: str) -> None:
+    """The stream stood still, or was not there yet, when the log was copied twice and emptied."""
+    directory, _ = log
+    path = only(directory)
+    aside = tmp_path / "aside"
+    path.rename(aside)
+    Source(directory, "a").log(1)
+    stream = Stream(directory, maxfilespertrigger=1)
+    if seen != "one read first":
+        assert stream.step() == 20
+    path.touch()
+    for suffix in (".1", other):
+        shutil.copy(aside, path.with_name(f"{path.name}{suffix}"))
+        if seen == "one after the other":
+            look(stream)
+        if seen == "one read first":
+            stream.drain()
+    stream = later(stream)
+    stream.drain()
+    path.write_bytes(another(tmp_path, 60))
+    stream.drain()
+    stream = later(stream)
+    assert stream.step() == 0
+    assert sorted(stream.numbers) == sorted([*range(20), *range(80)])
+
+
+def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
+    directory, _ = log
+    path = only(directory)
+    for number in (1, 2):
+        path.with_name(f"{path.name}.{number}").write_bytes(another(tmp_path, 60 * number, 3))
+    os.truncate(path, 0)
+    stream = Stream(directory)
+    stream.drain()
+    assert sorted(stream.numbers) == list(range(60, 180))
+
+
 def test_logs_are_rotated_by_number(tmp_path: Path, log, later) -> None:
     """What logrotate does with `copytruncate`, a look after each step."""
     directory, _ = log

@@ -3,6 +3,7 @@
 Whoever copies a log and empties it (`copytruncate` of logrotate), or copies and deletes, has both for a while. A file
 that arrives is a copy if all its bytes are those of another one, and if it has that one's name with something behind
 it, or is the same one of a writer's; of a file that the stream has begun to read, also if it has the very same name.
+Two that both have the name of a third one with a suffix are copies of each other: that one may be empty by now.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import posixpath
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sawlog.storage import is_remote
@@ -158,6 +159,9 @@ class Living:
         self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
         self._unbegun: dict[Hashable, list[str]] = defaultdict(list)
         self._bases: set[str] = set()
+        self._names = set(map(posixpath.basename, seen))
+        self._named = sorted(set(map(len, self._names)), reverse=True)
+        self._siblings: dict[str, list[str]] | None = None
         self._places: set[Succession | None] = set()
         for name, record in known:
             base, place = posixpath.basename(name), follower.succession(seen[name])
@@ -178,7 +182,8 @@ class Living:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
         base, place = posixpath.basename(name), self._follower.succession(one)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
-        if place in self._places or any(begin in self._bases for begin in begins):
+        rotated = self._rotated(base)
+        if rotated or place in self._places or any(begin in self._bases for begin in begins):
             yield from itertools.islice(self._like(name, one), LIKELY)
         if not self._unbegun:
             return
@@ -186,9 +191,21 @@ class Living:
             if begin != base:
                 yield from ((other, None) for other in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
         rank = self._rank(name)
-        for other in itertools.islice(self._unbegun.get(place, ()), LIKELY):
-            if self._rank(other) < rank:
-                yield other, None
+        alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._rotated_alike(rotated)]
+        yield from ((other, None) for other in alike if self._rank(other) < rank)
+
+    def _rotated(self, base: str) -> str:
+        """The longest name of a file that is there which a name has with a suffix, such as that of a rotation."""
+        begins = (base[:length] for length in self._named if length < len(base) and not base[length].isalnum())
+        return next((begin for begin in begins if begin in self._names), "")
+
+    def _rotated_alike(self, rotated: str) -> Sequence[str]:
+        """Files that were not begun and have a name with a suffix."""
+        if rotated and self._siblings is None:
+            self._siblings = defaultdict(list)
+            for other in {name for names in self._unbegun.values() for name in names}:
+                self._siblings[self._rotated(posixpath.basename(other))].append(other)
+        return self._siblings.get(rotated, ())[:LIKELY] if rotated and self._siblings else ()
 
     def _rank(self, name: str) -> tuple[Any, ...]:
         """Of files of one name, which is likely to be the original: the longest, eldest, nearest."""
@@ -210,6 +227,10 @@ class Living:
 
     def _plausible(self, name: str, one: Seen, other: str) -> bool:
         """Whether one file is named like the other, with something behind it, or is the same one of a writer's."""
+        if name == other:
+            return False
+        base, base_of_other = posixpath.basename(name), posixpath.basename(other)
         mine, others = self._follower.succession(one), self._follower.succession(self._seen[other])
-        same = mine is not None and mine == others
-        return name != other and (same or posixpath.basename(name).startswith(posixpath.basename(other)))
+        if base.startswith(base_of_other) or (mine is not None and mine == others):
+            return True
+        return self._rotated(base) not in ("", base_of_other) and self._rotated(base) == self._rotated(base_of_other)
