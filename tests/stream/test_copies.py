@@ -337,6 +337,30 @@ def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, late
     assert sorted(stream.numbers) == sorted([*range(20), *range(80)])
 
 
+@pytest.mark.parametrize("anew", [0, 1, 9], ids=["emptied", "shorter", "longer"])
+@pytest.mark.parametrize("read", ["begun", "whole", "finished"])
+def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: str, anew: int) -> None:
+    """The stream stood still while a log that it knew was copied twice, emptied, and written anew."""
+    directory, _ = log
+    path = only(directory)
+    stream = Stream(directory, maxrowspertrigger=20 if read == "begun" else None)
+    stream.step()
+    if read == "finished":
+        quiet(path)
+        Source(directory, "other").log(1)
+        stream.drain()
+        assert len(stream.offset.finished) == 1
+        del stream.numbers[60:]
+    for number in (1, 2):
+        shutil.copy(path, path.with_name(f"{path.name}.{number}"))
+    path.write_bytes(another(tmp_path, 60, anew) if anew else b"")
+    stream = later(stream)
+    stream.drain()
+    stream = later(stream)
+    assert stream.step() == 0
+    assert sorted(stream.numbers) == list(range(60 + 20 * anew))
+
+
 def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
     directory, _ = log
     path = only(directory)

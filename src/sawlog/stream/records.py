@@ -264,9 +264,10 @@ class Records:
                 known.append((name, record))
         known += [(name, None) for name in new if name not in moved]
         living = Living(self._follower, known, seen)
+        left: set[str] = set()
         for name, one in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
             for other, record in living.like(name, one):
-                if other in moved or other in self.copies:
+                if other in left or other in self.copies:
                     continue
                 if self.copies.link(name, one, other, seen[other]):
                     break
@@ -275,6 +276,7 @@ class Records:
                 if record.at <= one.file.size and self._proves(one, record) and not self._proves(seen[other], record):
                     self._move(other, record, name, one)
                     moved.add(name)
+                    left.add(other)
                     break
 
     def _proves(self, one: Seen, record: Place | Ended) -> bool:
