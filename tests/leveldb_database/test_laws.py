@@ -11,7 +11,8 @@ import pytest
 import rocksdict
 from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
 
-from sawlog.testing import Laws, Sample, Span
+from sawlog.testing import Laws, Sample, Span, check
+from tests.leveldb_log.fragments import HEADER, masked
 
 from .mutators import MUTATORS
 
@@ -85,3 +86,17 @@ class TestLawsOfRocksDB(Laws):
             Sample(view, "leveldb_database", rocksdb_files(), view=view, ordered=False, repaired="no")
             for view in ("live", "all")
         ]
+
+
+@pytest.mark.parametrize("view", ["live", "all"])
+def test_range_deletions_in_an_order_that_is_not_known_are_refused_by_every_verb(view: str) -> None:
+    (sample,) = (one for one in TestLawsOfRocksDB.samples() if one.view == view)
+    files = dict(sample.content)
+    (name,) = (one for one in files if one.startswith("MANIFEST"))
+    manifest = bytearray(files[name].replace(b"leveldb.BytewiseComparator", b"leveldb.BytewiseComparatoX"))
+    at = 0
+    while at < len(manifest):
+        end = at + HEADER + int.from_bytes(manifest[at + 4 : at + 6], "little")
+        manifest[at : at + 4] = masked(bytes(manifest[at + 6 : end])).to_bytes(4, "little")
+        at = end
+    assert "range deletions in an order" in str(check(sample, {**files, name: bytes(manifest)}).refused)

@@ -68,7 +68,7 @@ class DatabaseDataset(Dataset):
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
         if self.scan.view == "damage":
             yield from self._files()
-            if self.version.blobs:
+            if self.version.blobs or not self.version.bytewise:
                 yield from self._ranges(task_bytes, BlobDamage)
             return
         yield from self._ranges(task_bytes, KeyRange)

@@ -217,7 +217,7 @@ class KeyRange(Fragment):
                 ' read them with view="writes", latest=True'
             )
         if pc.any(pc.equal(batch.column("operation"), "ingest_sst")).as_py():
-            raise SawlogError(
+            raise FormatError(
                 f"{self.path}: the logs tell of tables that the MANIFEST does not name yet; a database takes them in"
                 ' when it is opened: read its tables, and its logs with view="writes"'
             )
@@ -239,7 +239,7 @@ class KeyRange(Fragment):
 
 @dataclass(frozen=True)
 class BlobDamage(KeyRange):
-    """Which values of a range of keys are damaged in their blob files."""
+    """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be settled."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""

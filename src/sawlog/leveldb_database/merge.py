@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array
-from sawlog.errors import SawlogError
+from sawlog.errors import FormatError
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, Run, Stream
 from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
 from sawlog.leveldb_table.columns import KEY, OPERATION, STAMP
@@ -29,7 +29,7 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
 
     Raises:
-        SawlogError: For range deletions in another order, or with timestamps.
+        FormatError: For range deletions in another order, or with timestamps.
     """
     if not bytewise:
         runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
@@ -53,8 +53,8 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
     yield Settled([*(feed.take(None) for feed in feeds), *deletions.take(None)], deletions.covers, bytewise=True)
 
 
-def _refused(path: str) -> SawlogError:
-    return SawlogError(
+def _refused(path: str) -> FormatError:
+    return FormatError(
         f"{path}: range deletions in an order of keys that only the database knows, or with timestamps;"
         " read its tables and logs one by one"
     )
