@@ -25,7 +25,7 @@ class LentColumn(vector: ValueVector, rows: Int, words: Words) extends ColumnVec
     case _ => 0L
   }
   private val longest = vector match {
-    case _: VarCharVector if rows > 0 && words.begin(rows) => Words.Longest
+    case _: VarCharVector if rows > 0 => Words.Longest
     case _ => 0
   }
 
@@ -56,7 +56,7 @@ class LentColumn(vector: ValueVector, rows: Int, words: Words) extends ColumnVec
     else {
       val start = Platform.getInt(null, offsets + (row.toLong << 2))
       val length = Platform.getInt(null, offsets + (row.toLong << 2) + 4) - start
-      if (length <= longest && length > 0) words.at(data + start, length)
+      if (length <= longest && length > 0 && words.worth) words.at(data + start, length)
       else UTF8String.fromAddress(null, data + start, length)
     }
 

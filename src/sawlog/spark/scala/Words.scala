@@ -5,29 +5,19 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * The short texts that a column has had, on the heap, each made once: what Spark looks up in a hash map it copies for
- * every row unless it is an array of its own. A column whose texts seldom come again is left alone from its second batch
- * on.
+ * every row unless it is an array of its own. A column whose texts seldom come again is left alone as soon as that is seen.
  */
 class Words {
-  private var heads, tails: Array[Long] = _
-  private var known: Array[UTF8String] = _
-  private var rows, made = 0
+  private val heads, tails = new Array[Long](Words.Places)
+  private val known = Array.fill(Words.Places)(UTF8String.EMPTY_UTF8)
+  private var asked, made = 0L
 
-  /** A batch of so many rows begins: whether to go on asking. */
-  def begin(next: Int): Boolean = {
-    if (known == null) {
-      heads = new Array(Words.Places)
-      tails = new Array(Words.Places)
-      known = Array.fill(Words.Places)(UTF8String.EMPTY_UTF8)
-    }
-    val worth = made <= Words.Places + rows / 8
-    rows = next
-    if (worth) made = 0
-    worth
-  }
+  /** Whether texts come again: of those that were asked for, an eighth at most had to be made. */
+  def worth: Boolean = made <= Words.Places + (asked >>> 3)
 
   /** The text of 1 to `Longest` bytes at an address. */
   def at(address: Long, length: Int): UTF8String = {
+    asked += 1
     var head, tail = 0L // loads that may overlap; with the length they say all that there is
     if (length >= 8) {
       head = Platform.getLong(null, address)
