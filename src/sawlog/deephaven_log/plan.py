@@ -88,8 +88,8 @@ def scan(
         return _REMEMBERED[asked]
     found = _search(file, header, wanted, start, task_bytes, fetched, threads)
     if asked is not None and asked == _question(file, wanted, start, task_bytes):
-        while len(_REMEMBERED) >= _MOST_REMEMBERED:
-            _REMEMBERED.pop(next(iter(_REMEMBERED)), None)
+        if len(_REMEMBERED) >= _MOST_REMEMBERED:
+            _REMEMBERED.clear()  # at once: other threads plan, too
         _REMEMBERED[asked] = found
     return found
 

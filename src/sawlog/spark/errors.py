@@ -10,13 +10,11 @@ _DAMAGE = "DamageError"
 _LONGEST = 1000
 _TRANSIENT = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"
-    r"|Connection (?:reset|refused|closed|timed out)|ConnectionError|EndpointConnectionError|[Tt]imed? ?out"
+    r"|Connection (?:reset|refused|closed|timed out)|ConnectionError|[Tt]imed? ?out"
     r"|Broken pipe|SocketException|SocketTimeout|No space left on device|Too many open files|SlowDown"
     r"|ServiceUnavailable|InternalError|50[0234]\b",
 )
 """What passes: workers and executors that die or are late, networks and object stores that stumble, a full disk."""
-
-
 _FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _NO_CAUSE = "(no cause message)"

@@ -203,8 +203,9 @@ class Living:
         """Files that were not begun and have a name with a suffix."""
         if rotated and self._siblings is None:
             self._siblings = defaultdict(list)
-            for other in {name for names in self._unbegun.values() for name in names}:
-                self._siblings[self._rotated(posixpath.basename(other))].append(other)
+            for base, names in self._unbegun.items():
+                if isinstance(base, str):
+                    self._siblings[self._rotated(base)] += names
         return self._siblings.get(rotated, ())[:LIKELY] if rotated and self._siblings else ()
 
     def _rank(self, name: str) -> tuple[Any, ...]:
@@ -233,4 +234,5 @@ class Living:
         mine, others = self._follower.succession(one), self._follower.succession(self._seen[other])
         if base.startswith(base_of_other) or (mine is not None and mine == others):
             return True
-        return self._rotated(base) not in ("", base_of_other) and self._rotated(base) == self._rotated(base_of_other)
+        rotated = self._rotated(base)
+        return rotated != "" and rotated == self._rotated(base_of_other)
