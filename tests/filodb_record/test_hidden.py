@@ -9,11 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
+from sawlog.damage import DamageWarning, Findings
 from sawlog.filodb_record import RecordBuilder, Schemas
+from sawlog.filodb_record.walk import ContainersWalk
 from sawlog.storage import Storage
 from sawlog.testing import Sample, check
 
@@ -175,6 +177,6 @@ def test_looking_for_hidden_containers_takes_time_that_follows_the_bytes(
     path.write_bytes(data)
     (fragment,) = sawlog.open(path, format="filodb_record", view="containers").fragments(None)
     with closing(Storage().open(str(path))) as source:
-        walk = fragment.containers(source, records=True)
+        walk = ContainersWalk(fragment, source, pa.schema([]), Findings("skip"), records=True)
         assert list(walk.each()) is not None
     assert walk.state.looked <= 4 * len(data)

@@ -47,11 +47,11 @@ class ContainerRange(FileRange):
             walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
             yield from walk(self, source, schema, findings).batches()
 
-    def containers(self, source: Source, *, records: bool = False) -> ContainersWalk:
-        """A walk over the containers; over them alone, their `records` are passed over."""
+    def containers(self, source: Source) -> ContainersWalk:
+        """A walk over the containers alone: their records are passed over."""
         from sawlog.filodb_record.walk import ContainersWalk
 
-        return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=records)
+        return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)
 
 
 @dataclass(frozen=True)
