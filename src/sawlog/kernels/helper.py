@@ -31,6 +31,14 @@ class _Part(JITCodeLibrary):
         self._ensure_finalized()
         return 0
 
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """By one pass manager: to make one takes longer than what it does to a helper, and others are only declared."""
+        ll_module.data_layout = self._codegen._data_layout
+        manager, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+
     def _optimize_final_module(self) -> None:
         """Nothing is gained before it is known who calls."""
 
@@ -48,12 +56,33 @@ class _PartLowering(NativeLowering):
         return super().run_pass(state)
 
 
+_UNUSED = frozenset(
+    {
+        "WithLifting",
+        "InlineClosureLikes",
+        "DeadBranchPrune",
+        "RewriteDynamicRaises",
+        "MakeFunctionToJitFunction",
+        "InlineInlinables",
+        "FindLiterallyCalls",
+        "LiteralUnroll",
+        "LiteralPropagationSubPipelinePass",
+        "InlineOverloads",
+        "NopythonRewrites",
+        "NoPythonSupportedFeatureValidation",
+        "DumpParforDiagnostics",
+    }
+)
+"""Passes for what no helper holds: closures, `with`, functions laid in before typing, expressions of whole arrays."""
+
+
 class _PartCompiler(Compiler):
     def define_pipelines(self) -> Any:
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
             pipeline.add_pass_after(_PartLowering, NativeLowering)
-            pipeline.passes = [one for one in pipeline.passes if one[0] is not NativeLowering]
+            unused = _UNUSED | {NativeLowering.__name__}
+            pipeline.passes = [one for one in pipeline.passes if one[0].__name__ not in unused]
             pipeline.finalize()
         return pipelines
 

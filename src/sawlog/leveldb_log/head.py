@@ -46,11 +46,15 @@ def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, b
     state = k.first_state()
     known = layout.TYPES[dialect]
     for start in range(0, len(head), layout.BLOCK_SIZE):
-        at = start
-        while at < min(start + layout.BLOCK_SIZE, len(head)):
+        at, end = start, min(start + layout.BLOCK_SIZE, len(head))
+        while at + layout.HEADER_SIZE <= end:
+            kind = layout.TYPE.of(head, at)
+            # What is no fragment by that, as in files of other formats, is not worth compiling a kernel for.
+            if kind not in known or known[kind].header_size + layout.LENGTH.of(head, at) > end - at:
+                break
             state.position = at
             size = int(k.judge_fragment(window, state, rules))
-            if not size or (kind := layout.TYPE.of(head, at)) not in known:
+            if not size:
                 break
             yield at, kind, head[at + layout.TYPE.end : at + size]
             if known[kind].role not in (Role.METADATA, Role.COMPRESSION):
