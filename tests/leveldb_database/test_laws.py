@@ -39,7 +39,7 @@ def rocksdb_files() -> dict[str, bytes]:
     options = Options(raw_mode=True)
     options.set_compression_type(DBCompressionType.none())
     options.set_disable_auto_compactions(True)
-    options.set_target_file_size_base(300)
+    options.set_target_file_size_base(100)
     block = BlockBasedOptions()
     block.set_block_size(1)
     block.set_format_version(5)

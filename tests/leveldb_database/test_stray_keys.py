@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog.damage import Findings
+from sawlog.testing import Sample, check
+from sawlog.testing.reading import any_fragments, same_counts, same_filters, two_threads
+from tests.leveldb_log.fragments import masked
+from tests.leveldb_table.mutators import places
+
+from . import test_laws
+from .mutators import with_ranges
 
 DATABASE = Path(__file__).parent / "stray_keys"
 
@@ -30,3 +39,99 @@ def test_every_part_of_a_table_is_read_once(size: int) -> None:
     assert entries(parts) == whole
     assert sum(whole.values()) == 12
     assert any("b'\"'" in entry for entry in whole)
+
+
+def narrowed(sample: Sample, ranges: dict[int, tuple[bytes, bytes]]) -> dict[str, bytes]:
+    """The files of a sample whose MANIFEST gives tables other ranges of keys."""
+    files = dict(sample.content)
+    (name,) = (one for one in files if one.startswith("MANIFEST"))
+    return {**files, name: with_ranges(files[name], ranges)}
+
+
+def placed(path: Path, files: dict[str, bytes]) -> Path:
+    path.mkdir()
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+    return path
+
+
+LEVELDB = [{5: (b"b", b"c")}, {5: (b"z", b"a")}, {8: (b"", b"\xff")}, {5: (b"b", b"b"), 8: (b"b", b"b")}]
+ROCKSDB = [
+    {10: (b"bbb", b"ddd")},
+    {14: (b"d", b"hi")},
+    {11: (b"aaa", b"lll")},
+    {12: (b"lll", b"kkk"), 10: (b"\xff", b"\xff")},
+]
+
+
+@pytest.mark.parametrize(
+    ("sample", "ranges"),
+    [
+        pytest.param(sample, ranges, id=f"{system}-{sample.name}-{number}")
+        for system, laws, every in (
+            ("leveldb", test_laws.TestLaws, LEVELDB),
+            ("rocksdb", test_laws.TestLawsOfRocksDB, ROCKSDB),
+        )
+        for sample in laws.samples()
+        for number, ranges in enumerate(every)
+    ],
+)
+def test_ranges_that_are_wrong_below_the_checksums(sample: Sample, ranges: dict[int, tuple[bytes, bytes]]) -> None:
+    """However the database is cut and asked, the same entries are live, and all are there."""
+    outcome = check(sample, narrowed(sample, ranges), laws=(any_fragments, two_threads, same_counts, same_filters))
+    if sample.view == "all":
+        assert len(outcome.rows) == len(check(sample, laws=()).rows)
+    kinds = {one.kind for one in outcome.damages}
+    assert kinds == (set() if ranges in (LEVELDB[2], ROCKSDB[2]) else {"misplaced_key"})
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@pytest.mark.parametrize("ranges", LEVELDB)
+def test_live_is_what_leveldb_finds(tmp_path: Path, ranges: dict[int, tuple[bytes, bytes]]) -> None:
+    """It does not look for a key in a table whose range has not got it."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    files = narrowed(test_laws.TestLaws.samples()[0], ranges)
+    path = placed(tmp_path / "db", files)
+    table = sawlog.read(path, format="leveldb_database", view="live", on_damage="skip", columns=["key", "value"])
+    shutil.copytree(path, tmp_path / "copy")
+    with plyvel.DB(str(tmp_path / "copy")) as database:
+        found = {bytes([key]): database.get(bytes([key])) for key in range(97, 123)}
+    expected = {key: value for key, value in found.items() if value is not None}
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected
+
+
+def test_a_range_deletion_ends_where_its_table_does(tmp_path: Path) -> None:
+    """As RocksDB has it, which writes the same one into several tables; so it is no damage."""
+    files = narrowed(test_laws.TestLawsOfRocksDB.samples()[0], {14: (b"ccc", b"i")})
+    path = placed(tmp_path / "db", files)
+    for size in (None, 1):
+        fragments = sawlog.open(path, format="leveldb_database", view="live").fragments(size)
+        live = [key for one in fragments for batch in one.to_batches() for key in batch.column("key").to_pylist()]
+        assert live == [bytes([key]) * 3 for key in b"abcdfgijkl"]
+    database = Rdict(str(shutil.copytree(path, tmp_path / "copy")), Options(raw_mode=True))
+    assert list(database.keys()) == live
+    database.close()
+
+
+@pytest.mark.parametrize("view", ["live", "all"])
+def test_the_first_damage_of_a_table_is_met_at_the_same_time_under_both_policies(view: str) -> None:
+    """Two tables are damaged: which of them is met first depends on how far the others are read."""
+    files = {path.name: path.read_bytes() for path in (DATABASE.parent / "two_damages").iterdir()}
+    check(Sample(view, "leveldb_database", files, view=view, ordered=False, repaired="no"), laws=())
+
+
+@pytest.mark.parametrize("sample", test_laws.TestLaws.samples(), ids=lambda sample: sample.view)
+def test_keys_out_of_order(sample: Sample) -> None:
+    """Behind `y` a database would not look for `c` and `d`."""
+    table = sample.content["000005.ldb"]
+    at, length = places(table)[0]
+    content = table[at : at + length + 1].replace(b"b\1\2\0", b"y\1\2\0")
+    assert content != table[at : at + length + 1]
+    changed = table[:at] + content + masked(content).to_bytes(4, "little") + table[at + len(content) + 4 :]
+    outcome = check(sample, {**sample.content, "000005.ldb": changed}, laws=(any_fragments, same_counts, same_filters))
+    assert [(one.file, one.kind) for one in outcome.damages] == [("000005.ldb", "misplaced_key")]
+    assert outcome.table is not None
+    rows = outcome.table.to_pylist()
+    assert [row["key"] for row in rows if row.get("live", True)] == [b"c", b"d", b"e", b"f", b"y"]
+    if sample.view == "all":
+        assert len(rows) == len(check(sample, laws=()).rows)

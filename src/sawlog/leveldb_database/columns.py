@@ -13,6 +13,8 @@ from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.layout import OPERATIONS
 
 LIVE = "live"
+STRAY = "stray"
+"""In batches of entries that do not stand where a database looks for them: their keys. `key` is where they are told."""
 ENTRY_SCHEMA = pa.schema(
     [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
 )
@@ -59,7 +61,8 @@ class Stream:
     Attributes:
         path: The file.
         level: Its level.
-        batches: Entries of `ENTRY_SCHEMA`: range deletions first, the others in key order.
+        batches: Entries of `ENTRY_SCHEMA`: range deletions first, in batches of their own, the others in key order;
+            among them batches with a column `STRAY`, none of which stands before what was given already.
     """
 
     path: str

@@ -22,6 +22,7 @@ from sawlog.leveldb_database.fragments import (
     MissingTable,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
+from sawlog.leveldb_database.tables import JudgedTable
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log import anatomy as log_anatomy
 from sawlog.leveldb_log.head import read_head
@@ -29,7 +30,7 @@ from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.leveldb_table import anatomy as table_anatomy
 from sawlog.leveldb_table.columns import STAMP
-from sawlog.leveldb_table.fragments import TableRange, table_map
+from sawlog.leveldb_table.fragments import table_map
 from sawlog.leveldb_table.meta import MapReader
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
 from sawlog.skipped import Skipped
@@ -106,9 +107,14 @@ class DatabaseDataset(Dataset):
 
     def _files(self) -> Iterator[Fragment]:
         """Each table and log as a whole."""
-        tables = replace(self.scan, options=self.version.table_options(self.scan.options))
-        for file in {table.file.path: table.file for table in self.version.tables}.values():
-            yield TableRange(tables, self.projection, file.path, file.size, file, 0, file.size, pruned=False)
+        version = self.version
+        scan = replace(self.scan, options=version.entry_options(self.scan.options))
+        tables: dict[str, list[LiveTable]] = {}
+        for table in version.tables:
+            tables.setdefault(table.file.path, []).append(table)
+        for path, live in tables.items():
+            size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
+            yield JudgedTable(scan, self.projection, path, size, live[0].file, 0, size, False, live=judged)
         logs = replace(self.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in self.version.logs:
             dialect = self.version.dialect
@@ -161,4 +167,4 @@ class DatabaseDataset(Dataset):
 
 def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:
     """The tables that may hold keys in `[low, high)`."""
-    return tuple(one for one in tables if one.largest >= low and (high is None or one.smallest < high))
+    return tuple(one for one in tables if one.end > low and (high is None or one.smallest < high))

@@ -76,10 +76,14 @@ class LevelDBDatabase(Format):
     def warm_up(self) -> None:
         """See `Format.warm_up`: two runs of one entry each, settled."""
         from sawlog.leveldb_database.columns import ENTRY_SCHEMA, OPERATION_NAMES, RANGE, Run
-        from sawlog.leveldb_database.state import Settled, covers_of, within
+        from sawlog.leveldb_database.places import Judge
+        from sawlog.leveldb_database.state import Settled, covers_of
+        from sawlog.leveldb_database.version import LiveTable
+        from sawlog.storage import File
 
         columns = ([1, 2], [OPERATION_NAMES.index("put"), RANGE], [b"a", b"a"], [b"v", b"z"])
         arrays = [pa.array(column, field.type) for column, field in zip(columns, ENTRY_SCHEMA, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
-        within(batch, b"a", b"b")
+        table = LiveTable(File("", 0), 0, b"a", b"b")
+        list(Judge(table, b"", None).entries(batch.slice(0, 1), 0))
         Settled([[Run("", 0, [batch.slice(0, 1)])]] * 2, covers_of([batch]), bytewise=True)

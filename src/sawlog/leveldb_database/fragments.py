@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,20 +25,18 @@ from sawlog.leveldb_database.columns import (
     operation_names,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, Kind
+from sawlog.leveldb_database.tables import Forwarded, JudgedTable
 from sawlog.leveldb_database.value_files import addressed
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_table.columns import SCHEMAS
-from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.stamps import split_stamps
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
     from sawlog.leveldb_database.state import Settled
-    from sawlog.leveldb_table.meta import TableMap
-    from sawlog.storage import Source
 
 LEVEL = "level"
 LOG_LEVEL = -1
@@ -110,7 +107,7 @@ class KeyRange(Fragment):
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
         every = self.scan.view == "all"
         try:
-            for settled in merged(self._streams(findings), bytewise=self.version.bytewise):
+            for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
                 findings.rows += len(settled.order) if every else int(settled.live.sum())
                 if settled.blobs:
                     yield from self._with_blobs(settled, schema, findings)
@@ -131,7 +128,7 @@ class KeyRange(Fragment):
         directory = posixpath.dirname(self.version.manifest.path)
         needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
         batches = settled.batches(needed, _of_runs(settled.runs), every=self.scan.view == "all")
-        ledger = self._apart(findings, owned=True)
+        ledger = Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(directory, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
             for batch in blobs.resolved(batches):
@@ -141,71 +138,69 @@ class KeyRange(Fragment):
 
     def _streams(self, findings: Findings) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level."""
-        groups = [[stream] for stream in self._log_streams(findings)]
-        deeper: dict[int, list[Stream]] = {}
-        for table in sorted(self.tables, key=lambda one: (one.level, one.smallest)):
-            stream = self._table_stream(table, findings)
-            if table.level == 0:
-                groups.append([stream])
-            else:
-                deeper.setdefault(table.level, []).append(stream)
-        return [*groups, *(streams for _, streams in sorted(deeper.items()))]
+        tables = [[self._table_stream(table, findings) for table in group] for group in in_order(self.tables)]
+        return [*([stream] for stream in self._log_streams(findings)), *tables]
 
-    def _bounds(self, table: LiveTable) -> tuple[bytes, bytes | None]:
-        """Between which keys a table is read: what begins or ends in the range is read whole there.
-
-        So nothing of it is lost, should it hold keys that the MANIFEST does not know of.
-        """
-        low, high = self._shared(table)
-        if table.end is None:
-            return low, high
-        return max(low, table.smallest), table.end if high is None else min(high, table.end)
-
-    def _shared(self, table: LiveTable) -> tuple[bytes, bytes | None]:
+    def _share(self, table: LiveTable) -> tuple[bytes, bytes | None]:
         """Where the range parts a table with the ranges before and behind; nothing where it does not."""
         low = self.low if table.smallest < self.low else b""
-        return low, self.high if self.high is not None and table.largest >= self.high else None
+        return low, self.high if self.high is not None and table.end > self.high else None
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
-        stamped = self.version.stamped
         options = self.version.entry_options(self.scan.options)
-        low, high = self._bounds(table)
-        above = (("key", ">=", low),) if low else ()
-        bounds = (*above, ("key", "<", high)) if high is not None else above
-        if self.version.bytewise:
-            bounds += tuple((one.column, one.op, one.value) for one in self.projection.filters if one.column == "key")
-        scan = Scan(filters=bounds, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        begins, ends = self._share(table)
+        low = max(begins, table.smallest) if table.part else begins
+        high = (table.end if ends is None else ends) if table.part else ends
+        bounds = [("key", ">=", low)] if low else []
+        bounds += [("key", "<", high)] if high is not None else []
+        bounds += [(one.column, one.op, one.value) for one in self.projection.filters if one.column == "key"]
+        bytewise = self.version.bytewise
+        filters = tuple(bounds) if bytewise else ()
+        scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
         file = table.file
-        begins, ends = self._shared(table)
-        whole = _Table(
-            scan, projection, file.path, file.size, file, 0, file.size, pruned=True, begins=begins, ends=ends
+        live = (table,) if bytewise else ()
+        whole = JudgedTable(
+            scan, projection, file.path, file.size, file, 0, file.size, True, live=live, begins=begins, ends=ends
         )
-        batches = whole.decode(STAMPED_SCHEMA if stamped else ENTRY_SCHEMA, self._apart(findings, owned=not begins))
+        schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
+        batches = whole.decode(schema, Forwarded(findings, owned=not begins))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
-        inside = (_inside(batch, low, high) for batch in batches)
-        return Stream(
-            file.path, table.level, inside if table.end is None else (_clipped(one, low, table.end) for one in inside)
-        )
+        return Stream(file.path, table.level, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
+        from sawlog.leveldb_database.merge import only
         from sawlog.leveldb_database.state import sorted_batch
 
         options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
         mode = self.scan.options.recovery
-        replay = Replay(mode, self._apart(findings, owned=not self.low)) if mode is not None else None
+        replay = Replay(mode, Forwarded(findings, owned=not self.low)) if mode is not None else None
         for file in self.version.logs:
             dialect = self.version.dialect
             whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
-            ledger = self._apart(findings, owned=not self.low)
+            ledger = Findings(findings.on_damage, drained=True)
             found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
-            batches = [_inside(self._of_family(batch), self.low, self.high) for batch in found]
+            batches = [self._of_family(batch) for batch in found]
+            # What is wrong inside of records is found out later than what is wrong around them.
+            for damage in sorted(ledger.damages, key=lambda one: one.offset):
+                Forwarded(findings, owned=not self.low).damage(damage)
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
-            yield Stream(file.path, LOG_LEVEL, iter([sorted_batch(pa.concat_batches(batches))] if batches else []))
+            if batches:
+                entries = pa.concat_batches(batches)
+                points = sorted_batch(self._inside(only(entries, deletions=False)))
+                yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
+
+    def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The entries on keys in the range."""
+        import pyarrow.compute as pc
+
+        if self.low:
+            batch = batch.filter(pc.greater_equal(batch.column("key"), self.low))
+        return batch if self.high is None else batch.filter(pc.less(batch.column("key"), self.high))
 
     def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
@@ -232,10 +227,6 @@ class KeyRange(Fragment):
         columns[2], stamps = split_stamps(columns[2], self.path)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 
-    def _apart(self, findings: Findings, *, owned: bool) -> Findings:
-        """A ledger for one file, whose damage goes into that of the range that the file begins in."""
-        return _Forwarded(findings, owned=owned)
-
 
 @dataclass(frozen=True)
 class BlobDamage(KeyRange):
@@ -252,75 +243,21 @@ class BlobDamage(KeyRange):
         yield from ()
 
 
-def _inside(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
-    """The entries on keys in `[low, high)`; a range deletion counts where it reaches into it."""
-    import pyarrow.compute as pc
+def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
+    """Tables in groups, newest first; those of a group follow each other in key order.
 
-    from sawlog.leveldb_database.state import within
-
-    if (not low and high is None) or within(batch, low, high):
-        return batch
-    keys = batch.column("key")
-    if low:
-        deletion = pc.equal(batch.column("operation"), RANGE)
-        reach = pc.if_else(deletion, pc.greater(batch.column("value"), low), pc.greater_equal(keys, low))
-        batch = batch.filter(reach)
-        keys = batch.column("key")
-    return batch if high is None else batch.filter(pc.less(keys, high))
-
-
-def _clipped(batch: pa.RecordBatch, low: bytes, high: bytes) -> pa.RecordBatch:
-    """Entries of a part of a table, whose range deletions end where it does."""
-    import numpy as np
-
-    places = np.flatnonzero(np.asarray(batch.column("operation")) == RANGE).tolist()
-    for name, bound, limit in (("key", max, low), ("value", min, high)) if places else ():
-        found = batch.column(name).to_pylist()
-        for place in places:
-            found[place] = bound(found[place], limit)
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), pa.array(found, pa.binary()))
-    return batch
-
-
-@dataclass(frozen=True)
-class _Table(TableRange):
-    """A table whose range deletions are read before its other entries.
-
-    Attributes:
-        begins: From which key on the range of keys has a share in the table.
-        ends: The key behind it; `None` where the table ends in the range.
+    Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.
     """
-
-    begins: bytes = b""
-    ends: bytes | None = None
-
-    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `TableRange.read`."""
-        import numpy as np
-
-        from sawlog.leveldb_table.rows import RowReader
-        from sawlog.leveldb_table.spans import Role
-
-        if isinstance(findings, _Forwarded) and table.bounds is not None:
-            findings.owns = partial(self._owns, table)
-        reader = RowReader(self, table, source, schema, findings)
-        first = reader.spans["role"] == Role.RANGE_DELETES
-        reader.spans = np.concatenate([reader.spans[first], reader.spans[~first]])
-        yield from reader.batches()
-
-    def _owns(self, table: TableMap, offset: int) -> bool | None:
-        """Whether the damage of a data block is this range's to tell: the one with the block's separator.
-
-        No other range need read the block. `None` for what is no data block.
-        """
-        import numpy as np
-
-        found = np.flatnonzero(table.handles["offset"] == offset)
-        if not len(found):
-            return None
-        separator = table.separator(int(found[0]))
-        return separator >= self.begins and (self.ends is None or separator < self.ends)
+    groups: list[list[LiveTable]] = []
+    for table in sorted(tables, key=lambda one: (one.level, one.smallest, one.end)):
+        # Neighbours may share a key.
+        behind = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
+        group = next(behind, None) if table.level else None
+        if group is None:
+            groups.append([table])
+        else:
+            group.append(table)
+    return groups
 
 
 def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
@@ -331,31 +268,3 @@ def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
         LEVEL: [run.level for run in runs],
         OFFSET_COLUMN: [0] * len(runs),
     }
-
-
-class _Forwarded(Findings):
-    """A ledger that hands damage on, or keeps it to itself.
-
-    Attributes:
-        owns: Whether damage at an offset is handed on; `None` where that is as for the file.
-    """
-
-    __slots__ = ("_every", "_into", "owns")
-
-    def __init__(self, findings: Findings, *, owned: bool) -> None:
-        super().__init__(findings.on_damage)
-        self._every = findings
-        self._into = findings if owned or findings.on_damage == "fail" else Findings("skip")
-        self.owns: Callable[[int], bool | None] = lambda offset: None
-
-    def damage(self, damage: Damage) -> None:
-        owned = self.owns(damage.offset)
-        into = self._into if owned is None or self.on_damage == "fail" else self._every if owned else Findings("skip")
-        into.damage(damage)
-
-    def tally(self, kind: str, count: int, length: int) -> None:
-        self._into.tally(kind, count, length)
-
-    @property
-    def listing(self) -> bool:
-        return self._into.listing

@@ -16,6 +16,12 @@ SHOWN = 1
 GONE = 2
 """It is a deletion itself."""
 
+# Where entries are told of that are not in their place.
+BEFORE = -1
+"""Where the entries before them ended."""
+BEHIND = -2
+"""At the end."""
+
 # What an operation does to its key.
 PUTS = 0
 DELETES = 1
@@ -122,23 +128,40 @@ def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, mer
 
 
 @kernel
-def all_within(keys: Any, offsets: Any, low: Any, high: Any, limited: Any) -> Any:
-    """Whether all keys are in a range.
+def find_places(keys: Any, offsets: Any, place: Any, end: Any, limited: Any, places: Any) -> Any:
+    """Tell which entries of a file are in their place: not before one that is, and before the end.
+
+    Behind an entry that is not before the end none is in its place.
 
     Args:
         keys: uint8; key i is `keys[offsets[i] : offsets[i + 1]]`.
         offsets: int64.
-        low: uint8, the first key of the range.
-        high: uint8, the key behind it.
-        limited: Whether there is one.
+        place: uint8, the key before which none may be.
+        end: uint8, the key from which on none may be.
+        limited: Whether that is to be looked at.
+        places: int64, one more than keys. Of each entry set to itself, to the last one in its place where it stands
+            before that, to BEFORE where there is none yet, or to BEHIND; and last to how many are not in their place.
+
+    Returns:
+        The last entry that is in its place; BEFORE or BEHIND.
     """
+    last = BEFORE
+    strays = 0
     for at in range(len(offsets) - 1):
-        start, end = offsets[at], offsets[at + 1]
-        if _order(keys, start, end, low, 0, len(low)) < 0:
-            return False
-        if limited and _order(keys, start, end, high, 0, len(high)) >= 0:
-            return False
-    return True
+        start, stop = offsets[at], offsets[at + 1]
+        if last >= 0:
+            compared = _order(keys, offsets[last], offsets[last + 1], keys, start, stop)
+        else:
+            compared = _order(place, 0, len(place), keys, start, stop)
+        if limited and compared <= 0 and last != BEHIND and _order(keys, start, stop, end, 0, len(end)) >= 0:
+            last = BEHIND
+        if compared > 0 or last == BEHIND:
+            strays += 1
+        else:
+            last = at
+        places[at] = last
+    places[-1] = strays
+    return last
 
 
 @kernel
@@ -152,7 +175,7 @@ def sorted_so(entries: Any, first: Any, last: Any) -> Any:
 
 
 @kernel
-def settle(entries: Any, order: Any, covers: Any, fates: Any) -> None:
+def settle(entries: Any, order: Any, covers: Any, fates: Any) -> Any:
     """Tell which entries a database would answer with.
 
     Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows
@@ -163,13 +186,18 @@ def settle(entries: Any, order: Any, covers: Any, fates: Any) -> None:
         order: int64, all entries in key order, newest first where keys are equal.
         covers: See `Covers`.
         fates: uint8 per place in `order`: HIDDEN, SHOWN or GONE; set.
+
+    Returns:
+        Whether the order is as it should be; otherwise nothing is told.
     """
     cover = -1
     open_key = False
     for at in range(len(order)):
         entry = order[at]
-        same = at > 0 and _compare(entries, order[at - 1], entry) == 0
-        if not same:
+        compared = _compare(entries, order[at - 1], entry) if at > 0 else -1
+        if compared > 0 or (compared == 0 and entries.sequences[order[at - 1]] < entries.sequences[entry]):
+            return False
+        if compared != 0:
             open_key = True
             while cover + 1 < len(covers.sequences):
                 start, end = covers.starts[cover + 1], covers.starts[cover + 2]
@@ -187,3 +215,4 @@ def settle(entries: Any, order: Any, covers: Any, fates: Any) -> None:
             else:
                 fates[at] = SHOWN
                 open_key = effect == MERGES
+    return True

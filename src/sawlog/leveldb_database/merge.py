@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sawlog.arrow import fixed_array
 from sawlog.errors import FormatError
-from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, Run, Stream
+from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, STRAY, Run, Stream
+from sawlog.leveldb_database.places import count_below, share
 from sawlog.leveldb_database.state import Settled, covers_of, sorted_batch
-from sawlog.leveldb_table.columns import KEY, OPERATION, STAMP
+from sawlog.leveldb_table.columns import KEY, OPERATION, STAMP, VALUE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
     from sawlog.leveldb_database.kernels import Covers
 
 
-def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Settled]:
+def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool) -> Iterator[Settled]:
     """Settle streams, window after window of keys.
 
     Args:
         groups: Streams, newest first; those of a group follow each other in key order.
+        low: The first key that is wanted. All keys but those of range deletions are in the range that is.
+        high: The key behind the last one; `None`: there is no end.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
 
     Raises:
@@ -35,22 +39,26 @@ def merged(groups: Sequence[Sequence[Stream]], *, bytewise: bool) -> Iterator[Se
         runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
         for run in itertools.chain(*runs):
             for batch in run.batches:
-                if _only(batch, deletions=True).num_rows:
+                if only(batch, deletions=True).num_rows:
                     raise _refused(run.path)
         yield Settled(runs, covers_of([]), bytewise=False)
         return
-    deletions = _Deletions()
+    deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]
     for feed in feeds:
         feed.fill()
     while waiting := [feed for feed in feeds if not feed.done]:
         frontier = min(feed.last_key for feed in waiting)
         runs = [feed.take(frontier) for feed in feeds]
-        yield Settled([*runs, *deletions.take(frontier)], deletions.covers, bytewise=True)
+        strays = [run for feed in feeds for run in feed.take_strays(frontier)]
+        yield Settled([*runs, *strays, *deletions.take(frontier)], deletions.covers, bytewise=True)
         for feed in waiting:
             if feed.last_key == frontier:
                 feed.fill()
-    yield Settled([*(feed.take(None) for feed in feeds), *deletions.take(None)], deletions.covers, bytewise=True)
+    strays = [run for feed in feeds for run in feed.take_strays(None)]
+    yield Settled(
+        [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)], deletions.covers, bytewise=True
+    )
 
 
 def _refused(path: str) -> FormatError:
@@ -61,9 +69,11 @@ def _refused(path: str) -> FormatError:
 
 
 class _Deletions:
-    """The range deletions of the files that are open, or were."""
+    """The range deletions of the files that are open, or were, as far as they reach into a range of keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, low: bytes, high: bytes | None) -> None:
+        self._low = low
+        self._high = high
         self._every: list[pa.RecordBatch] = []
         self._waiting: list[Run] = []
         self._covers: Covers | None = None
@@ -72,9 +82,14 @@ class _Deletions:
         """Take in those of a file, in any order."""
         if STAMP in batch.schema.names:
             raise _refused(path)
+        if self._high is not None:
+            batch = batch.filter(pc.less(batch.column(KEY), self._high))
+        if self._low:
+            batch = batch.filter(pc.greater(batch.column(VALUE), self._low))
         self._every.append(batch)
-        self._waiting.append(Run(path, level, [sorted_batch(batch)]))
         self._covers = None
+        # The others are rows of ranges before.
+        self._waiting.append(Run(path, level, [share(sorted_batch(batch), self._low, self._high)]))
 
     @property
     def covers(self) -> Covers:
@@ -101,19 +116,22 @@ class _Feed:
         self._batches = ((one, batch) for one in streams for batch in one.batches)
         self._deletions = deletions
         self._pending: list[Run] = []
+        self._strays: list[Run] = []
         self.done = False
         self.last_key = b""
 
     def fill(self) -> None:
         """Read one more batch."""
         for stream, batch in self._batches:
-            kept = batch
-            if (found := _only(batch, deletions=True)).num_rows:
-                self._deletions.add(stream.path, stream.level, found)
-                kept = _only(batch, deletions=False)
-            if kept.num_rows:
-                self._pending.append(Run(stream.path, stream.level, [kept]))
-                self.last_key = kept.column(KEY)[-1].as_py()
+            if not batch.num_rows:
+                continue
+            if STRAY in batch.schema.names:
+                self._strays.append(Run(stream.path, stream.level, [batch]))
+            elif batch.column(OPERATION)[0].as_py() == RANGE:
+                self._deletions.add(stream.path, stream.level, batch)
+            else:
+                self._pending.append(Run(stream.path, stream.level, [batch]))
+                self.last_key = batch.column(KEY)[-1].as_py()
                 return
         self.done = True
 
@@ -122,8 +140,13 @@ class _Feed:
         taken, self._pending = _cut(self._pending, frontier)
         return taken
 
+    def take_strays(self, frontier: bytes | None) -> list[list[Run]]:
+        """Those that are told before a key, each run as a group."""
+        taken, self._strays = _cut(self._strays, frontier)
+        return [[run] for run in taken]
 
-def _only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
+
+def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     """The range deletions of a batch, or everything else."""
     found: NDArray[np.bool_] = np.asarray(batch.column(OPERATION)) == RANGE
     if not deletions:
@@ -143,21 +166,9 @@ def _cut(runs: list[Run], frontier: bytes | None) -> tuple[list[Run], list[Run]]
     below, rest = [], []
     for run in runs:
         (batch,) = run.batches
-        count = _below(batch.column(KEY), frontier)
+        count = count_below(batch.column(KEY), frontier)
         if count:
             below.append(Run(run.path, run.level, [batch.slice(0, count)]))
         if count < batch.num_rows:
             rest.append(Run(run.path, run.level, [batch.slice(count)]))
     return below, rest
-
-
-def _below(keys: pa.Array, frontier: bytes) -> int:
-    """How many of the keys, which are sorted, are below one."""
-    low, high = 0, len(keys)
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle].as_py() < frontier:
-            low = middle + 1
-        else:
-            high = middle
-    return low

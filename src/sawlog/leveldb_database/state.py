@@ -21,6 +21,7 @@ from sawlog.leveldb_database.columns import (
     OPERATION_NAMES,
     RANGE,
     STAMPED_SCHEMA,
+    STRAY,
     Run,
     operation_names,
 )
@@ -43,13 +44,6 @@ def _effects() -> NDArray[np.uint8]:
     merges = ("merge", "delete_range")
     found = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
     return np.array(found, np.uint8)
-
-
-def within(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> bool:
-    """Whether all keys of a batch are in `[low, high)`."""
-    keys, offsets = _parts(batch.column(KEY))
-    limits = [np.frombuffer(limit, np.uint8) for limit in (low, high or b"")]
-    return bool(k.all_within(keys, offsets, limits[0], limits[1], high is not None))
 
 
 class Settled:
@@ -75,13 +69,21 @@ class Settled:
         self._sequences = _joined([np.asarray(batch.column(SEQUENCE)) for batch in self._batches], np.int64)
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
         self._stamps = _joined([np.asarray(batch.column(STAMP)) for batch in self._batches if stamped], np.uint64)
+        lost = [STRAY in batch.schema.names for batch in self._batches]
+        self._strays = np.repeat(np.array(lost, np.bool_), np.diff(self._starts)) if any(lost) else None
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
-        k.settle(entries, self.order, covers, fates)
+        if not k.settle(entries, self.order, covers, fates):
+            self.order = _merged(entries, lengths, in_order=False)
+            k.settle(entries, self.order, covers, fates)
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
+        if self._strays is not None:
+            self.live &= ~self._strays[self.order]
+            self._batches = [_named_again(batch) for batch in self._batches]
+            del self._keys
 
     @property
     def blobs(self) -> bool:
@@ -133,7 +135,7 @@ class Settled:
 
     @cached_property
     def _value_sizes(self) -> NDArray[np.int64]:
-        return _joined([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
+        return _joined([np.diff(binary_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
 
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -185,12 +187,13 @@ class Settled:
         return _strings(self._batches, VALUE)
 
     def _entries(self) -> k.Entries:
-        """The columns as kernels take them."""
-        arrays = (
-            *self._keys,
-            _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences,
-            _effects()[self._codes],
-        )
+        """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
+        ranks = _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences
+        effects = _effects()[self._codes]
+        if self._strays is not None:
+            ranks = np.where(self._strays, np.iinfo(np.int64).max, ranks)
+            effects = np.where(self._strays, np.uint8(k.MERGES), effects)
+        arrays = (*self._keys, ranks, effects)
         for array in arrays:
             array.flags.writeable = False
         return k.Entries(*arrays)
@@ -204,8 +207,16 @@ class Strings(NamedTuple):
     ends: NDArray[np.int64]
 
 
+def _named_again(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries under their own keys, wherever they are told."""
+    if STRAY not in batch.schema.names:
+        return batch
+    at = batch.schema.get_field_index(KEY)
+    return batch.set_column(at, batch.schema.field(at), batch.column(STRAY))
+
+
 def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
-    found = [_parts(batch.column(name)) for batch in batches]
+    found = [binary_parts(batch.column(name)) for batch in batches]
     used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
     shifts = np.cumsum([0, *map(len, used)])
     starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
@@ -232,7 +243,7 @@ def _named(codes: pa.Array) -> pa.Array:
     return operation_names().take(codes)
 
 
-def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Data and offsets of keys or values."""
     _, ends, data = column.buffers()
     offsets = np.frombuffer(ends or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
@@ -243,11 +254,11 @@ def _joined(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *arrays])
 
 
-def _merged(entries: k.Entries, lengths: list[int]) -> NDArray[np.int64]:
-    """Runs merged by twos, as long as there are more than one; runs that are none are sorted before."""
+def _merged(entries: k.Entries, lengths: list[int], *, in_order: bool = True) -> NDArray[np.int64]:
+    """Runs merged by twos, as long as there are more than one; sorted before where they may be none."""
     edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
     order = np.arange(edges[-1])
-    for first, last in itertools.pairwise(edges):
+    for first, last in itertools.pairwise(edges if not in_order else ()):
         if not k.sorted_so(entries, first, last):
             order[first:last] = _sorted(entries, first, last)
     while len(edges) > 2:

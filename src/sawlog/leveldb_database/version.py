@@ -37,16 +37,16 @@ class LiveTable:
         file: The table.
         level: Its level; tables of level 0 may overlap, those of others do not.
         smallest: Its first user key.
-        largest: Its last one.
-        end: The user key behind the last one of a part of a file, which must not be read beyond; `None`: all of it.
+        end: The user key behind its last one, and behind the first one in any case.
+        part: Whether it is a part of a file; what else the file holds belongs to others, or to nobody any more.
         blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
     """
 
     file: File
     level: int
     smallest: bytes
-    largest: bytes
-    end: bytes | None = None
+    end: bytes
+    part: bool = False
     blobs: tuple[int, ...] = ()
 
 
@@ -192,14 +192,13 @@ def _tables(
                 f"{manifest.path}: table {row['file']} is a part of table {number}, or has other keys than that one,"
                 " in an order that only the database knows: read its tables and logs one by one"
             )
-        end = None
-        if backing is not None:
-            end = largest if row["largest_key_sequence"] == LAST_SEQUENCE else largest + b"\0"
+        end = largest if row["largest_key_sequence"] == LAST_SEQUENCE else largest + b"\0"
+        end = max(end, smallest + b"\0")
         led = tuple(blobs.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in present:
             missing.append(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"))
         else:
-            tables.append(LiveTable(present[number], row["level"], smallest, largest, end, led))
+            tables.append(LiveTable(present[number], row["level"], smallest, end, backing is not None, led))
     return tables, missing
 
 

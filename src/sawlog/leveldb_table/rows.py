@@ -74,8 +74,8 @@ class RowReader(SpanWalk):
         self._rule = table.rules.rule
         self._layer = BlockLayer(table, source) if table.rules.layered else None
         self._state = np.zeros(1, e.STATE)[0]
-        # The first damage must stop the kernel where rows behind it must not be delivered.
-        self._events = np.zeros(2 if findings.on_damage == "fail" else EVENT_ROOM, e.EVENT)
+        # The first damage stops the kernel: up to there, both policies do the same.
+        self._events = np.zeros(2, e.EVENT)
         self._last = np.zeros(LONGEST_KEY, np.uint8)
         self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
@@ -216,6 +216,8 @@ class RowReader(SpanWalk):
             self._report(events, blocks)
 
     def _report(self, events: NDArray[np.void], blocks: NDArray[np.void]) -> None:
+        if len(events) and len(self._events) < EVENT_ROOM:
+            self._events = np.zeros(EVENT_ROOM, e.EVENT)
         for event in events:
             block = blocks[int(event["block"])]
             offset = int(block["offset"])
