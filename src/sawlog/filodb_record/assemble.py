@@ -299,7 +299,7 @@ class Gatherer:
         text = one.arrow.type.key_type
         if pa.types.is_string(text) and used.beyond_ascii:
             for of in texts:
-                gather.check_text(of, ends.values, int(Kind.INVALID_UTF8), bad)
+                _check_text(of._replace(ends=of.ends[: entries + 1]), ends.values, bad)
         children = [
             pa.Array.from_buffers(text, entries, [None, places.take(entries + 1), data.take(size)])
             for places, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
@@ -407,5 +407,20 @@ def _split(texts: gather.Texts) -> list[bytes]:
 
 def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.Bad) -> None:
     """Mark rows whose text is not UTF-8."""
-    if not gather.all_ascii(texts.data, np.uint64(texts.ends[-1])):
+    if not _is_text(texts):
         gather.check_text(texts, groups, int(Kind.INVALID_UTF8), bad)
+
+
+def _is_text(texts: gather.Texts) -> bool:
+    """Whether all is UTF-8: as one text by Arrow's judgement, and no text begins inside of a character."""
+    size = int(texts.ends[-1])
+    data = texts.data[:size]
+    if not size or data.max() < 0x80:
+        return True
+    whole = [None, pa.py_buffer(np.array([0, size], np.int64)), pa.py_buffer(data)]
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, whole).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    starts = texts.ends[:-1]
+    return not (data[starts[starts < size]] & 0xC0 == 0x80).any()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog import sources
 from sawlog.arrow import constant_string
-from sawlog.chain.kernels import Window
+from sawlog.chain.kernels import FULL, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
@@ -21,6 +21,7 @@ from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import chain as k
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.columns import BLOCK
+from sawlog.filodb_record.kernels.hidden import Events, hunts, read_hidden
 from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.kernels.settle import LOOK
@@ -145,6 +146,16 @@ class Walk(ChainWalk):
             np.int64(BATCH_BUCKETS),
         )
 
+    def walked(self, read: Callable[[], int], window: Window) -> int:
+        """What a kernel ends with, while another one opens the containers that are hidden from it."""
+        state = self.state
+        status = read()
+        while status == FULL and hunts(state) and state.rows < state.max_rows and state.events < state.max_events:
+            status = int(read_hidden(window, state, Events(self.events), self.rules))
+            if status == FULL and not hunts(state):
+                status = read()
+        return status
+
     def window_length(self, position: int) -> int:
         """See `ChainWalk.window_length`. Behind the range, what settles its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
@@ -199,7 +210,8 @@ class RecordsWalk(Walk):
         """See `ChainWalk.read`."""
         self._window_data = window.data
         self._base = int(window.base)
-        return self._read(window, Out(self.starts, self._which, self._gatherer.memory, self._picked, self.events))
+        out = Out(self.starts, self._which, self._gatherer.memory, self._picked, self.events)
+        return self.walked(lambda: self._read(window, out), window)
 
     def _read(self, window: Window, out: Out) -> int:
         read = k.read_values if len(self.rules.bounds) else k.read_records
@@ -335,7 +347,7 @@ class ContainersWalk(Walk):
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
         out = k.Containers(self.containers, self.starts, self.events)
-        return int(k.read_containers(window, self.state, out, self.rules))
+        return self.walked(lambda: int(k.read_containers(window, self.state, out, self.rules)), window)
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""

@@ -9,8 +9,8 @@ import numpy as np
 from sawlog.chain.kernels import DAMAGED, GOOD, NO_ROOM, TAKEN, note, record_type, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.hidden import begin_hunt, hunt, open_hidden
-from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, take_records
+from sawlog.filodb_record.kernels.hidden import begin_hunt, is_hunt
+from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, lose_bytes, take_records
 from sawlog.filodb_record.kernels.settle import open_value, settle
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
@@ -22,6 +22,7 @@ it has, and how many guesses have been made up to it."""
 
 _BAD_RECORD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
 _HIDDEN = int(Kind.HIDDEN_CONTAINER)
+_ZERO = np.uint64(0)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _HASH_SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
@@ -55,7 +56,10 @@ def _judge_within(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position of a file: a container, or what is in it."""
+    """What stands at a position of a file: a container, or what is in it.
+
+    Where containers may be hidden it says GOOD, which nobody takes, for `read_hidden` to go on.
+    """
     if state.phase == s.READING:
         verdict, size = _judge_within(window, pos, state, rules)
         at = np.int64(window.base + pos)
@@ -64,10 +68,8 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         if state.broken == at or not (broken or (ended and state.bound > 0)):
             return verdict, size
         begin_hunt(at, state, not ended and state.kind == _HIDDEN)
-    if state.phase == s.HUNTING:
-        return hunt(window, pos, state, rules)
-    if state.phase == s.AT_HEADER and state.bound > 0:
-        return open_hidden(window, pos, state)
+    if is_hunt(state):
+        return GOOD, _ZERO
     return settle(window, pos, state, rules)
 
 
@@ -89,16 +91,9 @@ def _leave(state: Any) -> None:
 @always_inlined
 def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """Whole records are taken by `take_records`, as far as there is room for them."""
-    if window.base + pos < np.uint64(state.end):
+    if state.phase != s.READING or window.base + pos < np.uint64(state.end):
         return NO_ROOM
     _leave(state)
-    return TAKEN
-
-
-@always_inlined
-def lose_bytes(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Note damage, of a container or of a record."""
-    note(out.events, state, state.kind, start, length, state.one, state.two)
     return TAKEN
 
 
@@ -151,6 +146,8 @@ def _take_container(state: Any, out: Any) -> None:
 @always_inlined
 def gather_container(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """A container is read. Whether the last one of a torn file is complete is only known later."""
+    if state.phase != s.READING:
+        return NO_ROOM
     if state.counted >= 0 and (state.ending == 0 or state.next < state.bound):
         _take_container(state, out)
     _leave(state)

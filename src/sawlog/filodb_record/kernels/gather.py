@@ -140,12 +140,6 @@ def beyond_ascii(data: Any, at: Any, length: Any) -> Any:
     return seen & _HIGH_BITS != _ZERO
 
 
-@kernel
-def all_ascii(data: Any, length: Any) -> Any:
-    """Whether none of the first `length` bytes is above 127."""
-    return not beyond_ascii(data, _ZERO, length)
-
-
 @inlined
 def _valid_to(data: Any, at: Any, end: Any) -> Any:
     """The first position in `data[at:end]` at which it is no UTF-8; the end when it is."""

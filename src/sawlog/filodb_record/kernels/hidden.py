@@ -3,17 +3,20 @@
 That only shows where its records are broken. Whether another container begins there is settled as in the rest of the
 file, by its header and by the builder's rule of rolling over, and the containers from there on are read up to the end
 of the one that hid them. Section 4 of the format.
+
+That is rare: it is walked by a kernel of its own, which is compiled when the first file needs it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import AWAY, SHORT, blame
+from sawlog.chain.kernels import AWAY, GOOD, NO_ROOM, SHORT, blame, no_run, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
+from sawlog.filodb_record.kernels.records import lose_bytes
 from sawlog.filodb_record.kernels.settle import (
     LOOK,
     decide,
@@ -27,7 +30,7 @@ from sawlog.filodb_record.kernels.settle import (
     visit,
 )
 from sawlog.filodb_record.layout import Kind
-from sawlog.kernels.jit import inlined
+from sawlog.kernels.jit import inlined, kernel
 
 _ZERO = np.uint64(0)
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
@@ -57,6 +60,14 @@ def _fits(window: Any, place: Any, state: Any, rules: Any) -> Any:
     return is_whole(found - state.container, found - state.broken, length, record, state.step)
 
 
+def hunts(state: Any) -> Any:
+    """Whether hidden containers are looked for, or one of them is to be opened."""
+    return state.phase == s.HUNTING or (state.phase == s.AT_HEADER and state.bound > 0)
+
+
+is_hunt = inlined(hunts)
+
+
 @inlined
 def begin_hunt(at: Any, state: Any, here: Any) -> None:
     """Records have ended at file offset `at`, or are broken: look for containers from there on, or only `here`."""
@@ -69,7 +80,7 @@ def begin_hunt(at: Any, state: Any, here: Any) -> None:
 
 
 @inlined
-def hunt(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+def _hunt(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """Look for a container where the records end or are broken, and where a whole container can end behind that.
 
     Then, or to see more of the file, the walk is sent to where it is to be asked again.
@@ -100,7 +111,7 @@ def hunt(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def open_hidden(window: Any, pos: Any, state: Any) -> Any:
+def _open(window: Any, pos: Any, state: Any) -> Any:
     """Judge what stands among hidden containers where one has ended, or where all have."""
     at = np.int64(window.base + pos)
     if at >= state.bound:
@@ -126,3 +137,33 @@ def open_hidden(window: Any, pos: Any, state: Any) -> Any:
         decide(state, _BAD_HEADER, state.bound, state.bound, state.bound)
         blame(state, _BAD_HEADER, length, word)
     return told(place, state)
+
+
+class Events(NamedTuple):
+    """What is written down.
+
+    Attributes:
+        events: See `sawlog.chain.kernels.EVENT`.
+    """
+
+    events: Any
+
+
+@inlined
+def _judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    if state.phase == s.HUNTING:
+        return _hunt(window, pos, state, rules)
+    if is_hunt(state):
+        return _open(window, pos, state)
+    return GOOD, _ZERO
+
+
+@inlined
+def _leave_to_others(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    return NO_ROOM
+
+
+@kernel
+def read_hidden(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Go on while `is_hunt`: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`; `out` is `Events`."""
+    return walk_chain(no_run, _judge, _leave_to_others, lose_bytes, window, state, out, rules)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DAMAGED, GOOD, SHORT, TORN, blame, note
+from sawlog.chain.kernels import DAMAGED, GOOD, SHORT, TAKEN, TORN, blame, note
 from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import PLAIN_WORD
@@ -83,9 +83,9 @@ def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
 
     Unless it is `sure` that no container begins there, what looks like one is UNKNOWN.
     """
-    number = 0
+    number: Any = np.int64(0)
     if not rules.plain:
-        number = int(rules.meanings[_load_id(data, pos)])
+        number = np.int64(rules.meanings[_load_id(data, pos)])
         if sure:
             number = _sure(number)
     elif not sure and _begins_like_header(data, pos, rules):
@@ -302,3 +302,10 @@ def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any
                 _gather(window, first, count, state, out, rules)
     state.rows = first + count
     return pos
+
+
+@always_inlined
+def lose_bytes(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Note damage, of a container or of a record."""
+    note(out.events, state, state.kind, start, length, state.one, state.two)
+    return TAKEN

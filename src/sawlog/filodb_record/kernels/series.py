@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import FULL, record_type, walk_chain
-from sawlog.filodb_record.kernels.chain import gather_records, judge, lose_bytes
-from sawlog.filodb_record.kernels.records import take_records
+from sawlog.filodb_record.kernels.chain import gather_records, judge
+from sawlog.filodb_record.kernels.records import lose_bytes, take_records
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
 from sawlog.kernels.xxh32 import xxh32

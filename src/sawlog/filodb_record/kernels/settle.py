@@ -51,7 +51,7 @@ _load_time = loader(layout.TIMESTAMP)
 @inlined
 def time_at(data: Any, at: Any) -> Any:
     """The timestamp of the container that begins there."""
-    return np.uint64(_load_time(data, at)).view(np.int64)
+    return np.int64(_load_time(data, at))
 
 
 @inlined
