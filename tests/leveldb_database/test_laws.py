@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import rocksdict
 from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
 
 from sawlog.testing import Laws, Sample, Span, check
+from sawlog.testing.sample import Files
 from tests.leveldb_log.fragments import HEADER, masked
 
 from .mutators import MUTATORS
@@ -35,7 +37,10 @@ def files() -> dict[str, bytes]:
 
 @cache
 def rocksdb_files() -> dict[str, bytes]:
-    """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them."""
+    """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them.
+
+    They say by which order their keys are sorted, so that filters and ranges of keys go by their indexes.
+    """
     options = Options(raw_mode=True)
     options.set_compression_type(DBCompressionType.none())
     options.set_disable_auto_compactions(True)
@@ -62,36 +67,25 @@ def rocksdb_files() -> dict[str, bytes]:
     return {name: data for name, data in found.items() if any(part in name for part in wanted)}
 
 
+def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
+    return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="no", **more)
+
+
 class TestLaws(Laws):
     mutators = MUTATORS
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
         (log,) = (name for name in files() if name.endswith(".log"))
-        return [
-            Sample(view, "leveldb_database", files(), view=view, ordered=False, repaired="no", body=Span(0, 0, log))
-            for view in ("live", "all")
-        ]
-
-
-@pytest.mark.heavy
-class TestLawsOfRocksDB(Laws):
-    """Its tables say by which order their keys are sorted, so that filters and ranges of keys go by their indexes."""
-
-    mutators = MUTATORS
-
-    @classmethod
-    def samples(cls) -> Sequence[Sample]:
-        return [
-            Sample(view, "leveldb_database", rocksdb_files(), view=view, ordered=False, repaired="no")
-            for view in ("live", "all")
-        ]
+        body = Span(0, 0, log)
+        of_rocksdb = [sample(f"rocksdb {view}", rocksdb_files(), view, effort=0.5) for view in ("live", "all")]
+        return [*(sample(view, files(), view, body=body) for view in ("live", "all")), *of_rocksdb]
 
 
 @pytest.mark.parametrize("view", ["live", "all"])
 def test_range_deletions_in_an_order_that_is_not_known_are_refused_by_every_verb(view: str) -> None:
-    (sample,) = (one for one in TestLawsOfRocksDB.samples() if one.view == view)
-    files = dict(sample.content)
+    intact = sample(f"rocksdb {view}", rocksdb_files(), view)
+    files = dict(intact.content)
     (name,) = (one for one in files if one.startswith("MANIFEST"))
     manifest = bytearray(files[name].replace(b"leveldb.BytewiseComparator", b"leveldb.BytewiseComparatoX"))
     at = 0
@@ -99,4 +93,4 @@ def test_range_deletions_in_an_order_that_is_not_known_are_refused_by_every_verb
         end = at + HEADER + int.from_bytes(manifest[at + 4 : at + 6], "little")
         manifest[at : at + 4] = masked(bytes(manifest[at + 6 : end])).to_bytes(4, "little")
         at = end
-    assert "range deletions in an order" in str(check(sample, {**files, name: bytes(manifest)}).refused)
+    assert "range deletions in an order" in str(check(intact, {**files, name: bytes(manifest)}).refused)

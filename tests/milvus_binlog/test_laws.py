@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from sawlog.milvus_binlog import layout
 from sawlog.testing import Laws, Sample, Span
@@ -83,7 +82,7 @@ def backup(view: str = "rows", **options: Any) -> Sample:
     unread = ["root/meta", "root/binlogs/delta_log" if view == "inserts" else "root/binlogs/insert_log/1/2/100/0"]
     return Sample(
         f"backup {view}", "milvus_binlog", files, root="root", view=view, ordered=False, beside=unread, repaired="no",
-        options=options,
+        options=options, effort=0.2,
     )  # fmt: skip
 
 
@@ -100,7 +99,15 @@ def packed() -> Sample:
     options = {"schema": {"name": "c", "fields": fields}}
     unread = ["root/insert_log/1/2/900/_data/0_0.parquet"]
     return Sample(
-        "packed", "milvus_binlog", files, root="root", ordered=False, beside=unread, repaired="no", options=options
+        "packed",
+        "milvus_binlog",
+        files,
+        root="root",
+        ordered=False,
+        beside=unread,
+        repaired="no",
+        options=options,
+        effort=0.4,
     )
 
 
@@ -118,19 +125,11 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        return [insert_log("multi_event_insert"), collection(), file("delta/json_stream")]
-
-
-@pytest.mark.heavy
-class TestLawsOfEveryKind(Laws):
-    page = TestLaws.page
-    mutators = MUTATORS
-
-    @classmethod
-    def samples(cls) -> Sequence[Sample]:
-        deltas = ("comma_legacy", "multi_field_int64", "multi_field_varchar", "v2_bare_parquet")
+        deltas = ("json_stream", "comma_legacy", "multi_field_int64", "multi_field_varchar", "v2_bare_parquet")
         columns = ("101_nullable_varchar/2", "103_uncompressed_bool/4", "106_sparse_vector/7", "109_array_of_vector/10")
         return [
+            insert_log("multi_event_insert"),
+            collection(),
             *(file(f"delta/{name}") for name in deltas),
             *(file(f"stream_writer/{name}") for name in columns),
             file("pre_ga/seed_style_21_byte_header"),

@@ -148,7 +148,7 @@ def linear(sample: Sample) -> Iterator[str]:
     data = sample.content[name]
     head, body = data[: place.offset], data[place.offset :]
     dice = seeded(sample.format, sample.name, "linear")
-    flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(4)))]
+    flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(sample, 4)))]
     for at in flipped:
         part = bytearray(body)
         if at is not None:

@@ -25,16 +25,16 @@ def seeded(*what: object) -> Random:
     return Random(" ".join(map(str, what)))  # noqa: S311 - nothing is kept secret by it
 
 
-def effort(count: int) -> int:
-    """How many changes are chosen where `count` are by default."""
-    return max(1, round(count * EFFORT))
+def effort(sample: Sample, count: int) -> int:
+    """How many changes of a sample are chosen where `count` are by default."""
+    return max(1, round(count * sample.effort * EFFORT))
 
 
 def some(sample: Sample, count: int, *kinds: Mutator) -> Iterator[Mutation]:
     """About `count` mutations of some kinds, the same on every run."""
     for kind in kinds:
         dice = seeded(sample.format, sample.name, kind.__name__)
-        for _ in range(effort(-(-count // len(kinds)))):
+        for _ in range(effort(sample, -(-count // len(kinds)))):
             yield kind(sample, dice)
 
 
@@ -67,8 +67,9 @@ def header_bits(sample: Sample) -> Iterator[Mutation]:
 def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
     """Each file cut off: at every length if they are no more than `count` in all, else at that many."""
     every = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
-    if len(every) > effort(count):
-        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, effort(count)))
+    chosen = effort(sample, count)
+    if len(every) > chosen:
+        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, chosen))
     for name, length in every:
         yield cut(sample, name, length)
 

@@ -97,7 +97,7 @@ def followed(subject: Subject) -> Iterator[str]:
     histories: list[list[int]] = [[]]
     if intact and len(data) < _EVERY_LENGTH:
         histories.append(list(range(len(data))))
-    looks = effort(12 if intact else 2) if data else 0
+    looks = effort(subject.sample, 12 if intact else 2) if data else 0
     histories += [sorted(dice.choices(range(len(data)), k=dice.randrange(1, 12))) for _ in range(looks)]
     for ends in histories:
         rows: list[str] = []
