@@ -78,7 +78,7 @@ class JudgedTable(TableRange):
         found = np.flatnonzero(table.handles["offset"] == offset)
         if table.bounds is None or not len(found):
             return None
-        separator = table.separator(int(found[0]))
+        separator = table.bounds.separator(int(found[0]))
         return separator >= self.begins and (self.ends is None or separator < self.ends)
 
 

@@ -33,6 +33,10 @@ class Bounds(NamedTuple):
     stops: NDArray[np.int64]
     stamp: int
 
+    def separator(self, number: int) -> bytes:
+        """The separator of a block."""
+        return self.keys[int(self.starts[number]) : int(self.stops[number])].tobytes()
+
     def ascend(self) -> bool:
         """Whether no separator is below the one before."""
         import pyarrow.compute as pc
@@ -48,12 +52,17 @@ class Bounds(NamedTuple):
         return not pc.any(pc.less(separators.slice(1), separators.slice(0, count - 1))).as_py()
 
 
+def separators(table: TableMap, *, stamped: bool) -> Bounds:
+    """The separators of an index as user keys, without timestamps if they are `stamped`."""
+    starts, stops = table.ends[:-1], table.ends[1:]
+    if table.internal_index:
+        stops = np.where(stops - starts < layout.KEY_TRAILER, stops, stops - layout.KEY_TRAILER)
+    stamp = WIDTH if stamped else 0
+    return Bounds(table.keys, starts, np.maximum(stops - stamp, starts), stamp)
+
+
 def bounds_of(table: TableMap) -> Bounds | None:
     """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
     if not table.ordered or table.damages or len(table.ends) - 1 != len(table.handles):
         return None
-    starts, stops = table.ends[:-1], table.ends[1:]
-    if table.internal_index:
-        stops = np.where(stops - starts < layout.KEY_TRAILER, stops, stops - layout.KEY_TRAILER)
-    stamp = WIDTH if table.has_stamps else 0
-    return Bounds(table.keys, starts, np.maximum(stops - stamp, starts), stamp)
+    return separators(table, stamped=table.has_stamps)

@@ -21,7 +21,7 @@ from sawlog.leveldb_table.columnar import Columns
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
 from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
-from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
+from sawlog.leveldb_table.stamps import SUFFIX
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
@@ -136,12 +136,6 @@ class TableMap:
     def internal_index(self) -> bool:
         """Whether the keys of the index are internal ones."""
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
-
-    def separator(self, number: int) -> bytes:
-        """The separator of a data block, as user key where it is an internal one."""
-        key = self.keys[int(self.ends[number]) : int(self.ends[number + 1])].tobytes()
-        user = key[: -layout.KEY_TRAILER] if self.internal_index and len(key) >= layout.KEY_TRAILER else key
-        return user[:-WIDTH] if self.stamped else user
 
 
 def _fixed(value: bytes | None) -> int:

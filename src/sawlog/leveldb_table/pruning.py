@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sawlog.leveldb_table.columns import KEY
 
 if TYPE_CHECKING:
+    from sawlog.leveldb_table.bounds import Bounds
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.scan import Projection
 
@@ -21,13 +22,14 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     Separators tell only where blocks are held to them, and where timestamps are no part of the keys.
     """
     count = len(table.handles)
-    if table.bounds is None or table.has_stamps != table.stamped:
+    bounds = table.bounds
+    if bounds is None or table.has_stamps != table.stamped:
         return 0, count
     low, high = _key_bounds(projection)
     # What is behind the last separator stands in the last block, if anywhere.
-    first = min(_search(table, low), count - 1) if low is not None and count else 0
+    first = min(_search(bounds, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
-    behind = min(_search(table, high + b"\0") + 1, count) if high is not None else count
+    behind = min(_search(bounds, high + b"\0") + 1, count) if high is not None else count
     return first, behind
 
 
@@ -63,12 +65,12 @@ def _key_bounds(projection: Projection) -> tuple[bytes | None, bytes | None]:
     return low, high
 
 
-def _search(table: TableMap, key: bytes) -> int:
+def _search(bounds: Bounds, key: bytes) -> int:
     """The first data block whose separator is not below a key."""
-    low, high = 0, len(table.handles)
+    low, high = 0, len(bounds.starts)
     while low < high:
         middle = (low + high) // 2
-        if table.separator(middle) < key:
+        if bounds.separator(middle) < key:
             low = middle + 1
         else:
             high = middle

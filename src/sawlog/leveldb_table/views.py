@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.bounds import separators
 from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.layout import DETAIL, Compression
@@ -74,6 +75,7 @@ class BlocksRange(MapRange):
         """See `MapRange.rows`."""
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
+        index = separators(table, stamped=table.stamped)
         for span in walk.spans:
             offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
             if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):
@@ -98,7 +100,7 @@ class BlocksRange(MapRange):
                 "length": length,
                 "compression": Compression(compression).name.lower(),
                 "expanded": content.size,
-                "last_key": table.separator(number) if 0 <= number < len(table.ends) - 1 else None,
+                "last_key": index.separator(number) if 0 <= number < len(index.starts) else None,
                 OFFSET_COLUMN: offset,
             }
 
