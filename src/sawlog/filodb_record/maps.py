@@ -28,6 +28,11 @@ def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes
     return bytes((code,)) + rest + len(value).to_bytes(layout.MAP_VALUE_LENGTH_SIZE, "little") + value
 
 
+def entries_of(labels: Mapping[str, str], predefined: Sequence[bytes], order: Callable[[str], bytes]) -> list[bytes]:
+    """The entries of a map, in an order of keys."""
+    return [encode_entry(key.encode(), labels[key].encode(), predefined) for key in sorted(labels, key=order)]
+
+
 def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[bytes, memoryview]]:
     """Keys and values of an encoded map, in the order they are in.
 
@@ -74,10 +79,7 @@ class MapEncoder:
         Raises:
             SchemaError: When a key, a value or the whole is too long.
         """
-        entries = (
-            encode_entry(key.encode(), labels[key].encode(), self._predefined) for key in sorted(labels, key=order)
-        )
-        return _checked(b"".join(entries))
+        return _checked(b"".join(entries_of(labels, self._predefined, order)))
 
     def decode(self, encoded: Buffer) -> dict[str, str]:
         """The map; of repeated keys the last one counts."""

@@ -107,16 +107,12 @@ class RecordBuilder:
     def add_map(self, value: Mapping[str, str]) -> None:
         """Add a `map` column, its keys in the order of their UTF-8 bytes."""
         record, _ = self._expect("map")
-        predefined = record.schema.predefined
-        pairs = sorted(((k.encode(), v.encode()) for k, v in value.items()), key=lambda pair: pair[0])
-        self._finish_map([maps.encode_entry(key, item, predefined) for key, item in pairs], bulk_hash=True)
+        self._finish_map(maps.entries_of(value, record.schema.predefined, str.encode), bulk_hash=True)
 
     def encode_map_from(self, value: Mapping[str, str]) -> None:
         """Add a `map` column, its keys in the order of Java's strings."""
         record, _ = self._expect("map")
-        ordered = sorted(value, key=java_order)
-        predefined = record.schema.predefined
-        self.add_encoded_map(b"".join(maps.encode_entry(k.encode(), value[k].encode(), predefined) for k in ordered))
+        self.add_encoded_map(b"".join(maps.entries_of(value, record.schema.predefined, java_order)))
 
     def add_encoded_map(self, entries: Buffer) -> None:
         """Add a `map` column from entries that `MapEncoder` made with the same predefined keys."""
