@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import record_type
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
 from sawlog.kernels.protobuf import varint
@@ -317,6 +317,69 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
 
 
 @inlined
+def _restore_key(rows: Any, keys: Any, last: Any, least: Any, key_room: Any) -> Any:
+    """Lay the key before an interruption down where the next one will be, which shares its beginning.
+
+    Returns:
+        Whether there was room, and its trailer, if keys have any: `least` bytes.
+    """
+    if key_room < last or key_room - last < keys:
+        return False, _ZERO
+    copy_bytes(rows.keys, keys, rows.last, _ZERO, last)
+    return True, load_u64(rows.last, last - least) if least != _ZERO else _ZERO
+
+
+@inlined
+def _keep_key(rows: Any, before: Any, held: Any, least: Any, trailer: Any) -> None:
+    """Put the last key aside for when reading goes on."""
+    copy_bytes(rows.last, _ZERO, rows.keys, before, held)
+    if least != _ZERO:
+        store_u64(rows.last, held, trailer)
+
+
+@always_inlined
+def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
+    """Lay down what a key shares with the one at `before`, of which `held` bytes stand there still."""
+    if before != keys:
+        if shared <= _SHORT:
+            _copy_short(target, keys, target, before)
+        else:
+            copy_bytes(target, keys, target, before, min(shared, held))
+    if shared > held:
+        store_u64(target, keys + held, trailer)
+
+
+@always_inlined
+def _lay_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
+    """Lay down what a key does not share."""
+    if rest <= _SHORT and start + _SHORT <= np.uint64(len(data)):
+        _copy_short(target, at, data, start)
+    else:
+        copy_bytes(target, at, data, start, rest)
+
+
+@always_inlined
+def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
+    """Add the value of a row, if it is wanted, behind `values` bytes of others; how many there are then."""
+    if take.values:
+        copy_bytes(rows.values, values, data, start, length)
+        values += length
+    rows.value_ends[row + 1] = values
+    return values
+
+
+@always_inlined
+def _add_row(rows: Any, row: Any, take: Any, block: Any, keys: Any, trailer: Any, operation: Any) -> None:
+    """Write down what there is of a row, whose key ends at `keys`, besides its bytes."""
+    rows.key_ends[row + 1] = keys
+    rows.operations[row] = operation
+    if take.internal:
+        rows.sequences[row] = np.int64(trailer >> _SHIFT)
+    if take.offsets:
+        rows.offsets[row] = np.int64(block.offset)
+
+
+@inlined
 def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     """The entries of a block, from `state.position` on: FULL, GROW or DONE.
 
@@ -328,24 +391,18 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
         _note(state, rows.events, _BAD_BLOCK, size, restarts)
         return DONE
     least = _KEY_TRAILER if take.internal else _ZERO
-    max_rows = len(rows.operations)
     # A key is laid down with its trailer, which the next one overwrites.
-    key_room = np.uint64(len(rows.keys)) - _KEY_SLACK
-    value_room = np.uint64(len(rows.values))
+    key_room, value_room = np.uint64(len(rows.keys)) - _KEY_SLACK, np.uint64(len(rows.values))
     row, keys, values = state.rows, state.keys, state.values
     last, expanded = state.last, state.expanded
-    trailer = _ZERO
-    before = keys
+    trailer, before = _ZERO, keys
     if last != _ZERO:
-        # The key before the interruption is laid down where the next one will be, which shares its beginning.
-        if key_room < last or key_room - last < keys:
+        fits, trailer = _restore_key(rows, keys, last, least, key_room)
+        if not fits:
             return FULL
-        copy_bytes(rows.keys, keys, rows.last, _ZERO, last)
-        trailer = load_u64(rows.last, last - least) if take.internal else _ZERO
     pos = start + state.position
     quiet = True
     status = DONE
-    room = np.uint64(len(data))
     # Keys that begin as one did that was found in its place need not be looked at.
     stamp = take.stamp
     proof = _NEVER if block.bounded != UNBOUNDED else _ZERO
@@ -360,36 +417,23 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
         broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
         if broken or total < least or expanded + total > size * _MOST:
             state.rows = row
-            if broken or total >= least:
-                _note(state, rows.events, _BAD_ENTRY, pos - start, size)
-            else:
-                _note(state, rows.events, _BAD_KEY, pos - start, total)
+            bad = broken or total >= least
+            _note(state, rows.events, _BAD_ENTRY if bad else _BAD_KEY, pos - start, size if bad else total)
             break
         kept = total - least
         if total > np.uint64(len(rows.last)):
             status = GROW
             break
-        if row == max_rows or key_room - keys < kept or (take.values and value_room - values < length):
+        if row == len(rows.operations) or key_room - keys < kept or (take.values and value_room - values < length):
             status = FULL
             break
-        held = last - least if last != _ZERO else _ZERO
-        if before != keys:
-            if shared <= _SHORT:
-                _copy_short(rows.keys, keys, rows.keys, before)
-            else:
-                copy_bytes(rows.keys, keys, rows.keys, before, min(shared, held))
-        if shared > held:
-            store_u64(rows.keys, keys + held, trailer)
-        if rest <= _SHORT and after + _SHORT <= room:
-            _copy_short(rows.keys, keys + shared, data, after)
-        else:
-            copy_bytes(rows.keys, keys + shared, data, after, rest)
+        _lay_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
+        _lay_rest(rows.keys, keys + shared, data, after, rest)
         code = _ZERO
         if take.internal:
             trailer = load_u64(data, after + rest - _EIGHT) if rest >= _EIGHT else load_u64(rows.keys, keys + kept)
             code = trailer & np.uint64(255)
-        before = keys
-        last = total
+        before, last = keys, total
         expanded += total
         operation = take.types[code]
         if shared < proof or kept < proof + stamp:
@@ -405,23 +449,12 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             quiet = state.events + 1 < len(rows.events)
         else:
             keys += kept
-            if take.internal:
-                rows.sequences[row] = np.int64(trailer >> _SHIFT)
-            if take.values:
-                copy_bytes(rows.values, values, data, after + rest, length)
-                values += length
-            rows.operations[row] = operation
-            if take.offsets:
-                rows.offsets[row] = np.int64(block.offset)
+            values = _take_value(data, after + rest, length, take, rows, row, values)
+            _add_row(rows, row, take, block, keys, trailer, operation)
             row += 1
-            rows.key_ends[row] = keys
-            rows.value_ends[row] = values
         pos = after + rest + length
     if status != DONE and last != _ZERO:
-        held = last - least
-        copy_bytes(rows.last, _ZERO, rows.keys, before, held)
-        if take.internal:
-            store_u64(rows.last, held, trailer)
+        _keep_key(rows, before, last - least, least, trailer)
     state.rows, state.keys, state.values = row, keys, values
     state.last, state.expanded = last, expanded
     state.position = pos - start

@@ -276,6 +276,73 @@ class Work(NamedTuple):
     following: Any
 
 
+@always_inlined
+def _find_same(maps: Any, row: Any, last: Any, work: Any) -> Any:
+    """The row that has the same map, or -1; then the place in `work.seen` that this one may take, or -1."""
+    # Series mostly come in the same order again.
+    same = np.int64(work.following[last]) - 1 if last >= 0 else np.int64(-1)
+    if same >= 0 and _same_map(maps, row, same):
+        return same, np.int64(-1)
+    first, end = np.int64(maps.ends[row]), np.int64(maps.ends[row + 1])
+    values, value_ends = maps.values.data, maps.values.ends
+    start = np.uint64(value_ends[first])
+    mask = np.uint64(len(work.seen) - 1)
+    place = mix(values, start, np.uint64(value_ends[end]) - start, np.uint64(end - first)) & mask
+    for _ in range(PROBES):
+        same = np.int64(work.seen[place]) - 1
+        if same < 0:
+            return same, np.int64(place)
+        if _same_map(maps, row, same):
+            return same, np.int64(-1)
+        place = (place + _ONE) & mask
+    return np.int64(-1), np.int64(-1)
+
+
+@always_inlined
+def _number_keys(keys: Any, first: Any, count: Any, names: Any, work: Any) -> None:
+    """Put the keys of a map in order, and find those that are predefined."""
+    sort_keys(keys, first, count, work.order)
+    for i in range(count):
+        start = np.uint64(keys.ends[first + i])
+        work.numbers[i] = _find_name(keys.data, start, np.uint64(keys.ends[first + i + 1]) - start, names)
+
+
+@always_inlined
+def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, progress: Any) -> Any:
+    """Write the entries of a map at `used`: 0, or what is wrong, and the position behind them."""
+    keys, key_ends = maps.keys.data, maps.keys.ends
+    values, value_ends = maps.values.data, maps.values.ends
+    room = np.uint64(len(out))
+    for i in range(count):
+        entry = first + np.int64(work.order[i])
+        start = np.uint64(key_ends[entry])
+        length = np.uint64(key_ends[entry + 1]) - start
+        if length > _LONGEST_KEY:
+            progress.wrong = length
+            return KEY_TOO_LONG, used
+        value_start = np.uint64(value_ends[entry])
+        value_length = np.uint64(value_ends[entry + 1]) - value_start
+        if value_length > _LONGEST:
+            progress.wrong = value_length
+            return TOO_LONG, used
+        if room - used < length + value_length + np.uint64(3) + _SLACK:
+            return NO_ROOM, used
+        number = np.int64(work.numbers[work.order[i]])
+        if number >= 0:
+            out[used] = _FLAG | np.uint64(number)
+            used += _ONE
+        else:
+            out[used] = length
+            used += _ONE
+            copy_short(out, used, keys, start, length, np.uint64(len(keys)))
+            used += length
+        store_u16(out, used, value_length)
+        used += _TWO
+        copy_short(out, used, values, value_start, value_length, np.uint64(len(values)))
+        used += value_length
+    return 0, used
+
+
 @kernel
 def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress: Any) -> Any:
     """Encode maps, their keys in the order of their bytes, equal ones in the order given.
@@ -291,19 +358,12 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
     Returns:
         0, or what is wrong with the map of a row.
     """
-    keys, key_ends = maps.keys.data, maps.keys.ends
-    values, value_ends = maps.values.data, maps.values.ends
-    map_ends = maps.ends
-    order, numbers, seen, following = work.order, work.numbers, work.seen, work.following
+    following = work.following
     positions, lengths, hashes = into.positions, into.lengths, into.hashes
-    key_limit = np.uint64(len(keys))
-    value_limit = np.uint64(len(values))
-    room = np.uint64(len(out))
     used = np.uint64(progress.used)
     template = np.int64(-1)
     known = np.int64(0)
     last = np.int64(-1)
-    mask = np.uint64(len(seen) - 1)
     for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
         lengths[row] = 0
@@ -311,22 +371,7 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
             continue
         progress.row = row
         progress.used = used
-        first = np.int64(map_ends[row])
-        count = np.int64(map_ends[row + 1]) - first
-        place = _ZERO
-        probe = 0
-        # Series mostly come in the same order again.
-        same = np.int64(following[last]) - 1 if last >= 0 else np.int64(-1)
-        if same < 0 or not _same_map(maps, row, same):
-            same = np.int64(-1)
-            start = np.uint64(value_ends[first])
-            place = mix(values, start, np.uint64(value_ends[first + count]) - start, np.uint64(count)) & mask
-            while seen[place] != 0 and probe < PROBES:
-                if _same_map(maps, row, np.int64(seen[place]) - 1):
-                    same = np.int64(seen[place]) - 1
-                    break
-                place = (place + _ONE) & mask
-                probe += 1
+        same, place = _find_same(maps, row, last, work)
         if last >= 0:
             following[last] = (same if same >= 0 else row) + 1
         last = same if same >= 0 else np.int64(row)
@@ -335,58 +380,32 @@ def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress:
             lengths[row] = lengths[same]
             hashes[row] = hashes[same]
             continue
+        first = np.int64(maps.ends[row])
+        count = np.int64(maps.ends[row + 1]) - first
         # Series have the same keys for long: what was found out of them holds until they change.
         if template < 0 or count != known or not _same_texts(maps.keys, template, first, count):
-            sort_keys(maps.keys, first, count, order)
-            for i in range(count):
-                start = np.uint64(key_ends[first + i])
-                length = np.uint64(key_ends[first + i + 1]) - start
-                numbers[i] = _find_name(keys, start, length, names)
+            _number_keys(maps.keys, first, count, names, work)
             known = count
         template = first
-        begun = used
-        if room - used < _PREFIX:
+        begun = used + _PREFIX
+        if np.uint64(len(out)) - used < _PREFIX:
             return NO_ROOM
-        used += _PREFIX
-        for i in range(count):
-            entry = first + np.int64(order[i])
-            start = np.uint64(key_ends[entry])
-            length = np.uint64(key_ends[entry + 1]) - start
-            if length > _LONGEST_KEY:
-                progress.wrong = length
-                return KEY_TOO_LONG
-            value_start = np.uint64(value_ends[entry])
-            value_length = np.uint64(value_ends[entry + 1]) - value_start
-            if value_length > _LONGEST:
-                progress.wrong = value_length
-                return TOO_LONG
-            if room - used < length + value_length + np.uint64(3) + _SLACK:
-                return NO_ROOM
-            number = np.int64(numbers[order[i]])
-            if number >= 0:
-                out[used] = _FLAG | np.uint64(number)
-                used += _ONE
-            else:
-                out[used] = length
-                used += _ONE
-                copy_short(out, used, keys, start, length, key_limit)
-                used += length
-            store_u16(out, used, value_length)
-            used += _TWO
-            copy_short(out, used, values, value_start, value_length, value_limit)
-            used += value_length
-        total = used - begun - _PREFIX
+        wrong, end = _put_map(maps, first, count, work, out, begun, progress)
+        if wrong != 0:
+            return wrong
+        total = end - begun
         if total > _LONGEST:
             progress.wrong = total
             return TOO_LONG
-        store_u16(out, begun, total)
-        positions[row] = begun + _PREFIX
+        store_u16(out, used, total)
+        positions[row] = begun
         lengths[row] = total
         if into.hashed:
             # Of maps the length in front enters, too.
-            hashes[row] = xxh32(out, begun, total + _PREFIX, _SEED)
-        if probe < PROBES:
-            seen[place] = row + 1
+            hashes[row] = xxh32(out, used, total + _PREFIX, _SEED)
+        if place >= 0:
+            work.seen[place] = row + 1
+        used = end
     progress.row = len(positions)
     progress.used = used
     return 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import record_type
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
 from sawlog.kernels.protobuf import put_varint
 from sawlog.leveldb_log.payloads import layout
@@ -184,6 +184,78 @@ def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
     state.events = row + 1
 
 
+@always_inlined
+def _fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
+    """What stands behind a tag: the column family, where key and value begin, and their lengths.
+
+    Then the position behind the operation, which is 0 where it does not end in the batch.
+    """
+    family = key_start = key_length = value_start = value_length = _ZERO
+    if shape & _FAMILY:
+        family, pos = _varint32(data, pos, end)
+    if shape & _VALUE_FIRST and pos != _ZERO:
+        value_start, value_length, pos = _string(data, pos, end)
+    if shape & _KEY and pos != _ZERO:
+        key_start, key_length, pos = _string(data, pos, end)
+    if shape & _VALUE and not shape & _VALUE_FIRST and pos != _ZERO:
+        value_start, value_length, pos = _string(data, pos, end)
+    return family, key_start, key_length, value_start, value_length, pos
+
+
+@always_inlined
+def _take(column: Any, row: Any, has: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
+    """Add a row's value to a column that ends at `at`; where it ends then."""
+    column.has[row] = 1 if has else 0
+    if column.wanted:
+        copy_bytes(column.data, at, data, start, length)
+        at += length
+    column.ends[row + 1] = at
+    return at
+
+
+@always_inlined
+def _decode_batch(data: Any, pos: Any, end: Any, start: Any, table: Any, state: Any, out: Any) -> Any:
+    """Decode the operations from `pos` on; the position behind them, and whether none is broken."""
+    variants, shapes = table.variants, table.shapes
+    max_rows = len(out.sequences)
+    record, sequence, found, row = state.record, state.sequence, state.found, state.rows
+    key_at, value_at = np.uint64(state.key_bytes), np.uint64(state.value_bytes)
+    no_keys, no_values = state.no_keys, state.no_values
+    intact = True
+    while pos < end and row < max_rows:
+        prefetch(data, pos + _AHEAD)
+        prefetch(data, pos + _AHEAD + _LINE)
+        tag = data[pos]
+        variant = np.int64(variants[tag])
+        if variant >= len(shapes):
+            _note(out.events, state, _UNKNOWN, tag, pos - start)
+            intact = False
+            break
+        shape = shapes[variant]
+        family, key_start, key_length, value_start, value_length, after = _fields(data, pos + _ONE, end, shape)
+        if after == _ZERO:
+            _note(out.events, state, _BROKEN, variant >> 1, pos - start)
+            intact = False
+            break
+        out.records[row] = record
+        out.sequences[row] = sequence
+        out.operations[row] = variant >> 1
+        out.families[row] = family
+        no_keys += 0 if shape & _KEY else 1
+        no_values += 0 if shape & _VALUE else 1
+        key_at = _take(out.keys, row, shape & _KEY, key_at, data, key_start, key_length)
+        value_at = _take(out.values, row, shape & _VALUE, value_at, data, value_start, value_length)
+        row += 1
+        if shape & _COUNTED:
+            sequence += 1
+            found += 1
+        pos = after
+    state.sequence, state.found, state.rows = sequence, found, row
+    state.key_bytes, state.value_bytes = key_at, value_at
+    state.no_keys, state.no_values = no_keys, no_values
+    return pos, intact
+
+
 @kernel
 def decode_batches(batches: Any, table: Any, state: Any, out: Any) -> Any:
     """Decode write batches into rows, one per operation. Section 10.1 of the format.
@@ -200,109 +272,33 @@ def decode_batches(batches: Any, table: Any, state: Any, out: Any) -> Any:
         DONE, FULL or INVALID.
     """
     data, offsets = batches.data, batches.offsets
-    variants, shapes = table.variants, table.shapes
-    records, sequences, operations, families = out.records, out.sequences, out.operations, out.families
-    has_key, keys, key_ends = out.keys.has, out.keys.data, out.keys.ends
-    has_value, values, value_ends = out.values.has, out.values.data, out.values.ends
-    events = out.events
-    count = len(offsets) - 1
-    max_rows = len(sequences)
-    max_events = len(events)
-    unknown = len(shapes)
-    resume = np.uint64(state.position)
-    sequence = state.sequence
-    found = state.found
-    row = state.rows
-    key_at = np.uint64(state.key_bytes)
-    value_at = np.uint64(state.value_bytes)
-    no_keys = state.no_keys
-    no_values = state.no_values
-    status = DONE
-    while state.record < count:
+    while state.record < len(offsets) - 1:
         record = state.record
         if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
             return INVALID
         # A record causes one event at the most.
-        if state.events >= max_events or row >= max_rows:
-            status = FULL
-            break
-        start = np.uint64(offsets[record])
-        end = np.uint64(offsets[record + 1])
+        if state.events >= len(out.events) or state.rows >= len(out.sequences):
+            return FULL
+        start, end = np.uint64(offsets[record]), np.uint64(offsets[record + 1])
         if end - start < _HEADER:
-            _note(events, state, _TOO_SMALL, end - start, 0)
+            _note(out.events, state, _TOO_SMALL, end - start, 0)
             state.record += 1
             continue
-        pos = start + resume
-        if resume == _ZERO:
-            sequence = np.int64(load_u64(data, start))
-            found = 0
+        pos = start + np.uint64(state.position)
+        if state.position == 0:
+            state.sequence = np.int64(load_u64(data, start))
+            state.found = 0
             pos = start + _HEADER
-        intact = True
-        while pos < end and row < max_rows:
-            prefetch(data, pos + _AHEAD)
-            prefetch(data, pos + _AHEAD + _LINE)
-            tag = data[pos]
-            variant = np.int64(variants[tag])
-            here = pos
-            if variant >= unknown:
-                _note(events, state, _UNKNOWN, tag, here - start)
-                intact = False
-                break
-            shape = shapes[variant]
-            code = variant >> 1
-            pos += _ONE
-            family = _ZERO
-            key_start = key_length = value_start = value_length = _ZERO
-            if shape & _FAMILY:
-                family, pos = _varint32(data, pos, end)
-            if shape & _VALUE_FIRST and pos != _ZERO:
-                value_start, value_length, pos = _string(data, pos, end)
-            if shape & _KEY and pos != _ZERO:
-                key_start, key_length, pos = _string(data, pos, end)
-            if shape & _VALUE and not shape & _VALUE_FIRST and pos != _ZERO:
-                value_start, value_length, pos = _string(data, pos, end)
-            if pos == _ZERO:
-                _note(events, state, _BROKEN, code, here - start)
-                intact = False
-                break
-            records[row] = record
-            sequences[row] = sequence
-            operations[row] = code
-            families[row] = family
-            has_key[row] = 1 if shape & _KEY else 0
-            has_value[row] = 1 if shape & _VALUE else 0
-            no_keys += 0 if shape & _KEY else 1
-            no_values += 0 if shape & _VALUE else 1
-            if out.keys.wanted:
-                copy_bytes(keys, key_at, data, key_start, key_length)
-                key_at += key_length
-            if out.values.wanted:
-                copy_bytes(values, value_at, data, value_start, value_length)
-                value_at += value_length
-            row += 1
-            key_ends[row] = key_at
-            value_ends[row] = value_at
-            if shape & _COUNTED:
-                sequence += 1
-                found += 1
+        pos, intact = _decode_batch(data, pos, end, start, table, state, out)
         if intact and pos < end:
-            resume = pos - start
-            status = FULL
-            break
+            state.position = pos - start
+            return FULL
         counted = np.int64(load_u32(data, start + _COUNT))
-        if intact and found != counted:
-            _note(events, state, _WRONG_COUNT, counted, found)
-        resume = _ZERO
+        if intact and state.found != counted:
+            _note(out.events, state, _WRONG_COUNT, counted, state.found)
+        state.position = 0
         state.record += 1
-    state.position = resume
-    state.sequence = sequence
-    state.found = found
-    state.rows = row
-    state.key_bytes = key_at
-    state.value_bytes = value_at
-    state.no_keys = no_keys
-    state.no_values = no_values
-    return status
+    return DONE
 
 
 @kernel
