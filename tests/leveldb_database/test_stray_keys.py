@@ -133,3 +133,18 @@ def test_keys_out_of_order(view: str) -> None:
     assert [row["key"] for row in rows if row.get("live", True)] == [b"c", b"d", b"e", b"f", b"y"]
     if sample.view == "all":
         assert len(rows) == len(check(sample, laws=()).rows)
+
+
+def test_a_range_deletion_that_ends_before_it_begins() -> None:
+    """It deletes nothing, and is a row of the range of keys that it begins in."""
+    files = rocksdb_files()
+    (name,) = (one for one, data in files.items() if b"hh\x0f" in data)
+    data = files[name]
+    at, length = next((at, length) for at, length in places(data) if b"hh\x0f" in data[at : at + length])
+    content = bytearray(data[at : at + length + 1])
+    content[content.index(b"hh\x0f") + 2 + 8] = ord("b")
+    changed = data[:at] + content + masked(bytes(content)).to_bytes(4, "little") + data[at + len(content) + 4 :]
+    outcome = check(sample_of("all", files, "all"), {**files, name: changed}, laws=(any_fragments, same_counts))
+    assert outcome.table is not None
+    (row,) = (row for row in outcome.table.to_pylist() if row["operation"] == "delete_range")
+    assert (row["key"], row["value"]) == (b"hh", b"b")

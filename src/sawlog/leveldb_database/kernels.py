@@ -16,12 +16,6 @@ SHOWN = 1
 GONE = 2
 """It is a deletion itself."""
 
-# Where entries are told of that are not in their place.
-BEFORE = -1
-"""Where the entries before them ended."""
-BEHIND = -2
-"""At the end."""
-
 # What an operation does to its key.
 PUTS = 0
 DELETES = 1
@@ -128,39 +122,24 @@ def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, mer
 
 
 @kernel
-def find_places(keys: Any, offsets: Any, place: Any, end: Any, limited: Any, places: Any) -> Any:
-    """Tell which entries of a file are in their place: not before one that is, and before the end.
-
-    Behind an entry that is not before the end none is in its place.
+def find_places(keys: Any, offsets: Any, first: Any, places: Any) -> Any:
+    """Tell which entries of a file are in their place: not before one that is.
 
     Args:
         keys: uint8; key i is `keys[offsets[i] : offsets[i + 1]]`.
         offsets: int64.
-        place: uint8, the key before which none may be.
-        end: uint8, the key from which on none may be.
-        limited: Whether that is to be looked at.
-        places: int64, one more than keys. Of each entry set to itself, to the last one in its place where it stands
-            before that, to BEFORE where there is none yet, or to BEHIND; and last to how many are not in their place.
+        first: int64, the first entry that is.
+        places: int64; from there on set to the entry itself, or to the last one in its place where it is before that.
 
     Returns:
-        The last entry that is in its place; BEFORE or BEHIND.
+        The last entry that is in its place.
     """
-    last = BEFORE
-    strays = 0
-    for at in range(len(offsets) - 1):
-        start, stop = offsets[at], offsets[at + 1]
-        if last >= 0:
-            compared = _order(keys, offsets[last], offsets[last + 1], keys, start, stop)
-        else:
-            compared = _order(place, 0, len(place), keys, start, stop)
-        if limited and compared <= 0 and last != BEHIND and _order(keys, start, stop, end, 0, len(end)) >= 0:
-            last = BEHIND
-        if compared > 0 or last == BEHIND:
-            strays += 1
-        else:
+    last = first
+    for at in range(first, len(offsets) - 1):
+        start, end = offsets[at], offsets[at + 1]
+        if _order(keys, offsets[last], offsets[last + 1], keys, start, end) <= 0:
             last = at
         places[at] = last
-    places[-1] = strays
     return last
 
 

@@ -82,14 +82,14 @@ class _Deletions:
         """Take in those of a file, in any order."""
         if STAMP in batch.schema.names:
             raise _refused(path)
+        # As rows, the others belong to the ranges that they begin in.
+        self._waiting.append(Run(path, level, [share(sorted_batch(batch), self._low, self._high)]))
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), self._high))
         if self._low:
             batch = batch.filter(pc.greater(batch.column(VALUE), self._low))
         self._every.append(batch)
         self._covers = None
-        # The others are rows of ranges before.
-        self._waiting.append(Run(path, level, [share(sorted_batch(batch), self._low, self._high)]))
 
     @property
     def covers(self) -> Covers:

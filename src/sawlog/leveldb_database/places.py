@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from sawlog.leveldb_database.version import LiveTable
 
 
+_BEFORE = -1
+"""Instead of the entry behind which another one is told: those before the batch."""
+_BEHIND = -2
+"""Instead of it: all that the table should hold."""
+
+
 class Judge:
     """Judges the entries of one table, in the order of the file.
 
@@ -49,22 +55,20 @@ class Judge:
             batch: With `key` and `operation`.
             offset: Of the first block.
         """
-        keys, edges = binary_parts(batch.column(KEY))
+        keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
-        places = np.empty(batch.num_rows + 1, np.int64)
-        limits = [np.frombuffer(key, np.uint8) for key in (before, end)]
-        last = int(k.find_places(keys, edges, *limits, False, places))
-        top = before if last < 0 else batch.column(KEY)[last].as_py()
-        if top >= end:
-            last = int(k.find_places(keys, edges, *limits, True, places))
-            top = end if last == k.BEHIND else before if last < 0 else batch.column(KEY)[last].as_py()
-        self._place = top
+        own, places = np.arange(rows), np.full(rows, _BEFORE)
+        first = _first(pc.greater_equal(keys, before)) if keys[0].as_py() < before else 0
+        if first < rows:
+            self._place = keys[int(k.find_places(*binary_parts(keys), first, places))].as_py()
+        if self._place >= end:
+            places[_first(pc.and_(pc.greater_equal(keys, end), pa.array(places == own))) :] = _BEHIND
+            self._place = end
         # Range deletions have blocks of their own.
-        lost = np.asarray(batch.column(OPERATION)) == RANGE
-        if places[-1] or lost.any():
-            lost |= places[:-1] != np.arange(batch.num_rows)
-            known = pa.concat_arrays([batch.column(KEY), pa.array([before, end], pa.binary())])
-            found = np.where(places[:-1] < 0, batch.num_rows - 1 - places[:-1], places[:-1])[lost]
+        lost = (places != own) | (np.asarray(batch.column(OPERATION)) == RANGE)
+        if lost.any():
+            known = pa.concat_arrays([keys, pa.array([before, end], pa.binary())])
+            found = np.where(places < 0, rows - 1 - places, places)[lost]
             yield from self._strays(batch.filter(pa.array(lost)), known.take(pa.array(found)), offset)
             batch = batch.filter(pa.array(~lost))
         kept = self._share(batch)
@@ -133,6 +137,12 @@ class Judge:
         waiting, self._waiting = self._waiting, []
         for damage in waiting:
             findings.damage(damage)
+
+
+def _first(found: pa.Array) -> int:
+    """The first place that is true; how many there are if none is."""
+    at = pc.index(found, True).as_py()
+    return len(found) if at < 0 else int(at)
 
 
 def share(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
