@@ -173,11 +173,3 @@ def _varint(data: pa.Buffer) -> tuple[int | None, int]:
         if byte < 128:
             return value, index + 1
     return None, 0
-
-
-def contents_of(starts_and_ends: list[tuple[int, int]]) -> NDArray[np.void]:
-    """Places of expanded blocks, as kernels take them."""
-    contents = np.zeros(len(starts_and_ends), k.CONTENT)
-    for content, (start, end) in zip(contents, starts_and_ends, strict=True):
-        content["start"], content["end"] = start, end
-    return contents

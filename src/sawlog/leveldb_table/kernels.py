@@ -31,9 +31,6 @@ VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
 VERDICT = record_type(*VERDICT_FIELDS)
 """What is wrong with a block (a `Kind`, or 0), two numbers that explain it, and how it is compressed."""
 
-CONTENT = record_type(("start", np.uint64), ("end", np.uint64))
-"""An expanded block: its place in the data."""
-
 
 class Rule(NamedTuple):
     """How the blocks of a table are checked.
@@ -216,12 +213,11 @@ def _take_key(data: Any, pos: Any, end: Any, bare: Any, keys: Any, before: Any, 
 
 
 @kernel
-def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any, keys: Any, ends: Any) -> Any:
+def read_index(data: Any, delta: Any, first_key: Any, handles: Any, keys: Any, ends: Any) -> Any:
     """Read a block of an index: its keys, and the places of blocks that its values are.
 
     Args:
         data: uint8, an expanded block.
-        content: Of type CONTENT, one: where it is in `data`.
         delta: Whether values between restart points hold but the difference in size to the one before.
         first_key: Whether values go on with the first key of their block.
         handles: Of type HANDLE, set.
@@ -231,11 +227,10 @@ def read_index(data: Any, content: Any, delta: Any, first_key: Any, handles: Any
     Returns:
         How many there are; -1 where the block is none, -2 where `handles` or `keys` are too small.
     """
-    start = content[0].start
-    end, _ = entries_end(data, start, content[0].end)
+    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
     if end == NOWHERE:
         return -1
-    pos = start
+    pos = _ZERO
     count = 0
     used = _ZERO
     before = _ZERO

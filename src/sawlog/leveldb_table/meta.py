@@ -15,7 +15,7 @@ from sawlog.damage import Damage
 from sawlog.errors import DamageError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.blocks import BlockRules, contents_of
+from sawlog.leveldb_table.blocks import BlockRules
 from sawlog.leveldb_table.bounds import Bounds, bounds_of
 from sawlog.leveldb_table.columnar import Columns
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
@@ -79,7 +79,6 @@ class TableMap:
         others: Blocks that hold no data, with their names, and the name of the block that lead to them.
         range_deletes: The block of range deletions.
         damages: What of the map is damaged.
-        salvaged: How many of the last data blocks the index does not name: they were found by their checksums.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
         stamped: Whether timestamps are delivered apart from keys.
         raw: Whether what ends keys is delivered as a part of them.
@@ -99,7 +98,6 @@ class TableMap:
     others: list[tuple[str, Handle]] = field(default_factory=list)
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
-    salvaged: int = 0
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     bounds: Bounds | None = None
 
@@ -355,7 +353,6 @@ class MapReader:
         if found:
             added = np.array([tuple(handle) for handle in found], k.HANDLE)
             table.handles = np.concatenate([table.handles, added])
-            table.salvaged = len(found)
 
     def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
         """Where the block that begins at `start` has its trailer, by CRC-32C; `None` if there is none near."""
@@ -425,7 +422,7 @@ class MapReader:
             handles = np.zeros(len(data) // 3 + 1, k.HANDLE)
             keys = np.zeros(room, np.uint8)
             ends = np.zeros(len(handles) + 1, np.int64)
-            count = k.read_index(data, contents_of([(0, len(data))]), delta, first_key, handles, keys, ends)
+            count = k.read_index(data, delta, first_key, handles, keys, ends)
             if count >= 0:
                 return handles[:count].copy(), keys[: int(ends[count])].copy(), ends[: count + 1].copy()
             if count == -1 or room >= most:
