@@ -50,6 +50,8 @@ BATCH_BUCKETS = 1 << 20
 """Histogram buckets behind which a batch takes no more rows."""
 EVENT_ROOM = 4096
 """Damages that the kernel writes down before it hands over."""
+MANY_HIDDEN = 20_000
+"""Hidden containers of a walk behind which it is worth compiling a kernel that reads them with the others."""
 
 UNPROVEN = "containers taken for whole by their size alone"
 """Note: nothing behind them proves that what follows their records is unused."""
@@ -124,6 +126,7 @@ class Walk(ChainWalk):
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
+        self._hunts = 0
         self.state.step = fragment.step
         self.state.clear_from = self.state.clear_to = self.state.broken = self.state.hider = -1
         self.starts = np.zeros(capacity, np.int64)
@@ -151,10 +154,16 @@ class Walk(ChainWalk):
         state = self.state
         status = read()
         while status == FULL and hunts(state) and state.rows < state.max_rows and state.events < state.max_events:
+            self._hunts += 1
             status = int(read_hidden(window, state, Events(self.events), self.rules))
             if status == FULL and not hunts(state):
                 status = read()
         return status
+
+    @property
+    def hides_many(self) -> bool:
+        """Whether so many containers are hidden that one kernel had better read them with the others."""
+        return self._hunts > MANY_HIDDEN
 
     def window_length(self, position: int) -> int:
         """See `ChainWalk.window_length`. Behind the range, what settles its last container is looked at."""
@@ -214,7 +223,8 @@ class RecordsWalk(Walk):
         return self.walked(lambda: self._read(window, out), window)
 
     def _read(self, window: Window, out: Out) -> int:
-        read = k.read_values if len(self.rules.bounds) else k.read_records
+        files = k.read_all_records if self.hides_many else k.read_records
+        read = k.read_values if len(self.rules.bounds) else files
         return int(read(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -347,7 +357,12 @@ class ContainersWalk(Walk):
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`."""
         out = k.Containers(self.containers, self.starts, self.events)
-        return self.walked(lambda: int(k.read_containers(window, self.state, out, self.rules)), window)
+
+        def read() -> int:
+            kernel = k.read_all_containers if self.hides_many else k.read_containers
+            return int(kernel(window, self.state, out, self.rules))
+
+        return self.walked(read, window)
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""

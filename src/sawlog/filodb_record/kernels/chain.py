@@ -9,7 +9,7 @@ import numpy as np
 from sawlog.chain.kernels import DAMAGED, GOOD, NO_ROOM, TAKEN, note, record_type, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.hidden import begin_hunt, is_hunt
+from sawlog.filodb_record.kernels.hidden import begin_hunt, is_hunt, judge_hidden
 from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, lose_bytes, take_records
 from sawlog.filodb_record.kernels.settle import open_value, settle
 from sawlog.filodb_record.layout import Kind
@@ -74,6 +74,13 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
+def _judge_all(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """As `judge`, with what is hidden."""
+    verdict, size = judge(window, pos, state, rules)
+    return judge_hidden(window, pos, state, rules) if is_hunt(state) else (verdict, size)
+
+
+@inlined
 def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """What stands at a position of a column of values: one of them, or what is in it."""
     if state.phase != s.READING:
@@ -101,6 +108,12 @@ def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules
 def read_records(window: Any, state: Any, out: Any, rules: Any) -> Any:
     """Read records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
+
+
+@kernel
+def read_all_records(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """As `read_records`, with those of hidden containers."""
+    return walk_chain(take_records, _judge_all, gather_records, lose_bytes, window, state, out, rules)
 
 
 @kernel
@@ -168,6 +181,12 @@ def lose_container(window: Any, start: Any, length: Any, state: Any, out: Any, r
 def read_containers(window: Any, state: Any, out: Any, rules: Any) -> Any:
     """Read containers, and count their records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(count_records, judge, gather_container, lose_container, window, state, out, rules)
+
+
+@kernel
+def read_all_containers(window: Any, state: Any, out: Any, rules: Any) -> Any:
+    """As `read_containers`, with those that are hidden."""
+    return walk_chain(count_records, _judge_all, gather_container, lose_container, window, state, out, rules)
 
 
 @kernel

@@ -4,7 +4,8 @@ That only shows where its records are broken. Whether another container begins t
 file, by its header and by the builder's rule of rolling over, and the containers from there on are read up to the end
 of the one that hid them. Section 4 of the format.
 
-That is rare: it is walked by a kernel of its own, which is compiled when the first file needs it.
+That is rare: it is walked by a kernel of its own, which is compiled when the first file needs it. Where very many are
+hidden, to go from kernel to kernel for each costs more than to compile one that does it all.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ class Events(NamedTuple):
 
 
 @inlined
-def _judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+def judge_hidden(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What stands at a position while `is_hunt`; behind that GOOD, which nobody takes."""
     if state.phase == s.HUNTING:
         return _hunt(window, pos, state, rules)
     if is_hunt(state):
@@ -166,4 +168,4 @@ def _leave_to_others(window: Any, pos: Any, size: Any, state: Any, out: Any, rul
 @kernel
 def read_hidden(window: Any, state: Any, out: Any, rules: Any) -> Any:
     """Go on while `is_hunt`: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`; `out` is `Events`."""
-    return walk_chain(no_run, _judge, _leave_to_others, lose_bytes, window, state, out, rules)
+    return walk_chain(no_run, judge_hidden, _leave_to_others, lose_bytes, window, state, out, rules)
