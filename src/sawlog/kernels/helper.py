@@ -6,14 +6,18 @@ only to optimize it again in each that calls it: half of what the first use afte
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from numba.core import types
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
+
+_MANAGERS_ARE_LASTING = "llvm_module" not in signature(CPUCodegen._function_pass_manager).parameters
+"""Whether a pass manager is made for any module, as from Numba 0.62 on, or for one."""
 
 
 class _Part(JITCodeLibrary):
@@ -33,6 +37,9 @@ class _Part(JITCodeLibrary):
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """By one pass manager: to make one takes longer than what it does to a helper, and others are only declared."""
+        if not _MANAGERS_ARE_LASTING:
+            super()._optimize_functions(ll_module)
+            return
         ll_module.data_layout = self._codegen._data_layout
         manager, builder = self._codegen._function_pass_manager()
         for function in ll_module.functions:
