@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,9 +46,21 @@ os.environ.setdefault(
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def scope(nodeid: str) -> str:
+    """What one process runs: the tests that share a session of Spark, one that needs its own, or those of a package."""
+    alone = next((one for one in ALONE if nodeid.startswith(one)), None)
+    return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs Spark takes longest, and comes first; what is small fills the gaps at the end."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), item.nodeid.count("/") == 1))
+    """What runs Spark takes longest, and comes first, then packages of many tests; what is small fills the gaps."""
+    sizes = Counter(scope(item.nodeid) for item in items)
+
+    def place(item: pytest.Item) -> tuple[bool, int, str]:
+        found = scope(item.nodeid)
+        return not item.nodeid.startswith(SPARK), -sizes[found], found
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,8 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            alone = next((one for one in ALONE if nodeid.startswith(one)), None)
-            return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
+            return scope(nodeid)
 
     return Scheduling(config, log)
 
