@@ -173,6 +173,11 @@ def test_current_names_the_live_manifest(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_text("MANIFEST-000009\n")
     assert live(tmp_path) == [(0, 1)]
     assert len(edits(tmp_path)) == 2
+    for name in ("000001.MANIFEST-000009", "000002.MANIFEST-000010"):
+        (tmp_path / f"marker.manifest.{name}").write_bytes(b"")
+    assert live(tmp_path) == [(0, 2)], "what Pebble's last marker says"
+    (tmp_path / "marker.manifest.000003.MANIFEST-000009").write_bytes(b"")
+    assert live(tmp_path) == [(0, 1)]
     assert live(tmp_path / "MANIFEST-000010") == [(0, 2)]
     with pytest.raises(FormatError, match="none of the"):
         sawlog.read(tmp_path, format="leveldb_log", view="entities")

@@ -7,7 +7,7 @@ import re
 from enum import IntEnum
 
 from sawlog.chain.layout import Number
-from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME
+from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
 
 __all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
@@ -41,8 +41,6 @@ class Kind(IntEnum):
     BAD_BLOB = 2
 
 
-MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
-"""Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
 
 

@@ -11,16 +11,15 @@ from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import (
     BYTEWISE,
-    CURRENT_NAME,
     LAST_SEQUENCE,
     LOG_NAME,
     MANIFEST_NAME,
-    MARKER_NAME,
     TABLE_NAME,
 )
 from sawlog.leveldb_database.options import ReadOptions
 from sawlog.leveldb_log.head import settle_dialect
 from sawlog.leveldb_log.layout import Dialect
+from sawlog.leveldb_log.manifests import live_manifest
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
 from sawlog.leveldb_table.options import ReadOptions as TableOptions
@@ -96,7 +95,7 @@ class DatabaseVersion:
 
 
 def read_version(files: Sequence[File], column_family: str, storage: Storage) -> DatabaseVersion:
-    """Read the MANIFEST that CURRENT names, or the one with the highest number.
+    """Read the MANIFEST that lives: see `live_manifest`.
 
     Raises:
         SawlogError: When there is none, or it is damaged.
@@ -154,14 +153,10 @@ def _refused(damage: Damage) -> SawlogError:
 
 
 def _manifest(files: Sequence[File], storage: Storage) -> File:
-    manifests = {file.name: file for file in files if MANIFEST_NAME.match(file.name)}
-    marked = [(int(match[1]), match[2]) for file in files if (match := MARKER_NAME.match(file.name))]
+    manifests = [file for file in files if MANIFEST_NAME.match(file.name)]
     if not manifests:
         raise SawlogError(f"{files[0].path}: no MANIFEST beside it, which says what a database is made of")
-    current = next((file for file in files if file.name == CURRENT_NAME), None)
-    name = storage.read(current.path).decode("utf-8", "replace").strip() if current is not None else ""
-    name = max(marked)[1] if marked else name
-    return manifests.get(name) or max(manifests.values(), key=lambda file: _number(MANIFEST_NAME.match(file.name)))
+    return live_manifest(manifests, files, storage)
 
 
 def _family(version: Version, name: str, manifest: File) -> int:
@@ -200,7 +195,3 @@ def _tables(
         else:
             tables.append(LiveTable(present[number], row["level"], smallest, end, backing is not None, led))
     return tables, missing
-
-
-def _number(match: Any) -> int:
-    return int(match[1]) if match else -1

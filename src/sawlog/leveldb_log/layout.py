@@ -170,6 +170,8 @@ SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
 CURRENT_NAME = "CURRENT"
 """The file of a database that names its live MANIFEST."""
+MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
+"""Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
 IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
 PEBBLE_MARKER = "marker.format-version."

@@ -14,7 +14,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Scan
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.fragments import LogRange
-from sawlog.leveldb_log.layout import CURRENT_NAME, MANIFEST_NAME
+from sawlog.leveldb_log.manifests import live_manifest
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
 from sawlog.leveldb_log.payloads.writes import report_record
@@ -202,7 +202,7 @@ class Version:
 
 
 class EditsDataset(LevelDBLogDataset):
-    """MANIFEST files; of a database directory, the live one: `CURRENT` names it, or it has the highest number."""
+    """MANIFEST files; of a database directory, the live one: see `live_manifest`."""
 
     range_type: ClassVar[type[LogRange]] = EditRange
     schema_of_view: ClassVar[pa.Schema] = EDITS_SCHEMA
@@ -238,20 +238,13 @@ class FilesDataset(EditsDataset):
 def _live(files: Sequence[File], storage: Storage) -> list[File]:
     """Those MANIFEST files that are named, and of each directory the live one."""
     chosen = [file for file in files if file.explicit]
-    directories: dict[str, dict[str, File]] = {}
+    directories: dict[str, list[File]] = {}
     for file in files:
         if not file.explicit:
-            directories.setdefault(posixpath.dirname(file.path), {})[file.name] = file
+            directories.setdefault(posixpath.dirname(file.path), []).append(file)
     for directory, manifests in directories.items():
-        current = posixpath.join(directory, CURRENT_NAME)
-        name = storage.read(current).decode("utf-8", "replace").strip() if storage.exists(current) else ""
-        chosen.append(manifests.get(name) or max(manifests.values(), key=_manifest_number))
+        chosen.append(live_manifest(manifests, storage.files_in(directory or ".", anew=False), storage))
     return chosen
-
-
-def _manifest_number(file: File) -> int:
-    match = MANIFEST_NAME.match(file.name)
-    return int(match[1]) if match else -1
 
 
 def _empty() -> pa.RecordBatch:
