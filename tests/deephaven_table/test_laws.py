@@ -141,6 +141,7 @@ class TestLaws(Laws):
                 ordered=False,
                 advisory=advisory,
                 repaired="no",
+                effort=0.5,
             ),
             Sample(
                 "historical",
@@ -151,6 +152,7 @@ class TestLaws(Laws):
                 advisory=advisory,
                 repaired="no",
                 filters=[[("s", "=", "b")], [("s", "in", ["a", "b"])], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
+                effort=0.5,
             ),
             Sample(
                 "intraday",

@@ -38,9 +38,8 @@ def insert_log(name: str) -> Sample:
 
 def file(path: str, view: str = "rows") -> Sample:
     """A file that was made by others, of whichever kind."""
-    return Sample(
-        f"{path} {view}", "milvus_binlog", (SYNTHETIC / path).read_bytes(), path.rsplit("/", 1)[-1], view=view
-    )
+    name, data = path.rsplit("/", 1)[-1], (SYNTHETIC / path).read_bytes()
+    return Sample(f"{path} {view}", "milvus_binlog", data, name, view=view, effort=0.5)
 
 
 def column_group() -> Sample:
