@@ -45,9 +45,16 @@ help: ## Show this list
 demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run a live pipeline that survives a kill
 	@$(BIN)/python examples/demo.py
 
+FORMATS := leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
+
+.PHONY: kernels
+kernels: $(VENV)/.dev ## Compile all kernels, on two cores; what is compiled already stays
+	@$(BIN)/sawlog warm-up --json filodb_record > /dev/null & filodb=$$!; \
+	$(BIN)/sawlog warm-up --json $(filter-out filodb_record,$(FORMATS)) > /dev/null && wait $$filodb
+
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: java $(VENV)/.dev ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
+test: java kernels ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-heavy
@@ -74,7 +81,7 @@ coverage-kernels: $(VENV)/.dev ## Run the tests of kernels as plain Python, with
 release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment
 	$(BIN)/python tools/release_check.py $(ARGS)
 
-FORMAT ?= leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
+FORMAT ?= $(FORMATS)
 MINUTES ?= 1
 SEED ?= 1
 JOBS ?= 2
