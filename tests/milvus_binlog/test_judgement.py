@@ -300,7 +300,7 @@ def deltas(rows: int, keys: int, place: Path) -> File:
 def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
     place = (None, None, most, Storage())
     logs = DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
-    return logs.newest((), sawlog.damage.Findings())
+    return logs.newest(strict=False)
 
 
 def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sawlog.milvus_binlog import layout
-from sawlog.testing import Exemption, Laws, Sample, Span
+from sawlog.testing import Exemption, Laws, Sample, Span, check
 
 from .mutators import MUTATORS
 from .packing import write_segment
@@ -156,3 +156,13 @@ class TestLaws(Laws):
             backup("deletes"),
             backup("history"),
         ]
+
+
+def test_damaged_deletes_are_told_also_by_a_batch_that_cannot_be_read() -> None:
+    """The first batch of a segment answers for its delta logs."""
+    sample = packed()
+    files = dict(sample.content)
+    column, deletes = "root/insert_log/1/2/900/_data/2_0.parquet", "root/delta_log/1/2/900/9001"
+    files[column], files[deletes] = files[column][:155], files[deletes][:-40]
+    damaged = {Path(report.path).name for report in check(sample, files).reports if report.damaged}
+    assert damaged == {"2_0.parquet", "9001"}

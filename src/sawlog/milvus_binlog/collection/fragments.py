@@ -103,6 +103,7 @@ class BatchFragment(Fragment):
                 for one in missing if told else ():
                     findings.damage(one.damage)
                 if missing:
+                    join.report_deletes()
                     return
                 yield from join.batches()
             except UnreadableError as error:
@@ -112,6 +113,7 @@ class BatchFragment(Fragment):
                     known = damage in findings.damages or (damage.path in elsewhere and findings.on_damage != "fail")
                     if not known:
                         findings.damage(damage)
+                join.report_deletes()
 
     def _blamed(self, damage: Damage, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file that a damage was met in, as its own check says, and with others.
@@ -154,6 +156,7 @@ class _Join:
         self._position = 0
         self._kept = 0
         self._lives: dict[str, pa.Array] = {}
+        self._reported = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         wanted = self.wanted
@@ -284,11 +287,13 @@ class _Join:
         ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
         if self._deletes and shared.primary is not None:
             keys = self._valid(shared.primary, stored[shared.primary.name])
+            self.report_deletes()
+            strict = self._findings.on_damage == "fail"
             for logs in self._delta_logs:
                 if ends is None:
-                    found.append(logs.newest(self._fragment.reported, self._findings).surviving(keys, times))
+                    found.append(logs.newest(strict=strict).surviving(keys, times))
                 else:
-                    ends = np.minimum(ends, logs.every(self._fragment.reported, self._findings).ends(keys, times))
+                    ends = np.minimum(ends, logs.every(strict=strict).ends(keys, times))
         if shared.until is not None:
             found.append((times <= shared.until).view(np.uint8))
         if shared.since is not None:
@@ -302,6 +307,15 @@ class _Join:
                 DELETED.name: pa.array(ends[left], DELETED.type, mask=ends[left] == NEVER),
             }
         return keep
+
+    def report_deletes(self) -> None:
+        """Tell, once, what is wrong with the delta logs that the batch answers for, though none of its rows be read."""
+        shared = self._shared
+        if self._reported or self._findings.on_damage == "fail" or shared.raw or shared.primary is None:
+            return
+        self._reported = True
+        for logs in self._delta_logs:
+            logs.report(self._fragment.reported, self._findings)
 
     def _newest(self, keep: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8] | None:
         """Take out what newer rows with the same key replace."""

@@ -46,33 +46,30 @@ class DeltaLogs:
     max_delete_bytes: int | None = field(compare=False)
     storage: Storage = field(compare=False)
 
-    def newest(self, reported: Iterable[File], findings: Findings) -> DeleteIndex:
+    def newest(self, *, strict: bool) -> DeleteIndex:
         """The newest delete of every key, which the batches of a segment, or of a partition, share.
 
         Args:
-            reported: Those of them that the caller has to report on; others did or will report the rest.
-            findings: Told of damage.
+            strict: Whether damage of any of them is an error.
 
         Raises:
             OptionError: When the keys take more memory than they may.
         """
-        return _newest(self, strict=self._checked(reported, findings))
+        return _newest(self, strict=strict)
 
-    def every(self, reported: Iterable[File], findings: Findings) -> DeleteHistory:
-        """All deletes of every key, shared and checked as those of `newest`."""
-        return _every(self, strict=self._checked(reported, findings))
+    def every(self, *, strict: bool) -> DeleteHistory:
+        """All deletes of every key, shared as those of `newest`."""
+        return _every(self, strict=strict)
 
-    def _checked(self, reported: Iterable[File], findings: Findings) -> bool:
-        """Report damage of some files; whether damage of any is an error."""
-        strict = findings.on_damage == "fail"
+    def report(self, files: Iterable[File], findings: Findings) -> None:
+        """Tell what is wrong with those of them that the caller answers for; others did or will answer for the rest."""
         for file in self.files:
-            if file in reported and not strict:
+            if file in files:
                 quiet = Findings("skip", drained=True)
                 for _ in self._read(file, quiet):
                     pass
                 for damage in quiet.damages:
                     findings.damage(damage)
-        return strict
 
     @property
     def most(self) -> int:
