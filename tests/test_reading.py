@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -15,6 +18,7 @@ import sawlog
 from sawlog import reading
 from sawlog.reading import in_order
 from tests.cli.conftest import Run, run
+from tests.leveldb_log.fragments import write
 from tests.samples import ALL, FORMATS, ROWS, samples
 
 __all__ = ["run", "samples"]
@@ -64,6 +68,29 @@ def test_reading_counting_and_checking_are_the_work_of_all_threads(
         workers.clear()
         work()
         assert workers == {"sawlog", "MainThread"}
+
+
+ALONE = """
+import os, sys, pyarrow.compute as pc, sawlog
+path, wanted = sys.argv[1:]
+before = len(os.listdir("/proc/self/task"))
+given = {
+    "rows": {}, "latest": {"view": "writes", "latest": True}, "filter": {"filter": pc.field("record") > b"\\0"},
+    "columns": {"columns": {"length": pc.binary_length(pc.field("record"))}},
+}[wanted]
+assert sawlog.read(path, format="leveldb_log", use_threads=False, **given).num_rows
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone lists threads there")
+@pytest.mark.parametrize("wanted", ["rows", "latest", "filter", "columns"])
+def test_one_thread_is_one_thread(tmp_path: Path, wanted: str) -> None:
+    """Arrow's own threads are not started either: they may hold Python's memory when the call has come back."""
+    batch = struct.pack("<QIBB", 1, 1, 1, 1) + b"k" + b"\1v"
+    (tmp_path / "000007.log").write_bytes(write(batch, batch))
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "000007.log"), wanted]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "0\n"
 
 
 def damage(path: Path, places: range) -> Path:

@@ -85,6 +85,24 @@ def constant_string(value: str, length: int) -> pa.Array:
     return constant(value, pa.string(), length)
 
 
+def executed(table: pa.Table, node: str, options: Any) -> pa.Table:
+    """What a node of Acero makes of a table.
+
+    It works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may hold
+    Python's memory still when the call has come back.
+    """
+    from pyarrow import acero
+
+    rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    return acero.Declaration(node, options, inputs=[rows]).to_table(use_threads=False)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table as one batch."""
+    found = table.combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], table.schema)
+
+
 class GrowingDictionary:
     """One dictionary for batches that each bring their own, for takers that want it to grow and never to change."""
 

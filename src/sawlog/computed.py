@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.arrow import executed, one_batch
 from sawlog.errors import OptionError, SchemaError
 from sawlog.filters import written_in
 
@@ -68,25 +69,52 @@ def sources_of(expressions: Mapping[str, Any], schema: pa.Schema) -> tuple[pa.Sc
     return pa.schema(fields), needed
 
 
+def filter_rows(batch: pa.RecordBatch, expression: Any) -> pa.RecordBatch:
+    """The rows of a batch for which an expression is true.
+
+    Raises:
+        SchemaError: When it cannot be computed.
+    """
+    return one_batch(_filtered(pa.Table.from_batches([batch]), expression))
+
+
+def named_in(expression: Any, schema: pa.Schema) -> set[str]:
+    """The columns that an expression may need: Arrow does not tell them, but writes them out.
+
+    Raises:
+        SchemaError: When the expression does not fit the columns.
+    """
+    try:
+        _filtered(schema.empty_table(), expression)
+    except SchemaError as error:
+        raise SchemaError(f"{error}; columns: {', '.join(schema.names)}") from error
+    return written_in(expression, schema)
+
+
+def _filtered(table: pa.Table, expression: Any) -> pa.Table:
+    from pyarrow.acero import FilterNodeOptions
+
+    try:
+        return executed(table, "filter", FilterNodeOptions(expression))
+    except (pa.ArrowException, TypeError) as error:
+        raise SchemaError(f"filter {expression}: {str(error).splitlines()[0]}") from error
+
+
 def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     """The computed columns of a batch.
 
     Raises:
         SchemaError: When a value cannot be computed.
     """
-    if not batch.num_rows:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    (found,) = _table(batch, expressions).combine_chunks().to_batches()
-    return found
+    return one_batch(_table(batch, expressions)) if batch.num_rows else pa.RecordBatch.from_pylist([], schema)
 
 
 def _table(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> pa.Table:
-    from pyarrow import acero
+    from pyarrow.acero import ProjectNodeOptions
 
-    rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
-    made = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
+    made = ProjectNodeOptions(list(expressions.values()), list(expressions))
     try:
-        return acero.Declaration("project", made, inputs=[rows]).to_table(use_threads=False)
+        return executed(pa.Table.from_batches([batch]), "project", made)
     except (pa.ArrowException, TypeError) as error:
         told = ", ".join(f"{name!r}: {one}" for name, one in expressions.items())
         raise SchemaError(f"columns={{{told}}}: {str(error).splitlines()[0]}") from error

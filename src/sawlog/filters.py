@@ -192,20 +192,6 @@ def _expression(condition: Filter, schema: pa.Schema) -> Any:
     return inside if condition.op == "in" else ~inside & column.is_valid()
 
 
-def named_in(expression: Any, schema: pa.Schema) -> set[str]:
-    """The columns that an expression may need: Arrow does not tell them, but writes them out.
-
-    Raises:
-        SchemaError: When the expression does not fit the columns.
-    """
-    try:
-        schema.empty_table().filter(expression)
-    except (pa.ArrowException, TypeError) as error:
-        said = str(error).splitlines()[0]
-        raise SchemaError(f"filter {expression}: {said}; columns: {', '.join(schema.names)}") from error
-    return written_in(expression, schema)
-
-
 def written_in(expression: Any, schema: pa.Schema) -> set[str]:
     """The columns whose names are written in an expression, among them all that it needs."""
     text = str(expression)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.computed import compute, sources_of
+from sawlog.computed import compute, filter_rows, named_in, sources_of
 from sawlog.damage import OnDamage
 from sawlog.errors import SchemaError
-from sawlog.filters import Filter, any_of, apply_filters, named_in, parse_filters, split_filters
+from sawlog.filters import Filter, any_of, apply_filters, parse_filters, split_filters
 from sawlog.pruning import conditions
 from sawlog.spelling import meant
 from sawlog.storage import Storage
@@ -136,7 +136,7 @@ class Projection:
         if self.filters:
             batch = apply_filters(batch, self.filters)
         if self.expression is not None:
-            batch = batch.filter(self.expression)
+            batch = filter_rows(batch, self.expression)
         if self.computed is not None:
             return compute(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:

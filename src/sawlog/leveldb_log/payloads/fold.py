@@ -166,7 +166,8 @@ class Fold:
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         keys = table.select(["column_family", "key"]).append_column("rank", pa.array(ranks))
-        last = keys.group_by(["column_family", "key"]).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+        groups = keys.group_by(["column_family", "key"], use_threads=False)
+        last = groups.aggregate([("rank", "max")]).column("rank_max").to_numpy()
         self._folded = table.take(pa.array(order[np.sort(last)]))
 
     def _delete_ranges(self, table: pa.Table) -> pa.Table:
