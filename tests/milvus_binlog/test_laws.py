@@ -39,7 +39,9 @@ def insert_log(name: str) -> Sample:
 def file(path: str, view: str = "rows") -> Sample:
     """A file that was made by others, of whichever kind."""
     name, data = path.rsplit("/", 1)[-1], (SYNTHETIC / path).read_bytes()
-    return Sample(f"{path} {view}", "milvus_binlog", data, name, view=view, effort=0.5)
+    return Sample(
+        f"{path} {view}", "milvus_binlog", data, name, view=view, blocks=path.startswith("delta/"), effort=0.5
+    )
 
 
 def column_group() -> Sample:
@@ -156,6 +158,16 @@ class TestLaws(Laws):
             backup("deletes"),
             backup("history"),
         ]
+
+
+def test_deletes_beside_a_damaged_one_are_delivered_by_both_policies() -> None:
+    """The place of a delete is that of its event: `fail` delivers what can be read of it, then raises."""
+    sample = file("delta/v2_bare_parquet")
+    data = bytearray(sample.content["v2_bare_parquet"])
+    data[148] = 0xFF  # the last byte of a timestamp, which becomes negative
+    outcome = check(sample, bytes(data))
+    assert len(outcome.rows) == 1
+    assert [one.kind for one in outcome.damages] == ["bad_delete"]
 
 
 def test_damaged_deletes_are_told_also_by_a_batch_that_cannot_be_read() -> None:
