@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sawlog.milvus_binlog import layout
 from sawlog.testing import Exemption, Laws, Sample, Span, check
@@ -168,6 +169,22 @@ def test_deletes_beside_a_damaged_one_are_delivered_by_both_policies() -> None:
     outcome = check(sample, bytes(data))
     assert len(outcome.rows) == 1
     assert [one.kind for one in outcome.damages] == ["bad_delete"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_is_wrong_with_a_batch_is_told_also_where_a_file_is_missing(named: bool) -> None:
+    """No row can be read, and `verify` is not the only verb to say what else is damaged."""
+    files = dict(backup().content)
+    batch = "root/binlogs/insert_log/1/2/100"
+    gone, damaged = f"{batch}/1/110", f"{batch}/101/112"
+    if named:
+        del files[gone]
+    else:
+        meta = "root/meta/full_meta.json"
+        files[meta] = files[meta].replace(b'{"fieldID": 1, "binlogs"', b'{"fieldID": 1, "binlogx"')
+    files[damaged] = files[damaged][:158] + bytes(7) + files[damaged][158:]
+    kinds = {one.kind for one in check(backup(), files).damages}
+    assert kinds == {"missing_file", "bad_payload", "trailing_bytes"}
 
 
 def test_damaged_deletes_are_told_also_by_a_batch_that_cannot_be_read() -> None:

@@ -103,38 +103,43 @@ class BatchFragment(Fragment):
                 for one in missing if told else ():
                     findings.damage(one.damage)
                 if missing:
-                    join.report_deletes()
+                    self._tell(join, columns, findings)
                     return
                 yield from join.batches()
             except UnreadableError as error:
-                read = join.wanted.values() if findings.on_damage == "skip" else ()
-                elsewhere = {log.file.path for id, log in self.batch.files.items() if id in self.batch.again}
-                for damage in self._blamed(error.damage, read, columns):
-                    known = damage in findings.damages or (damage.path in elsewhere and findings.on_damage != "fail")
-                    if not known:
-                        findings.damage(damage)
-                join.report_deletes()
+                self._tell(join, columns, findings, error.damage)
 
-    def _blamed(self, damage: Damage, read: Iterable[Field], columns: Columns) -> list[Damage]:
+    def _tell(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
+        """All that is wrong with a batch whose rows are lost: nobody reads it further."""
+        lenient = findings.on_damage != "fail"
+        read = join.wanted.values() if lenient else ()
+        elsewhere = {log.file.path for id, log in self.batch.files.items() if id in self.batch.again}
+        for one in self._blamed(damage, read, columns):
+            if one not in findings.damages and not (one.path in elsewhere and lenient):
+                findings.damage(one)
+        join.report_deletes()
+
+    def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file that a damage was met in, as its own check says, and with others.
 
         Args:
-            damage: The damage.
-            read: The fields whose files are checked, too: nobody reads them further.
+            damage: The damage, if any was met.
+            read: The fields whose files are checked, too.
             columns: The files, open.
         """
         files = self.batch.files
         others = {id for one in read for id in self._places(one)}
-        told = [log for id, log in files.items() if id in others or log.file.path == damage.path]
+        place = damage.path if damage is not None else None
+        told = [log for id, log in files.items() if id in others or log.file.path == place]
         named = {one.id: one for one in self.shared.fields.values()}
         found: list[Damage] = []
         odd = columns.odd()
-        for log in sorted(told, key=lambda log: log.file.path != damage.path):
+        for log in sorted(told, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             found += FileFragment(*common, None, named).inspect(every=True).damages
             if odd is not None and odd.path == log.file.path:
                 found.append(odd)
-        return found if any(one.path == damage.path for one in found) else [damage, *found]
+        return found if damage is None or any(one.path == place for one in found) else [damage, *found]
 
     def _places(self, field: Field) -> Collection[int]:
         """Which files of the batch may hold a field."""
