@@ -42,8 +42,10 @@ os.environ.setdefault(
 )
 
 
-# A job in a shell's background ignores Ctrl-C, and so would all programs that tests start to interrupt them.
+# A job in a shell's background ignores Ctrl-C, and under nohup that its terminal is closed. So would all programs that
+# tests start to end them by these signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def scope(nodeid: str) -> str:

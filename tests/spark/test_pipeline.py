@@ -333,6 +333,7 @@ if streams == "yes":
 """
 
 
+@pytest.mark.heavy
 def test_a_spark_connect_server_with_the_jar_reads_columns(
     database: Path, tmp_path: Path, pyspark_version: tuple[int, int]
 ) -> None:

@@ -39,6 +39,7 @@ LONGEST_KEY = 1 << 10
 """Room for a key to begin with."""
 SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
+_OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 
 
 @cache
@@ -89,7 +90,7 @@ class RowReader(SpanWalk):
         spans = self._prune(self.spans) if self.fragment.pruned else self.spans
         for first, last in _runs(spans):
             span = spans[first]
-            if span["role"] in (Role.DATA, Role.RANGE_DELETES):
+            if span["role"] in _OF_ROWS:
                 yield from self._read(spans[first:last])
                 continue
             yield from self._hand_over()
@@ -200,6 +201,8 @@ class RowReader(SpanWalk):
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then tell of the damage so far."""
+        if not self._state["rows"] and not self._state["events"]:
+            return
         rows = int(self._state["rows"])
         events = self._events[: int(self._state["events"])].copy()
         if len(events) and self.findings.on_damage == "fail":
