@@ -9,7 +9,10 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions
-from sawlog.filodb_record.schemas import RecordSchema, Schema
+from sawlog.filodb_record.schemas import RecordSchema, Schema, Schemas
+
+_WORD = layout.VERSION_WORD.offset
+"""Where a container's header has its version word, the same in all of a file."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
     records = [record for head in starts for record in _records(head)]
     chosen: Sequence[Schema] = known.select(options.schema)
     if not chosen:
-        found = {int.from_bytes(record[4:6], "little"): None for record in records}
-        chosen = [schema for schema in map(known.by_id, found) if schema is not None] or known.select(("all",))
+        chosen = _schemas_of(records, known) or known.select(("all",))
     if not chosen:
         # None has partition columns, so that records do not say their schema.
         chosen = list(known.values())
@@ -88,27 +90,69 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
 
 
 def _records(head: bytes) -> Iterator[memoryview]:
-    """The records at the start of some data, as far as they can be made out."""
-    at, end = 0, len(head)
-    length = header_length(head, damaged=True)
-    if length is not None:
-        at, end = layout.CONTAINER_HEADER_SIZE, min(end, length + layout.LENGTH_SIZE)
+    """The records at the start of some data, in one container after the other, as far as they can be made out."""
     view = memoryview(head)
-    while end - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
+    at, length = 0, header_length(head, damaged=True)
+    if length is None:
+        yield from _stretch(view)
+    word = head[_WORD : _WORD + layout.VERSION_WORD.size]
+    while length is not None:
+        end = at + length + layout.LENGTH_SIZE
+        yield from _stretch(view[at + layout.CONTAINER_HEADER_SIZE : end])
+        at = head.find(word, end + _WORD) - _WORD
+        length = header_length(view[at:]) if at >= end else None
+
+
+def _stretch(view: memoryview) -> Iterator[memoryview]:
+    """Records that stand one behind the other."""
+    at = 0
+    while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
         size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
-        if size > end - at:
+        if size > len(view) - at:
             break
         yield view[at : at + size]
         at += layout.align(size)
 
 
-def _are_part_keys(records: Sequence[memoryview], schemas: Sequence[Schema]) -> bool:
-    """Whether the first record of these schemas is laid out as a part key and not as a sample."""
+def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schema]:
+    """The known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
+    found: dict[int, Schema] = {}
+    whole: dict[int, Schema] = {}
+    for record in records:
+        id = _schema_id(record)
+        schema = known.by_id(id)
+        if schema is not None and id not in whole:
+            found[id] = schema
+            if any(_is_whole(one, record) for one in (schema.ingestion, schema.part_key)):
+                whole[id] = schema
+    return list(whole.values() or found.values())
+
+
+def _schema_id(record: memoryview) -> int:
+    at = layout.SCHEMA_ID_OFFSET
+    return int.from_bytes(record[at : at + layout.SCHEMA_ID_SIZE], "little")
+
+
+def _is_whole(schema: RecordSchema, record: memoryview) -> bool:
+    """Whether the payloads of a record lie in it."""
+    try:
+        for index, column in enumerate(schema.columns):
+            if column.pointer:
+                schema.blob(record, index)
+    except (FormatError, SchemaError):
+        return False
+    return True
+
+
+def _are_part_keys(records: Iterable[memoryview], schemas: Sequence[Schema]) -> bool:
+    """Whether the first record of these schemas that is laid out as either is a part key and not a sample."""
     by_id = {schema.schema_id: schema for schema in schemas}
     for record in records:
-        schema = by_id.get(int.from_bytes(record[4:6], "little"))
-        if schema is not None:
-            return not _fits(schema.ingestion, record) and _fits(schema.part_key, record)
+        schema = by_id.get(_schema_id(record))
+        if schema is not None and _fits(schema.ingestion, record):
+            return False
+        if schema is not None and _fits(schema.part_key, record):
+            return True
     return False
 
 

@@ -1,0 +1,65 @@
+"""Which schemas are read where nobody names them: those of the records that can be read, wherever they stand."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.filodb_record import Schemas
+
+from . import golden
+from .test_framing import HEADER, containers
+
+HISTOGRAM = Schemas.built_in()["prom-histogram"].schema_id
+
+
+def records(container: bytes) -> list[int]:
+    """Where the records of a container begin."""
+    at, found = HEADER, []
+    while at < struct.unpack_from("<I", container)[0] + 4:
+        found.append(at)
+        at += struct.unpack_from("<I", container, at)[0] + 4 + 3 & ~3
+    return found
+
+
+def read(path: Path, data: bytes) -> pa.Table:
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        return sawlog.read(path, format="filodb_record", on_damage="skip")
+
+
+def test_behind_the_first_container(tmp_path: Path) -> None:
+    """It may hold what nobody knows, as `repair` leaves it where a record has lost its schema."""
+    first, second = containers(2)
+    unknown = bytearray(first)
+    for at in records(first):
+        unknown[at + 4] ^= 0xFF
+    table = read(tmp_path / "a.container", bytes(unknown) + second)
+    assert "_schema" not in table.schema.names, "gauges alone are found"
+    assert table.num_rows == len(records(second))
+
+
+def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
+    """Else the repaired file, which lacks it, would have other columns."""
+    data, _ = containers(2)
+    changed = bytearray(data)
+    changed[HEADER + 4 : HEADER + 6] = HISTOGRAM.to_bytes(2, "little")
+    path = tmp_path / "a.container"
+    table = read(path, bytes(changed))
+    assert table.num_rows == len(records(data)) - 1
+    sawlog.repair(path, tmp_path / "b.container", format="filodb_record")
+    assert sawlog.read(tmp_path / "b.container", format="filodb_record").equals(table)
+
+
+def test_part_keys_are_known_behind_a_damaged_one(tmp_path: Path) -> None:
+    data = golden.data("gauge_100_partkeys")
+    intact = read(tmp_path / "a.container", data)
+    first = records(data)[0]
+    changed = data[: first + 6] + b"\xff\xff\xff\x7f" + data[first + 10 :]
+    assert read(tmp_path / "b.container", changed).schema == intact.schema
