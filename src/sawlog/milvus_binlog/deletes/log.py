@@ -148,11 +148,23 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
     import pyarrow.compute as pc
 
     fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, 0)).fill_null(False)
+    if pa.types.is_string(keys.type) and not _is_text(keys):
+        fine = pc.and_(fine, pa.array([_is_text(keys.slice(at, 1)) for at in range(len(keys))]))
+        keys = keys.cast(pa.binary())
     if fine.false_count:
         rows = [at for at, good in enumerate(fine.to_pylist()) if not good]
         bad += [(row + at, f"key {keys[at]}, timestamp {times[at]}") for at in rows]
         keys, times = keys.filter(fine), times.filter(fine)
-    return keys, times
+    return keys.cast(pa.string()) if pa.types.is_binary(keys.type) else keys, times
+
+
+def _is_text(array: pa.Array) -> bool:
+    """Whether strings are UTF-8, as those of Parquet need not be."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _texts(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
