@@ -195,6 +195,20 @@ def test_what_is_wrong_with_a_batch_is_told_also_where_a_file_is_missing(named: 
     assert kinds == {"missing_file", "bad_payload", "trailing_bytes"}
 
 
+@pytest.mark.parametrize("path", ["101/116", "0/113"])
+@pytest.mark.parametrize("kind", sorted(set(layout.EventType) - {layout.EventType.INSERT}))
+def test_an_event_of_another_type_is_the_same_to_all_verbs(kind: layout.EventType, path: str) -> None:
+    files = dict(backup("inserts").content)
+    name = f"root/binlogs/insert_log/1/2/100/{path}"
+    data = bytearray(files[name])
+    (first,) = struct.unpack_from("<I", data, len(layout.MAGIC) + 9)
+    data[len(layout.MAGIC) + first + 8] = kind
+    files[name] = bytes(data)
+    told = {one.kind for one in check(backup("inserts"), files).damages}
+    foreign = kind is layout.EventType.INDEX_FILE or (kind is layout.EventType.DELETE and path.startswith("0/"))
+    assert told == ({"unknown_event"} if foreign or kind is layout.EventType.DESCRIPTOR else set())
+
+
 def test_damaged_deletes_are_told_also_by_a_batch_that_cannot_be_read() -> None:
     """The first batch of a segment answers for its delta logs."""
     sample = packed()

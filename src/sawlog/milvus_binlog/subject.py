@@ -78,7 +78,7 @@ def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: s
             raise FormatError(str(error)) from None
         return "delta" if not kind and ids == [0, 1] else "columns"
     events = [part.event.type for part in parts if part.event is not None]
-    return content_of(events[0], descriptor) if events else "insert"
+    return content_of(events[0], descriptor) if events and kind != layout.INSERT_LOG else "insert"
 
 
 def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
