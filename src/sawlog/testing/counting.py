@@ -83,7 +83,10 @@ class Memory:
 
 @contextmanager
 def measured() -> Iterator[Memory]:
-    """Measure what is allocated meanwhile."""
+    """Measure what is allocated meanwhile.
+
+    Nothing may be at work in other threads when it ends: CPython may crash if one takes or leaves memory just then.
+    """
     used = Memory()
     pool, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     _POOLS.append(pool)
