@@ -11,7 +11,9 @@ import pytest
 
 import sawlog
 from sawlog import SawlogError
+from sawlog.damage import Findings
 from sawlog.errors import DamageError
+from sawlog.testing.outcome import places
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 DATABASES = ("13-plain", "15-at", "19-at", "22-plain", "24-plain", "24-cockroach")
@@ -56,6 +58,24 @@ def test_tables_by_themselves(name: str) -> None:
         picked = sawlog.read(path, filters=[("key", "=", middle)])
         assert picked.to_pylist() == [row for row in whole.to_pylist() if row["key"] == middle]
     assert {"put", "delete"} <= kinds
+
+
+@pytest.mark.parametrize("name", ["22-plain", "24-plain"])
+def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / name, tmp_path / "db")
+    for table in sorted(tmp_path.glob("db/*.sst")):
+        whole = table.read_bytes()
+        for at in range(20, len(whole) - 60, len(whole) // 12):
+            table.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+            for view in ("live", "all"):
+                found = sawlog.open(tmp_path / "db", format="leveldb_database", view=view, on_damage="skip")
+                checked = places(one for report in found.verify(every=True) for one in report.damages)
+                for size in (None, 500):
+                    ledgers = [Findings("skip", drained=True) for _ in found.fragments(size)]
+                    for fragment, ledger in zip(found.fragments(size), ledgers, strict=True):
+                        list(fragment.to_batches(ledger))
+                    assert sorted(places(one for found in ledgers for one in found.damages)) == sorted(checked)
+        table.write_bytes(whole)
 
 
 def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:

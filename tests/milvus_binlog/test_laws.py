@@ -136,9 +136,10 @@ class TestLaws(Laws):
         ),
         Exemption(
             "agreed",
-            "Of a segment whose manifest is damaged nothing is read, but `sawlog verify` checks its delta logs, too.",
+            "Of a segment whose manifest is damaged, or names files that are not there, nothing is read, but"
+            " `sawlog verify` checks its delta logs, too.",
             samples=("packed",),
-            told=r"skip meets \[\([^()]*bad_manifest[^()]*\)\], verify \[\('[^']*/root/delta_log",
+            told=r"skip meets \[\([^()]*(bad_manifest|missing_file)[^()]*\)\], verify \[\('[^']*/root/delta_log",
             fuzzed=True,
         ),
     )

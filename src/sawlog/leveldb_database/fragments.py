@@ -160,11 +160,12 @@ class KeyRange(Fragment):
         projection = Projection.of(SCHEMAS[options.keys], scan)
         file = table.file
         live = (table,) if bytewise else ()
-        whole = JudgedTable(
-            scan, projection, file.path, file.size, file, 0, file.size, True, live=live, begins=begins, ends=ends
-        )
+        first, behind = table.told
+        told = begins or first, behind if ends is None else ends
+        place = (file.path, file.size, file, 0, file.size, True)
+        whole = JudgedTable(scan, projection, *place, live=live, begins=begins, ends=ends, told=told)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
-        batches = whole.decode(schema, Forwarded(findings, owned=not begins))
+        batches = whole.decode(schema, Forwarded(findings, owned=not begins and not first))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(file.path, table.level, batches)

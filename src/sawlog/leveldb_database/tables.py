@@ -31,11 +31,13 @@ class JudgedTable(TableRange):
         live: What the MANIFEST says of it, once for each part of it; nothing where no order of keys is known.
         begins: From which key on its entries are wanted.
         ends: The key behind; `None`: all that follow.
+        told: From which key on, and before which, damage of the blocks with such separators is to be told.
     """
 
     live: tuple[LiveTable, ...] = ()
     begins: bytes = b""
     ends: bytes | None = None
+    told: tuple[bytes, bytes | None] = (b"", None)
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`. Batches are those of `columns.Stream`."""
@@ -79,7 +81,8 @@ class JudgedTable(TableRange):
         if table.bounds is None or not len(found):
             return None
         separator = table.bounds.separator(int(found[0]))
-        return separator >= self.begins and (self.ends is None or separator < self.ends)
+        first, behind = self.told
+        return separator >= first and (behind is None or separator < behind)
 
 
 class Forwarded(Findings):

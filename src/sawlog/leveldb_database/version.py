@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -39,6 +40,7 @@ class LiveTable:
         end: The user key behind its last one, and behind the first one in any case.
         part: Whether it is a part of a file; what else the file holds belongs to others, or to nobody any more.
         blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
+        told: Of several parts of a file: from which key on, and before which, it answers for what is wrong there.
     """
 
     file: File
@@ -47,6 +49,7 @@ class LiveTable:
     end: bytes
     part: bool = False
     blobs: tuple[int, ...] = ()
+    told: tuple[bytes, bytes | None] = (b"", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +197,18 @@ def _tables(
             missing.append(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"))
         else:
             tables.append(LiveTable(present[number], row["level"], smallest, end, backing is not None, led))
-    return tables, missing
+    return _shared(tables), missing
+
+
+def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
+    """The same tables; of the parts of a file each answers for what stands up to the next one."""
+    begins: dict[str, list[bytes]] = {}
+    for one in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
+        begins.setdefault(one.file.path, []).append(one.smallest)
+    found = []
+    for table in tables:
+        keys = begins.get(table.file.path, [])
+        at = bisect_left(keys, table.smallest)
+        told = (keys[at] if at else b"", keys[at + 1] if at + 1 < len(keys) else None) if table.part else table.told
+        found.append(replace(table, told=told))
+    return found
