@@ -10,6 +10,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -78,6 +80,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return scope(nodeid)
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The installed Spark without its archive of PySpark, so that all processes import the package that is installed.
+
+    The archive holds no byte code: each of some 200 processes would compile PySpark again, which takes half a second.
+    """
+    package = find_spec("pyspark")
+    if package is None or package.origin is None or "SPARK_HOME" in os.environ:
+        return
+    home = tmp_path_factory.mktemp("spark")
+    for one in Path(package.origin).parent.iterdir():
+        if one.name != "python":
+            (home / one.name).symlink_to(one)
+    os.environ["SPARK_HOME"] = str(home)
 
 
 @pytest.fixture(scope="session")
