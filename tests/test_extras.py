@@ -87,7 +87,8 @@ def test_an_extra_alone(tmp_path: Path, wheel: Path, extra: str) -> None:
     asked = f"{wheel}[{extra}]" if extra else str(wheel)
     constraints = str(ROOT / "constraints" / "dev.txt")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, asked], check=True)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    others = ("PYTHON", "PYSPARK", "SPARK")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     place = tmp_path / "work"
     place.mkdir()
     done = subprocess.run(
