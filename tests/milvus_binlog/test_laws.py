@@ -196,6 +196,18 @@ def test_what_is_wrong_with_a_batch_is_told_also_where_a_file_is_missing(named: 
     assert kinds == {"missing_file", "bad_payload", "trailing_bytes"}
 
 
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_files_of_a_segment_that_lacks_some_are_not_compared(group: int) -> None:
+    """Column groups are cut at different rows, so other numbers of rows are no damage."""
+    files = dict(packed().content)
+    manifest = "root/insert_log/1/2/900/_metadata/manifest-1.avro"
+    head, *groups = files[manifest].split(b"\x0eparquet")
+    files[manifest] = head + b"".join(
+        (b"\x0eunknown" if i == group else b"\x0eparquet") + g for i, g in enumerate(groups)
+    )
+    assert {one.kind for one in check(packed(), files).damages} == {"unsupported"}
+
+
 @pytest.mark.parametrize("path", ["101/116", "0/113"])
 @pytest.mark.parametrize("kind", sorted(set(layout.EventType) - {layout.EventType.INSERT}))
 def test_an_event_of_another_type_is_the_same_to_all_verbs(kind: layout.EventType, path: str) -> None:

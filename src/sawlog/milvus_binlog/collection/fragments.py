@@ -133,7 +133,7 @@ class BatchFragment(Fragment):
         told = [log for id, log in files.items() if id in others or log.file.path == place]
         named = {one.id: one for one in self.shared.fields.values()}
         found: list[Damage] = []
-        odd = columns.odd()
+        odd = columns.odd() if not self.missing else None  # which files belong together is not known then
         for log in sorted(told, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             found += FileFragment(*common, None, named).inspect(every=True).damages
