@@ -208,6 +208,17 @@ def test_files_of_a_segment_that_lacks_some_are_not_compared(group: int) -> None
     assert {one.kind for one in check(packed(), files).damages} == {"unsupported"}
 
 
+def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:
+    """It is listed as left out."""
+    files = dict(backup().content)
+    meta, damaged = "root/meta/full_meta.json", "root/binlogs/insert_log/1/2/100/101/112"
+    files[meta] = files[meta].replace(b'{"fieldID": 101, "binlogs"', b'{"fieldID": 101, "binlogx"')
+    files[damaged] = files[damaged][:158] + bytes(7) + files[damaged][158:]
+    outcome = check(backup(), files)
+    assert len(outcome.rows) == 2
+    assert {one.kind for one in outcome.damages} == {"bad_payload", "trailing_bytes"}
+
+
 @pytest.mark.parametrize("path", ["101/116", "0/113"])
 @pytest.mark.parametrize("kind", sorted(set(layout.EventType) - {layout.EventType.INSERT}))
 def test_an_event_of_another_type_is_the_same_to_all_verbs(kind: layout.EventType, path: str) -> None:

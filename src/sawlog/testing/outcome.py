@@ -182,6 +182,8 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
         concerned = [one for one in outcome.damages if not _beside(subject, one)]
+        if sorted(met) != sorted(concerned):
+            concerned = _without_skipped(concerned, dataset, outcome.reports)
         if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
             outcome.complaints.append(f"skip meets {_some(met)}, verify {_some(concerned)}")
         for report in outcome.reports:
@@ -272,6 +274,13 @@ def _beside(subject: Subject, damage: Place) -> bool:
     return damage.kind in subject.sample.advisory or any(
         name == one or name.startswith(f"{one}/") for one in subject.sample.beside
     )
+
+
+def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[FileReport]) -> list[Place]:
+    """Damages but for those of files that the dataset says it leaves out as a whole: `verify` may check these, too."""
+    sizes = {report.path: report.size for report in reports}
+    whole = {one.path for one in dataset.skipped if one.bytes == sizes.get(one.path)}
+    return [one for one in damages if one.file not in whole]
 
 
 def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
