@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -9,11 +10,14 @@ from random import Random
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
 from sawlog.testing import Mutation, Sample
 from sawlog.testing.mutations import changed
-from tests.leveldb_log.fragments import reference, write
+from tests.leveldb_log.fragments import masked, reference, write
 from tests.leveldb_log.mutators import MUTATORS as OF_LOGS
 from tests.leveldb_table.mutators import MUTATORS as OF_TABLES
 
 TRAILER = 8
+BLOB_MAGIC = bytes.fromhex("378f2400")
+BLOB_HEADER, BLOB_RECORD, BLOB_FOOTER = 30, 32, 32
+VALUE_FOOTER = 38
 SIDES = ("smallest_key", "largest_key")
 
 
@@ -65,6 +69,48 @@ def table_range(sample: Sample, dice: Random) -> Mutation:
     return changed(sample, name, data, f"table {number} from {sides[0]!r} to {sides[1]!r}")
 
 
+def blob_record(data: bytes, dice: Random) -> bytes:
+    """One bit of a record in a blob file of RocksDB's is changed; both checksums of it are right."""
+    records, at = [], BLOB_HEADER
+    while at + BLOB_RECORD <= len(data) - BLOB_FOOTER:
+        sizes = struct.unpack_from("<QQ", data, at)
+        records.append((at, at + BLOB_RECORD + sum(sizes)))
+        at = records[-1][1]
+    start, end = dice.choice(records)
+    record = bytearray(data[start:end])
+    places = [*range(24), *range(BLOB_RECORD, len(record))]
+    record[dice.choice(places)] ^= 1 << dice.randrange(8)
+    struct.pack_into("<II", record, 24, masked(bytes(record[:24])), masked(bytes(record[BLOB_RECORD:])))
+    return data[:start] + bytes(record) + data[end:]
+
+
+def value_index(data: bytes, dice: Random) -> bytes:
+    """One bit of the index, or of the footer, of a blob file of Pebble's is changed; its checksum is right."""
+    footer = bytearray(data[-VALUE_FOOTER:])
+    start, size = struct.unpack_from("<QQ", footer, 4)
+    block = bytearray(data[start : start + size + 1])
+    changed, places = dice.choice(((block, range(len(block))), (footer, range(4, len(footer) - 8))))
+    changed[dice.choice(places)] ^= 1 << dice.randrange(8)
+    footer[:4] = masked(bytes(footer[4:])).to_bytes(4, "little")
+    index = bytes(block) + masked(bytes(block)).to_bytes(4, "little")
+    return data[:start] + index + data[start + len(index) : -VALUE_FOOTER] + bytes(footer)
+
+
+def blob_file(sample: Sample, dice: Random) -> Mutation:
+    """A blob file changed below its checksums."""
+    names = [name for name, data in sorted(sample.content.items()) if name.endswith(".blob") and data]
+    if not names:
+        return Mutation("no blob file", sample.content)
+    name = dice.choice(names)
+    data = sample.content[name]
+    of_rocksdb = data.startswith(BLOB_MAGIC)
+    try:
+        mutated = (blob_record if of_rocksdb else value_index)(data, dice)
+    except (IndexError, ValueError, struct.error):  # what a change before this one has left of it
+        return Mutation(f"{name} as it is", sample.content)
+    return changed(sample, name, mutated, f"a {'record' if of_rocksdb else 'index or footer'} below its checksums")
+
+
 def one_file(sample: Sample, dice: Random) -> Mutation:
     """A log, a MANIFEST or a table changed as one alone would be."""
     names = [name for name, data in sorted(sample.content.items()) if data and name != "CURRENT"]
@@ -76,4 +122,4 @@ def one_file(sample: Sample, dice: Random) -> Mutation:
     return changed(sample, name, dict(mutated.files)[name], mutated.label)
 
 
-MUTATORS = (one_file, table_range)
+MUTATORS = (one_file, table_range, blob_file)

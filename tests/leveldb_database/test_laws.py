@@ -18,6 +18,7 @@ from tests.leveldb_log.fragments import HEADER, masked
 
 from .mutators import MUTATORS
 
+PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble" / "24-plain"
 WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
 
@@ -67,6 +68,37 @@ def rocksdb_files() -> dict[str, bytes]:
     return {name: data for name, data in found.items() if any(part in name for part in wanted)}
 
 
+@cache
+def blob_files() -> dict[str, bytes]:
+    """A RocksDB that keeps most values in two blob files, compressed."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(10)
+    options.set_blob_compression_type(DBCompressionType.snappy())
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        for key in b"abcdef":
+            database[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("d") else 20)
+        database.flush()
+        database[b"ccc"] = b"w" * 30
+        del database[b"eee"]
+        database.flush()
+        database.close()
+        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
+        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+
+
+@cache
+def pebble_files() -> dict[str, bytes]:
+    """A database that Pebble has written, with parts of tables, and values in blob files."""
+    wanted = ("MANIFEST", "marker", ".log", ".sst", ".blob")
+    found = {path.name: path.read_bytes() for path in PEBBLE.iterdir()}
+    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+
+
 def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
     return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="no", **more)
 
@@ -83,7 +115,27 @@ class TestLaws(Laws):
             sample("live", files(), "live", body=body),
             sample("all", files(), "all", body=body, effort=0.5),
             *of_rocksdb,
+            sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"], effort=0.5),
+            sample("pebble", pebble_files(), "rows", advisory=["bad_blob_part"], effort=0.1),
         ]
+
+
+def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
+    """It costs no row; the bytes are told, and the record behind is found."""
+    intact = sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"])
+    name = min(one for one in blob_files() if one.endswith(".blob"))
+    data = bytearray(blob_files()[name])
+    at = data.index(b"eee")
+    data[at + 4] ^= 1
+    outcome = check(intact, {**blob_files(), name: bytes(data)})
+    assert (outcome.rows, outcome.damages) == (check(intact, blob_files()).rows, [(name, at - 32, 41, "bad_blob_part")])
+
+
+def test_a_blob_file_that_the_manifest_does_not_name_is_left_out() -> None:
+    intact = sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"])
+    name = min(one for one in blob_files() if one.endswith(".blob"))
+    outcome = check(intact, {**blob_files(), "999999.blob": blob_files()[name][:-1]})
+    assert (len(outcome.rows), outcome.damages) == (5, [])
 
 
 @pytest.mark.parametrize("view", ["live", "all"])

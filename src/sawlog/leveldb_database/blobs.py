@@ -5,61 +5,31 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
-from sawlog.leveldb_database.layout import (
-    BLOB_CHECKSUM,
-    BLOB_HEADER_CHECKSUM,
-    BLOB_IN_FILE,
-    BLOB_KEY_SIZE,
-    BLOB_RECORD_HEADER,
-    BLOB_VALUE_SIZE,
-    BLOB_WITH_EXPIRATION,
-    Kind,
-)
+from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
-from sawlog.leveldb_log.kernels import masked_checksum
+from sawlog.leveldb_database.value_records import BlobIndex, RecordFile, blob_index
+from sawlog.leveldb_database.version import DatabaseVersion
 from sawlog.leveldb_table.blocks import BlockRules
 from sawlog.leveldb_table.columns import KEY, OPERATION, VALUE
 from sawlog.leveldb_table.layout import SIZED_VERSION, Checksum
-from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
-    from sawlog.storage import Source, Storage
+    from sawlog.storage import Storage
 
 BLOB_INDEX = "put_blob_index"
-
-
-class BlobIndex(NamedTuple):
-    """Where a value is: the number of its file, its place there, its bytes as stored, and how they are compressed."""
-
-    file: int
-    offset: int
-    size: int
-    compression: int
-
-
-def blob_index(value: bytes) -> BlobIndex | None:
-    """What the value of an entry of the type `put_blob_index` says; `None` where it is no place in a file."""
-    if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
-        return None
-    skipped = 1 if value[0] == BLOB_WITH_EXPIRATION else 0
-    numbers = list(decode_varints(value[1:-1]))[skipped:]
-    if len(numbers) != 3:
-        return None
-    file, offset, size = numbers
-    return BlobIndex(file, offset, size, value[-1])
 
 
 class Blobs:
     """The blob files of a database.
 
     Args:
-        directory: The database.
+        version: The database.
         storage: Where it is.
         verify: Whether checksums are verified.
         longest: Longer values are damage.
@@ -69,16 +39,17 @@ class Blobs:
         lost: How many entries were left out.
     """
 
-    def __init__(self, directory: str, storage: Storage, findings: Findings, *, verify: bool, longest: int) -> None:
-        self._directory = directory
+    def __init__(
+        self, version: DatabaseVersion, storage: Storage, findings: Findings, *, verify: bool, longest: int
+    ) -> None:
+        self._version = version
         self._storage = storage
         self._findings = findings
         self._verify = verify
         self._longest = longest
-        self._files: dict[int, ValueFile | None] = {}
+        self._files: dict[int, ValueFile | RecordFile | None] = {}
         self._rules = BlockRules("rocksdb", SIZED_VERSION, Checksum.CRC32C, 0, 0, verify, longest)
         self.lost = 0
-        self._sources: dict[int, Source | None] = {}
         self._open = ExitStack()
 
     def close(self) -> None:
@@ -106,76 +77,54 @@ class Blobs:
         return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
 
     def _read(self, key: bytes, value: bytes) -> bytes | None:
-        address = address_of(value)
-        if address is not None:
-            return self._addressed(address, key)
-        index = blob_index(value)
-        if index is None:
+        place = address_of(value) or blob_index(value)
+        if place is None:
             return value
-        path = self._path(index.file)
-        found = self._stored(path, index, key)
-        kind = found if isinstance(found, Kind) else Kind.BAD_BLOB
-        if isinstance(found, bytes):
-            content = self._rules.expand(pa.py_buffer(found), index.compression)
-            if not isinstance(content, tuple):
-                expanded: bytes = content.to_pybytes()
-                return expanded
-        self._lose(path, index.offset, index.size, kind, key)
+        found = self._found(place, key)
+        if not isinstance(found, Damage):
+            return found
+        self._findings.damage(found)
         return None
 
-    def _lose(self, path: str, offset: int, size: int, kind: Kind, key: bytes) -> None:
-        detail = f"the value of {size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
-        self._findings.damage(Damage(path, offset, size, kind.name.lower(), detail))
-
-    def _addressed(self, address: Address, key: bytes) -> bytes | None:
-        """A value in one of Pebble's files."""
-        path = self._path(address.file)
-        kind = Kind.BAD_BLOB
+    def _found(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
+        """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""
+        number = place.file
+        if number not in self._version.blobs:
+            path = posixpath.join(posixpath.dirname(self._version.manifest.path), f"{number:06d}.blob")
+            return _lost(path, 0, Kind.MISSING_FILE, place.size, key)
+        path = self._version.blobs[number].file.path
+        offset = 0
         try:
-            if address.file not in self._files:
-                source = self._source(path)
-                kind = Kind.BAD_BLOB if source is not None else Kind.MISSING_FILE
-                self._files[address.file] = None
-                if source is not None:
-                    self._files[address.file] = ValueFile(source, verify=self._verify, longest=self._longest)
-            file = self._files[address.file]
-            if file is not None:
-                return file.value(address)
+            file = self._file(number)
+            if isinstance(place, Address) and isinstance(file, ValueFile):
+                offset = file.block(place)
+                return file.value(place)
+            if isinstance(place, BlobIndex) and isinstance(file, RecordFile):
+                offset = place.record(key) if 0 <= place.record(key) <= file.size else 0
+                content = self._rules.expand(pa.py_buffer(file.value(place, key)), place.compression)
+                if not isinstance(content, tuple):
+                    expanded: bytes = content.to_pybytes()
+                    return expanded
+        except FileNotFoundError:
+            return _lost(path, 0, Kind.MISSING_FILE, place.size, key)
         except ValueError:
             pass
-        self._lose(path, 0, address.size, kind, key)
-        return None
+        return _lost(path, offset, Kind.BAD_BLOB, place.size, key)
 
-    def _path(self, number: int) -> str:
-        return posixpath.join(self._directory, f"{number:06d}.blob")
+    def _file(self, number: int) -> ValueFile | RecordFile | None:
+        """A blob file; `None` where nothing of it can be found."""
+        if number not in self._files:
+            blobs = self._version.blobs[number]
+            source = self._storage.open(blobs.file.path)
+            self._open.callback(source.close)
+            self._files[number] = None
+            if blobs.dialect == "rocksdb":
+                self._files[number] = RecordFile(source, verify=self._verify)
+            else:
+                self._files[number] = ValueFile(source, verify=self._verify, longest=self._longest)
+        return self._files[number]
 
-    def _stored(self, path: str, index: BlobIndex, key: bytes) -> bytes | Kind:
-        """A value as it is stored, if the record around it is that of the key."""
-        if index.file not in self._sources:
-            self._sources[index.file] = self._source(path)
-        source = self._sources[index.file]
-        if source is None:
-            return Kind.MISSING_FILE
-        start = index.offset - len(key) - BLOB_RECORD_HEADER
-        length = BLOB_RECORD_HEADER + len(key) + index.size
-        if start < 0 or index.offset + index.size > source.size:
-            return Kind.BAD_BLOB
-        record = bytes(source.window(start, length))
-        header, content = record[:BLOB_RECORD_HEADER], record[BLOB_RECORD_HEADER:]
-        same = BLOB_KEY_SIZE.of(header) == len(key) and BLOB_VALUE_SIZE.of(header) == index.size
-        if not same or not content.startswith(key):
-            return Kind.BAD_BLOB
-        if self._verify and (
-            masked_checksum(header[: BLOB_HEADER_CHECKSUM.offset]) != BLOB_HEADER_CHECKSUM.of(header)
-            or masked_checksum(content) != BLOB_CHECKSUM.of(header)
-        ):
-            return Kind.BAD_BLOB
-        return content[len(key) :]
 
-    def _source(self, path: str) -> Source | None:
-        try:
-            source = self._storage.open(path)
-        except FileNotFoundError:
-            return None
-        self._open.callback(source.close)
-        return source
+def _lost(path: str, offset: int, kind: Kind, size: int, key: bytes) -> Damage:
+    detail = f"the value of {size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
+    return Damage(path, offset, 0, kind.name.lower(), detail)

@@ -18,6 +18,7 @@ from sawlog.leveldb_database.fragments import (
     HISTORY_SCHEMA,
     STATE_SCHEMA,
     BlobDamage,
+    BlobParts,
     KeyRange,
     MissingTable,
 )
@@ -69,7 +70,7 @@ class DatabaseDataset(Dataset):
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
         if self.scan.view == "damage":
             yield from self._files()
-            if self.version.blobs or not self.version.bytewise:
+            if self.version.apart or not self.version.bytewise:
                 yield from self._ranges(task_bytes, BlobDamage)
             return
         yield from self._ranges(task_bytes, KeyRange)
@@ -86,27 +87,30 @@ class DatabaseDataset(Dataset):
     def verify(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Iterator[FileReport]:
-        """See `Dataset.verify`: the MANIFEST with the rows of the view, then each table and log, which have none."""
+        """See `Dataset.verify`: the MANIFEST with the rows of the view, then every other file, which have none."""
         manifest = self.version.manifest
         counted = Findings("skip", account=Account(header=manifest.size))
+        lost: dict[str, Findings] = {}
         for fragment in self.plan(task_bytes) if self.scan.view != "damage" else ():
             found = fragment.inspect(every=every)
             counted.rows += found.rows
-            # Blob files are read where entries lead to them, and have no accounts of their own.
-            damages = [one for one in found.damages if BLOB_NAME.match(posixpath.basename(one.path))]
-            counted.damages += damages
-            counted.kinds.update(one.kind for one in damages)
+            for damage in found.damages:
+                if BLOB_NAME.match(posixpath.basename(damage.path)):
+                    lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
         yield FileReport.of(manifest.path, manifest.size, [counted])
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files():
             found = fragment.inspect(every=every)
             found.rows = 0
-            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found])
+            more = [lost.pop(fragment.path)] if fragment.path in lost else []
+            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
             if advance is not None:
                 advance(fragment.size)
+        for path, values in lost.items():  # files that are not there
+            yield FileReport.of(path, 0, [values])
 
     def _files(self) -> Iterator[Fragment]:
-        """Each table and log as a whole."""
+        """Each table, log and blob file as a whole."""
         version = self.version
         scan = replace(self.scan, options=version.entry_options(self.scan.options))
         tables: dict[str, list[LiveTable]] = {}
@@ -121,6 +125,8 @@ class DatabaseDataset(Dataset):
             yield WriteRange(
                 logs, self.projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect
             )
+        for blobs in version.blobs.values():
+            yield BlobParts(self.scan, self.projection, blobs.file.path, blobs.file.size, blobs)
         for name in self.version.missing:
             yield MissingTable(self.scan, self.projection, name, 0)
 
@@ -136,7 +142,7 @@ class DatabaseDataset(Dataset):
 
     @cached_property
     def skipped(self) -> list[Skipped]:
-        """Tables and logs that the database has done with, beside what every dataset leaves out."""
+        """Tables, logs and blob files that the database has done with, beside what every dataset leaves out."""
         reason = "the MANIFEST does not name it any more"
         dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]
         return [*self.format.left_out(self.beside, self.scan.view), *dead]

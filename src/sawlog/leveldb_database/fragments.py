@@ -26,8 +26,9 @@ from sawlog.leveldb_database.columns import (
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, Kind
 from sawlog.leveldb_database.tables import Forwarded, JudgedTable
-from sawlog.leveldb_database.value_files import addressed
-from sawlog.leveldb_database.version import DatabaseVersion, LiveTable
+from sawlog.leveldb_database.value_files import ValueFile, addressed
+from sawlog.leveldb_database.value_records import Part, RecordFile
+from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
@@ -37,6 +38,7 @@ from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
     from sawlog.leveldb_database.state import Settled
+    from sawlog.storage import Source
 
 LEVEL = "level"
 LOG_LEVEL = -1
@@ -125,12 +127,11 @@ class KeyRange(Fragment):
         from sawlog.leveldb_database.blobs import Blobs
 
         options = self.scan.options
-        directory = posixpath.dirname(self.version.manifest.path)
         needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
         batches = settled.batches(needed, _of_runs(settled.runs), every=self.scan.view == "all")
         ledger = Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
-        with closing(Blobs(directory, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
+        with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
             for batch in blobs.resolved(batches):
                 if schema.names:
                     yield batch.select(schema.names)
@@ -242,6 +243,40 @@ class BlobDamage(KeyRange):
             if BLOB_NAME.match(posixpath.basename(damage.path)):
                 findings.damage(damage)
         yield from ()
+
+
+@dataclass(frozen=True)
+class BlobParts(Fragment):
+    """All of a blob file, whether or not entries lead there.
+
+    Attributes:
+        blobs: The file.
+    """
+
+    blobs: LiveBlobs
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. There are no rows."""
+        del schema
+        with closing(self.scan.storage.open(self.path)) as source:
+            for part in self._parts(source):
+                if part.wrong:
+                    kind = Kind.BAD_BLOB_PART.name.lower()
+                    findings.damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
+                elif part.header:
+                    findings.account.header += part.length
+                else:
+                    findings.account.record += part.length
+        yield from ()
+
+    def _parts(self, source: Source) -> Iterator[Part]:
+        verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
+        if self.blobs.dialect == "rocksdb":
+            return RecordFile(source, verify=verify).parts()
+        try:
+            return ValueFile(source, verify=verify, longest=longest).parts()
+        except ValueError as error:
+            return iter([Part(0, source.size, str(error))])
 
 
 def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:

@@ -6,7 +6,6 @@ import posixpath
 import re
 from enum import IntEnum
 
-from sawlog.chain.layout import Number
 from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
 
@@ -19,19 +18,7 @@ DEFAULT_FAMILY = "default"
 LAST_SEQUENCE = (1 << 56) - 1
 """The sequence number of a largest key that is itself behind the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
-"""A file of values that RocksDB keeps apart from their keys."""
-BLOB_KEY_SIZE = Number(0, 8)
-BLOB_VALUE_SIZE = Number(8, 8)
-BLOB_HEADER_CHECKSUM = Number(24, 4)
-"""Masked CRC-32C of the sizes, and of the expiration between them and it."""
-BLOB_CHECKSUM = Number(28, 4)
-"""Masked CRC-32C of key and value, which follow."""
-BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
-
-BLOB_IN_FILE = 1
-"""First byte of what an entry says about its value: file, place and size as varints, and its compression, follow."""
-BLOB_WITH_EXPIRATION = 2
-"""Likewise, behind a varint of when it expires."""
+"""A file of values that RocksDB or Pebble keeps apart from their keys."""
 
 
 class Kind(IntEnum):
@@ -39,6 +26,9 @@ class Kind(IntEnum):
 
     MISSING_FILE = 1
     BAD_BLOB = 2
+    """A value that an entry leads to is not whole: the entry is lost."""
+    BAD_BLOB_PART = 3
+    """A part of a blob file is damaged, whether or not an entry leads there."""
 
 
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)

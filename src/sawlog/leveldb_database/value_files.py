@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.chain.layout import Number
+from sawlog.leveldb_database.value_records import Part
 from sawlog.leveldb_log.kernels import masked_checksum
 from sawlog.leveldb_table.blocks import BlockRules
 from sawlog.leveldb_table.columnar import Columns, Slices
@@ -30,6 +33,9 @@ _BLOCK = (1 << 32) - 1
 """What a virtual block says of where it is; the number of its first value there stands above."""
 MARK = b"P"
 """Before an address; what RocksDB's entries lead to begins with 1 or 2."""
+
+
+_NOWHERE = "nothing leads to these bytes"
 
 
 class Address(NamedTuple):
@@ -82,13 +88,16 @@ class ValueFile:
         if masked_checksum(footer[_FOOTER_CHECKSUM.end :]) != _FOOTER_CHECKSUM.of(footer):
             raise ValueError("a footer with another checksum than it should have")
         limit = source.size - FOOTER_SIZE
+        self._index = _INDEX_OFFSET.of(footer), _INDEX_SIZE.of(footer) + TRAILER_SIZE
         checksum = Checksum(_CHECKSUM_TYPE.of(footer))
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
-        index = Columns(self._block(_INDEX_OFFSET.of(footer), _INDEX_SIZE.of(footer)), 4)
+        index = Columns(self._block(self._index[0], _INDEX_SIZE.of(footer)), 4)
         if max(index.rows, index.number(0, 4)) > len(index.data):
             raise ValueError("more blocks than the index can name")
         self._virtual = index.integers(0, index.number(0, 4)).tolist()
-        self._offsets = index.integers(1, index.rows + 1).tolist()
+        self._offsets: list[int] = index.integers(1, index.rows + 1).tolist()
+        if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
+            raise ValueError("blocks that are not one behind the other")
         self._held: tuple[int, Columns, Slices] | None = None
 
     def _block(self, offset: int, size: int) -> pa.Buffer:
@@ -97,11 +106,11 @@ class ValueFile:
             raise ValueError("a damaged block")  # noqa: TRY004
         return content
 
-    def value(self, address: Address) -> bytes:
-        """A value.
+    def _place(self, address: Address) -> tuple[int, int]:
+        """The block that holds a value, and its number there.
 
         Raises:
-            ValueError: When it is not there.
+            ValueError: When there is no such block.
         """
         block, number = address.block, address.value
         if self._virtual:
@@ -111,9 +120,25 @@ class ValueFile:
             block = self._virtual[block] & _BLOCK
         if block + 1 >= len(self._offsets):
             raise ValueError("no such block")
+        return block, number
+
+    def block(self, address: Address) -> int:
+        """The file offset of the block that holds a value.
+
+        Raises:
+            ValueError: When there is no such block.
+        """
+        return self._offsets[self._place(address)[0]]
+
+    def value(self, address: Address) -> bytes:
+        """A value.
+
+        Raises:
+            ValueError: When it is not there.
+        """
+        block, number = self._place(address)
         if self._held is None or self._held[0] != block:
-            start, end = self._offsets[block : block + 2]
-            columns = Columns(self._block(start, end - start - TRAILER_SIZE))
+            columns = Columns(self._stored(block))
             if columns.rows > len(columns.data):
                 raise ValueError("more values than the block can hold")
             self._held = block, columns, columns.strings(0, columns.rows)
@@ -122,3 +147,28 @@ class ValueFile:
             raise ValueError("no such value")
         start = int(slices.starts[number])
         return columns.data[start : start + address.size].tobytes()
+
+    def _stored(self, block: int) -> pa.Buffer:
+        start, end = self._offsets[block : block + 2]
+        return self._block(start, end - start - TRAILER_SIZE)
+
+    def parts(self) -> Iterator[Part]:
+        """All of the file."""
+        at = 0
+        for block, (start, end) in enumerate(pairwise(self._offsets)):
+            if at < start:
+                yield Part(at, start - at, _NOWHERE)
+            try:
+                self._stored(block)
+            except ValueError as error:
+                yield Part(start, end - start, str(error))
+            else:
+                yield Part(start, end - start)
+            at = end
+        start, length = self._index
+        if at < start:
+            yield Part(at, start - at, _NOWHERE)
+        yield Part(start, length, header=True)
+        if start + length < self._rules.limit:
+            yield Part(start + length, self._rules.limit - start - length, _NOWHERE)
+        yield Part(self._rules.limit, FOOTER_SIZE, header=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import (
+    BLOB_NAME,
     BYTEWISE,
     LAST_SEQUENCE,
     LOG_NAME,
@@ -53,6 +54,19 @@ class LiveTable:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveBlobs:
+    """A blob file that the MANIFEST names, and that is there.
+
+    Attributes:
+        file: The file.
+        dialect: Whose it is.
+    """
+
+    file: File
+    dialect: Literal["rocksdb", "pebble"]
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseVersion:
     """The files of one column family, as the last version edit leaves them.
 
@@ -64,8 +78,9 @@ class DatabaseVersion:
         logs: The logs behind them, by number.
         dialect: Whose logs they are, as far as what lies beside them tells.
         missing: Live tables that are not there.
-        dead: Tables and logs that are there and not alive.
-        blobs: Whether values have ever been in blob files.
+        dead: Tables, logs and blob files that are there and not alive.
+        apart: Whether values have ever been in blob files.
+        blobs: Its blob files, by number.
     """
 
     manifest: File
@@ -76,7 +91,8 @@ class DatabaseVersion:
     dialect: Dialect | Literal["auto"]
     missing: tuple[str, ...]
     dead: tuple[File, ...]
-    blobs: bool
+    apart: bool
+    blobs: Mapping[int, LiveBlobs]
 
     @property
     def bytewise(self) -> bool:
@@ -114,7 +130,9 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     comparator = ""
     logs: dict[int, int] = {}
     previous = 0
-    blobs: dict[int, int] = {}
+    numbers: dict[int, int] = {}
+    named: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
+    apart = False
     for offset, edit in _edits(whole):
         version.apply(offset, edit)
         family = edit["column_family"]
@@ -122,21 +140,41 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         if "log_number" in edit:
             logs[family] = edit["log_number"]
         previous = edit.get("previous_log_number", previous)
-        blobs.update({one["file"]: one["file"] for one in edit["new_blob_files"]})
-        blobs.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
+        named.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
+        named.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
+        numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
+        apart = apart or bool(named)
+        for one in edit["removed_value_files"]:
+            named.pop(one["file"], None)
     family = _family(version, column_family, manifest)
     rows = [row for row in version.rows() if row["column_family"] == family]
-    tables, missing = _tables(files, manifest, rows, blobs, comparator)
+    tables, missing = _tables(files, manifest, rows, numbers, comparator)
     every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}
     first = logs.get(family, 0)
     live = {number: file for number, file in every.items() if number >= first or (previous and number == previous)}
     alive = {number for row in version.rows() for number in (row["file"], row.get("backing_file"))}
     dead = [file for file in files if (match := TABLE_NAME.match(file.name)) and int(match[1]) not in alive]
     dead += [file for number, file in every.items() if number not in live]
+    stored = {int(match[1]): file for file in files if (match := BLOB_NAME.match(file.name))}
+    dead += [file for number, file in stored.items() if number not in named]
+    blobs = {
+        number: LiveBlobs(stored[number], whose)
+        for number, (of, whose) in sorted(named.items())
+        if number in stored and of == family
+    }
     ordered = tuple(file for _, file in sorted(live.items()))
     dialect = settle_dialect(manifest, "auto", storage)
     return DatabaseVersion(
-        manifest, comparator, family, tuple(tables), ordered, dialect, tuple(missing), tuple(dead), bool(blobs)
+        manifest=manifest,
+        comparator=comparator,
+        family=family,
+        tables=tuple(tables),
+        logs=ordered,
+        dialect=dialect,
+        missing=tuple(missing),
+        dead=tuple(dead),
+        apart=apart,
+        blobs=blobs,
     )
 
 
@@ -171,7 +209,7 @@ def _family(version: Version, name: str, manifest: File) -> int:
 
 
 def _tables(
-    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], blobs: dict[int, int], comparator: str
+    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], numbers: dict[int, int], comparator: str
 ) -> tuple[list[LiveTable], list[str]]:
     """Live tables, and the names of those that are not there."""
     present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
@@ -192,7 +230,7 @@ def _tables(
             )
         end = largest if row["largest_key_sequence"] == LAST_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
-        led = tuple(blobs.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
+        led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in present:
             missing.append(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"))
         else:
