@@ -347,7 +347,7 @@ class MapReader:
             at, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
             while (stop := self._block_end(at, end, table.rules)) is not None:
                 handle = Handle(at, stop - at)
-                if self._holds_rows(handle, found):
+                if self._holds_rows(handle):
                     found.append(handle)
                 at = stop + layout.TRAILER_SIZE
         if found:
@@ -362,7 +362,7 @@ class MapReader:
         stop = int(k.find_block_end(window, np.uint64(len(window))))
         return start + stop if stop < len(window) else None
 
-    def _holds_rows(self, handle: Handle, found: list[Handle]) -> bool:
+    def _holds_rows(self, handle: Handle) -> bool:
         """Whether a block is one of rows: its keys end in known operations, and its values are no chain of blocks."""
         quiet = len(self.map.damages)
         content = self.block(handle)
@@ -380,7 +380,7 @@ class MapReader:
                 return True
             places.append(Handle(*numbers))
         chained = all(one.offset + one.size + layout.TRAILER_SIZE == two.offset for one, two in pairwise(places))
-        alone = len(places) == 1 and not (places[0] in found or places[0].offset == 0)
+        alone = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
         return bool(places) and (alone or not chained)
 
     def _read_index(self, index: Handle) -> None:
@@ -388,6 +388,9 @@ class MapReader:
         table.others.append(("index", index))
         kind = _fixed(table.properties.get(layout.INDEX_TYPE))
         found = self._index_block(index)
+        told = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
+        if not told and not self._leads_to_rows(found[0]):
+            kind = IndexType.TWO_LEVEL
         if kind != IndexType.TWO_LEVEL:
             table.handles, table.keys, table.ends = found
             return
@@ -399,6 +402,16 @@ class MapReader:
         table.keys = np.concatenate([np.zeros(0, np.uint8), *(part[1] for part in parts)])
         lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part[2]) for part in parts)])
         table.ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+
+    def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
+        """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
+        for place in zip(handles["offset"].tolist(), handles["stored"].tolist(), strict=True):
+            if self._whole(Handle(*place)):
+                return self._holds_rows(Handle(*place))
+        return True
+
+    def _whole(self, handle: Handle) -> bool:
+        return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
 
     def _index_block(self, handle: Handle) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:
         """The entries of one block of the index; none where it is damaged."""

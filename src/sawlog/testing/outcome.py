@@ -331,9 +331,11 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         elif rows != outcome.rows:
             outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
+    (met,) = places([raised])
     # Where rows do not stand in order, the first to be met need not be the first to stand there.
-    if places([raised])[0] not in (damages[0], damages[0] if subject.sample.ordered else min(damages)):
-        outcome.complaints.append(f"fail meets {places([raised])}, skip first {damages[:1]}")
+    first = min((one for one in damages if one.file == met.file), default=None)
+    if met != damages[0] and (subject.sample.ordered or met != first):
+        outcome.complaints.append(f"fail meets {[met]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
     if outcome.origins is not None:
