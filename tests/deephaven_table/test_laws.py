@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -106,7 +107,7 @@ class TestLaws(Laws):
     @classmethod
     def samples(cls) -> Sequence[Sample]:
         advisory = ["bad_metadata"]
-        return [
+        found = [
             Sample(
                 "splayed",
                 "deephaven_table",
@@ -186,3 +187,17 @@ class TestLaws(Laws):
                 repaired="no",
             ),
         ]
+        # They tell of columns what their headers say; `verify` checks all of the table in these views, too.
+        described = Sample(
+            "columns",
+            "deephaven_table",
+            files(historical),
+            view="columns",
+            options={"types": {"n": "int"}},
+            ordered=False,
+            beside=["Ns"],
+            folded=True,
+            repaired="no",
+            effort=0.3,
+        )
+        return [*found, described, replace(described, name="groups", view="groups")]

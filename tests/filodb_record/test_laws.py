@@ -67,6 +67,17 @@ class TestLaws(Laws):
             Sample(
                 "whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows", kept=UNKNOWN
             ),
+            Sample(
+                "raw",
+                "filodb_record",
+                mixed * 2,
+                "mixed.container",
+                options={"schema": "gauge", "unknown_schemas": "raw"},
+                grows=True,
+                repaired="rows",
+                kept=UNKNOWN,
+                effort=0.5,
+            ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),
             Sample("containers", "filodb_record", whole, "a.container", view="containers", grows=True, repaired="no"),
             Sample(

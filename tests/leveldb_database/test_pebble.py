@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp
     shutil.copytree(GOLDEN / name, tmp_path / "db")
     for table in sorted(tmp_path.glob("db/*.sst")):
         whole = table.read_bytes()
-        for at in range(20, len(whole) - 60, len(whole) // 12):
+        for at in range(20, len(whole) - 60, len(whole) // 6):
             table.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
             for view in ("live", "all"):
                 found = sawlog.open(tmp_path / "db", format="leveldb_database", view=view, on_damage="skip")

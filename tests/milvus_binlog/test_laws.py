@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -148,6 +149,7 @@ class TestLaws(Laws):
     def samples(cls) -> Sequence[Sample]:
         deltas = ("json_stream", "comma_legacy", "multi_field_int64", "multi_field_varchar", "v2_bare_parquet")
         columns = ("101_nullable_varchar/2", "103_uncompressed_bool/4", "106_sparse_vector/7", "109_array_of_vector/10")
+        events = replace(insert_log("multi_event_insert"), name="events", view="events", body=None, repaired="no")
         return [
             insert_log("multi_event_insert"),
             collection(),
@@ -160,6 +162,16 @@ class TestLaws(Laws):
             backup("inserts"),
             backup("deletes"),
             backup("history"),
+            replace(events, headers=(), effort=0.3),
+            replace(backup("collections"), beside=["root"], folded=True),
+            replace(
+                packed(),
+                name="packed segments",
+                view="segments",
+                beside=["root/insert_log/1/2/900/_data", "root/delta_log"],
+                folded=True,
+            ),
+            replace(packed(), name="packed events", view="events", beside=[]),
         ]
 
 

@@ -279,7 +279,8 @@ class EventsFragment(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
         with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
-            if log.shape in ("parquet", "stats"):  # no envelope, by right
+            manifest = self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY
+            if manifest or log.shape in ("parquet", "stats"):  # no envelope, by right
                 findings.account.record += self.file.size
                 return
             for row in self._rows(log, findings):
@@ -309,13 +310,16 @@ class EventsFragment(Fragment):
         for damage in inside.damages:
             findings.damage(damage)
         for part in log.parts(descriptor, findings):
+            damage = None
             try:
-                yield common | _event_row(part, log.payload(part))
+                row = _event_row(part, log.payload(part))
             except UnreadableError as error:
-                blame(part, error.damage, findings)
-                yield common | _event_row(part, None)
-            else:
+                row, damage = _event_row(part, None), error.damage
+            yield common | row
+            if damage is None:
                 findings.account.record += part.length
+            else:
+                blame(part, damage, findings)
 
 
 def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:

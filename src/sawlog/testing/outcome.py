@@ -114,6 +114,11 @@ def texts(table: pa.Table) -> Rows:
     return [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * table.num_rows
 
 
+def _placed(subject: Subject, table: pa.Table) -> Rows:
+    """The same, with paths from the directory on."""
+    return [row.replace(subject.directory, "") for row in texts(table)]
+
+
 def subsequence(part: Rows, whole: Rows) -> bool:
     """Whether all rows of one list stand in another, in the same order."""
     rest = iter(whole)
@@ -175,7 +180,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         return outcome
     with attending(outcome, "skip"):
         table.validate(full=True)
-        outcome.table, outcome.rows = table, texts(table)
+        outcome.table, outcome.rows = table, _placed(subject, table)
         with attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.complaints += _unforeseen(outcome.reports)
@@ -323,7 +328,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
             batches.extend(dataset.to_batches())
         except DamageError as error:
             raised = error.damage
-    rows = texts(pa.Table.from_batches(batches, dataset.schema))
+    rows = _placed(subject, pa.Table.from_batches(batches, dataset.schema))
     if raised is None or not damages:
         if (raised is None) != (not damages):
             first = places([raised]) if raised is not None else "nothing"
