@@ -310,16 +310,16 @@ class EventsFragment(Fragment):
         for damage in inside.damages:
             findings.damage(damage)
         for part in log.parts(descriptor, findings):
-            damage = None
+            wrong = None
             try:
                 row = _event_row(part, log.payload(part))
             except UnreadableError as error:
-                row, damage = _event_row(part, None), error.damage
+                row, wrong = _event_row(part, None), error.damage
             yield common | row
-            if damage is None:
+            if wrong is None:
                 findings.account.record += part.length
             else:
-                blame(part, damage, findings)
+                blame(part, wrong, findings)
 
 
 def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:

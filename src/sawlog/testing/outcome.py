@@ -338,8 +338,8 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         return
     (met,) = places([raised])
     # Where rows do not stand in order, the first to be met need not be the first to stand there.
-    first = min((one for one in damages if one.file == met.file), default=None)
-    if met != damages[0] and (subject.sample.ordered or met != first):
+    earliest = min((one for one in damages if one.file == met.file), default=None)
+    if met != damages[0] and (subject.sample.ordered or met != earliest):
         outcome.complaints.append(f"fail meets {[met]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
