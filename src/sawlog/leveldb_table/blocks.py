@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -173,3 +174,29 @@ def _varint(data: pa.Buffer) -> tuple[int | None, int]:
         if byte < 128:
             return value, index + 1
     return None, 0
+
+
+def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a small block, up to the first entry that does not end in it."""
+    data = content.to_pybytes()
+    end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
+    at = 0
+    last = b""
+    while at < end:
+        numbers = []
+        for _ in range(3):
+            value = shift = 0
+            while at < end:
+                byte = data[at]
+                at += 1
+                value |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    break
+            numbers.append(value)
+        shared, rest, length = numbers
+        if shared > len(last) or at + rest + length > end:
+            return
+        last = last[:shared] + data[at : at + rest]
+        at += rest + length
+        yield last, data[at - length : at]

@@ -15,7 +15,7 @@ from sawlog.damage import Damage
 from sawlog.errors import DamageError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.blocks import BlockRules
+from sawlog.leveldb_table.blocks import BlockRules, entries
 from sawlog.leveldb_table.bounds import Bounds, bounds_of
 from sawlog.leveldb_table.columnar import Columns
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
@@ -476,29 +476,3 @@ def _columnar_index(content: pa.Buffer) -> tuple[NDArray[np.void], NDArray[np.ui
     starts, lengths = columns.strings(0, rows)
     ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
     return handles, columns.data[starts[0] : starts[0] + ends[-1]].copy(), ends
-
-
-def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a small block, up to the first entry that does not end in it."""
-    data = content.to_pybytes()
-    end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
-    at = 0
-    last = b""
-    while at < end:
-        numbers = []
-        for _ in range(3):
-            value = shift = 0
-            while at < end:
-                byte = data[at]
-                at += 1
-                value |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
-            numbers.append(value)
-        shared, rest, length = numbers
-        if shared > len(last) or at + rest + length > end:
-            return
-        last = last[:shared] + data[at : at + rest]
-        at += rest + length
-        yield last, data[at - length : at]
