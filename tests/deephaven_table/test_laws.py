@@ -188,16 +188,7 @@ class TestLaws(Laws):
             ),
         ]
         # They tell of columns what their headers say; `verify` checks all of the table in these views, too.
-        described = Sample(
-            "columns",
-            "deephaven_table",
-            files(historical),
-            view="columns",
-            options={"types": {"n": "int"}},
-            ordered=False,
-            beside=["Ns"],
-            folded=True,
-            repaired="no",
-            effort=0.3,
+        described = replace(
+            found[2], name="columns", view="columns", advisory=(), filters=(), beside=["Ns"], folded=True, effort=0.3
         )
         return [*found, described, replace(described, name="groups", view="groups")]

@@ -32,16 +32,15 @@ def tables() -> dict[str, bytes]:
         "set_metadata_block_size": 1,
         "set_block_size": 1,
     }
+    ranges = [(b"f", b"g")]
     with TemporaryDirectory() as directory:
         root = Path(directory)
         return {
             "leveldb": leveldb_tables(root / "l", DATA, block_size=1, compression=None)[0].read_bytes(),
             "snappy": leveldb_tables(root / "s", {**DATA, b"zz": b"ab" * 90}, compression="snappy")[0].read_bytes(),
-            "rocksdb": rocksdb_tables(root / "5", DATA, deletes=[b"egg"], ranges=[(b"f", b"g")])[0].read_bytes(),
+            "rocksdb": rocksdb_tables(root / "5", DATA, deletes=[b"egg"], ranges=ranges)[0].read_bytes(),
             "version 6": rocksdb_tables(root / "6", DATA, version=6, checksum="xxh3", table=parts)[0].read_bytes(),
-            "version 2": rocksdb_tables(root / "2", DATA, version=2, ranges=[(b"f", b"g")], table=parts)[
-                0
-            ].read_bytes(),
+            "version 2": rocksdb_tables(root / "2", DATA, version=2, ranges=ranges, table=parts)[0].read_bytes(),
             "values": PEBBLE.joinpath("13-plain", "000007.sst").read_bytes(),
             "stamped": PEBBLE.parent.joinpath("timestamps", "000011.sst").read_bytes(),
             "pebble 4": PEBBLE.joinpath("small.sst").read_bytes(),

@@ -14,15 +14,26 @@ from sawlog.damage import Damage, Findings
 from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
 from sawlog.leveldb_database.value_records import BlobIndex, RecordFile, blob_index
-from sawlog.leveldb_database.version import DatabaseVersion
+from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs
 from sawlog.leveldb_table.blocks import BlockRules
 from sawlog.leveldb_table.columns import KEY, OPERATION, VALUE
 from sawlog.leveldb_table.layout import SIZED_VERSION, Checksum
 
 if TYPE_CHECKING:
-    from sawlog.storage import Storage
+    from sawlog.storage import Source, Storage
 
 BLOB_INDEX = "put_blob_index"
+
+
+def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -> ValueFile | RecordFile:
+    """A blob file, by whose it is.
+
+    Raises:
+        ValueError: When nothing of it can be found.
+    """
+    if blobs.dialect == "rocksdb":
+        return RecordFile(source, verify=verify)
+    return ValueFile(source, verify=verify, longest=longest)
 
 
 class Blobs:
@@ -118,10 +129,7 @@ class Blobs:
             source = self._storage.open(blobs.file.path)
             self._open.callback(source.close)
             self._files[number] = None
-            if blobs.dialect == "rocksdb":
-                self._files[number] = RecordFile(source, verify=self._verify)
-            else:
-                self._files[number] = ValueFile(source, verify=self._verify, longest=self._longest)
+            self._files[number] = blob_file(blobs, source, verify=self._verify, longest=self._longest)
         return self._files[number]
 
 

@@ -26,8 +26,8 @@ from sawlog.leveldb_database.columns import (
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, Kind
 from sawlog.leveldb_database.tables import Forwarded, JudgedTable
-from sawlog.leveldb_database.value_files import ValueFile, addressed
-from sawlog.leveldb_database.value_records import Part, RecordFile
+from sawlog.leveldb_database.value_files import addressed
+from sawlog.leveldb_database.value_records import Part
 from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
@@ -270,11 +270,11 @@ class BlobParts(Fragment):
         yield from ()
 
     def _parts(self, source: Source) -> Iterator[Part]:
+        from sawlog.leveldb_database.blobs import blob_file
+
         verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
-        if self.blobs.dialect == "rocksdb":
-            return RecordFile(source, verify=verify).parts()
         try:
-            return ValueFile(source, verify=verify, longest=longest).parts()
+            return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
         except ValueError as error:
             return iter([Part(0, source.size, str(error))])
 

@@ -6,6 +6,7 @@ import posixpath
 import re
 from enum import IntEnum
 
+from sawlog.chain.layout import Number
 from sawlog.leveldb_log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb_table.layout import BYTEWISE, TABLE_NAME
 
@@ -19,6 +20,24 @@ LAST_SEQUENCE = (1 << 56) - 1
 """The sequence number of a largest key that is itself behind the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
+BLOB_MAGIC = 0x248F37
+BLOB_MAGIC_NUMBER = Number(0, 4)
+"""At the beginning of a blob file of RocksDB's, and of its footer."""
+BLOB_FILE_HEADER = 30
+BLOB_FILE_FOOTER = 32
+BLOB_FOOTER_CHECKSUM = Number(28, 4)
+BLOB_KEY_SIZE = Number(0, 8)
+BLOB_VALUE_SIZE = Number(8, 8)
+BLOB_HEADER_CHECKSUM = Number(24, 4)
+"""Masked CRC-32C of the sizes, and of the expiration between them and it."""
+BLOB_CHECKSUM = Number(28, 4)
+"""Masked CRC-32C of key and value, which follow."""
+BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
+
+BLOB_IN_FILE = 1
+"""First byte of what an entry says about its value: file, place and size as varints, and its compression, follow."""
+BLOB_WITH_EXPIRATION = 2
+"""Likewise, behind a varint of when it expires."""
 
 
 class Kind(IntEnum):
