@@ -39,6 +39,16 @@ BLOB_IN_FILE = 1
 BLOB_WITH_EXPIRATION = 2
 """Likewise, behind a varint of when it expires."""
 
+VALUE_FOOTER_SIZE = 38
+"""Of a blob file of Pebble's; the fields stand at these places in it."""
+VALUE_FOOTER_CHECKSUM = Number(0, 4)
+VALUE_INDEX_OFFSET = Number(4, 8)
+VALUE_INDEX_SIZE = Number(12, 8)
+VALUE_CHECKSUM_TYPE = Number(20, 1)
+VALUE_VERSION = Number(21, 1)
+VALUE_MAGIC_OFFSET = 30
+VALUE_MAGIC = bytes.fromhex("f09faab3f09fa680")
+
 
 class Kind(IntEnum):
     """Kinds of damage beside those of logs and tables."""

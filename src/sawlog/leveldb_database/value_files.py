@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.chain.layout import Number
+from sawlog.leveldb_database.layout import (
+    VALUE_CHECKSUM_TYPE,
+    VALUE_FOOTER_CHECKSUM,
+    VALUE_FOOTER_SIZE,
+    VALUE_INDEX_OFFSET,
+    VALUE_INDEX_SIZE,
+    VALUE_MAGIC,
+    VALUE_MAGIC_OFFSET,
+    VALUE_VERSION,
+)
 from sawlog.leveldb_database.value_records import Part
 from sawlog.leveldb_log.kernels import masked_checksum
 from sawlog.leveldb_table.blocks import BlockRules
@@ -21,14 +30,6 @@ from sawlog.varints import decode_varints, encode_varint
 if TYPE_CHECKING:
     from sawlog.storage import Source
 
-FOOTER_SIZE = 38
-MAGIC = bytes.fromhex("f09faab3f09fa680")
-_FOOTER_CHECKSUM = Number(0, 4)
-_INDEX_OFFSET = Number(4, 8)
-_INDEX_SIZE = Number(12, 8)
-_CHECKSUM_TYPE = Number(20, 1)
-_VERSION = Number(21, 1)
-_MAGIC_OFFSET = 30
 _BLOCK = (1 << 32) - 1
 """What a virtual block says of where it is; the number of its first value there stands above."""
 MARK = b"P"
@@ -82,16 +83,20 @@ class ValueFile:
 
     def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
         self._source = source
-        footer = bytes(source.window(max(source.size - FOOTER_SIZE, 0), min(FOOTER_SIZE, source.size)))
-        if len(footer) < FOOTER_SIZE or footer[_MAGIC_OFFSET:] != MAGIC or _VERSION.of(footer) != 1:
+        footer = bytes(source.window(max(source.size - VALUE_FOOTER_SIZE, 0), min(VALUE_FOOTER_SIZE, source.size)))
+        if (
+            len(footer) < VALUE_FOOTER_SIZE
+            or footer[VALUE_MAGIC_OFFSET:] != VALUE_MAGIC
+            or VALUE_VERSION.of(footer) != 1
+        ):
             raise ValueError("no blob file of Pebble's")
-        if masked_checksum(footer[_FOOTER_CHECKSUM.end :]) != _FOOTER_CHECKSUM.of(footer):
+        if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
             raise ValueError("a footer with another checksum than it should have")
-        limit = source.size - FOOTER_SIZE
-        self._index = _INDEX_OFFSET.of(footer), _INDEX_SIZE.of(footer) + TRAILER_SIZE
-        checksum = Checksum(_CHECKSUM_TYPE.of(footer))
+        limit = source.size - VALUE_FOOTER_SIZE
+        self._index = VALUE_INDEX_OFFSET.of(footer), VALUE_INDEX_SIZE.of(footer) + TRAILER_SIZE
+        checksum = Checksum(VALUE_CHECKSUM_TYPE.of(footer))
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
-        index = Columns(self._block(self._index[0], _INDEX_SIZE.of(footer)), 4)
+        index = Columns(self._block(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
         if max(index.rows, index.number(0, 4)) > len(index.data):
             raise ValueError("more blocks than the index can name")
         self._virtual = index.integers(0, index.number(0, 4)).tolist()
@@ -171,4 +176,4 @@ class ValueFile:
         yield Part(start, length, header=True)
         if start + length < self._rules.limit:
             yield Part(start + length, self._rules.limit - start - length, _NOWHERE)
-        yield Part(self._rules.limit, FOOTER_SIZE, header=True)
+        yield Part(self._rules.limit, VALUE_FOOTER_SIZE, header=True)
