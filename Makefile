@@ -48,9 +48,8 @@ demo: java $(VENV)/.demo ## Read a log that a real LevelDB wrote with Spark; run
 FORMATS := leveldb_log leveldb_table leveldb_database deephaven_log deephaven_table filodb_record milvus_binlog
 
 .PHONY: kernels
-kernels: $(VENV)/.dev ## Compile all kernels, on two cores; what is compiled already stays
-	@$(BIN)/sawlog warm-up --json filodb_record > /dev/null & filodb=$$!; \
-	$(BIN)/sawlog warm-up --json $(filter-out filodb_record,$(FORMATS)) > /dev/null && wait $$filodb
+kernels: $(VENV)/.dev ## Compile the library of kernels again, if their sources have changed since
+	@$(BIN)/python -m sawlog.kernels.build --if-needed
 
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
@@ -77,6 +76,9 @@ coverage-kernels: $(VENV)/.dev ## Run the tests of kernels as plain Python, with
 	  -m pytest $$($(BIN)/python -c "from tests.kernels.test_checked import SMALL; print(*('tests/' + one for one in SMALL))")
 	$(BIN)/python -m coverage report --rcfile=/dev/null --data-file=.coverage-kernels --show-missing
 
+.PHONY: wheels
+wheels: release-check ## Build the wheel, and try it with every Python that the machine offers
+
 .PHONY: release-check
 release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment
 	$(BIN)/python tools/release_check.py $(ARGS)
@@ -89,6 +91,18 @@ JOBS ?= 2
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Try the laws on changed files, MINUTES for each: an hour each of two: make fuzz FORMAT="leveldb_log leveldb_table" MINUTES=60 SEED=1 JOBS=2
 	$(BIN)/python -m sawlog.testing.fuzz $(FORMAT:%=tests.%.test_laws:TestLaws) --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
+
+# What the tree is compared with: a commit or a tag, the last release.
+RELEASE ?= dc04f0f
+RELEASE_VENV := .venv-release-$(RELEASE)
+
+.PHONY: same
+same: $(VENV)/.dev $(RELEASE_VENV)/.ready ## Compare rows, damage, accounts, repairs and output with the last release: make same ARGS="--count 1000"
+	$(BIN)/python -m tests.same --release $(RELEASE_VENV)/bin/python $(ARGS)
+
+.PHONY: house
+house: $(VENV)/.dev ## Measure the house: lines, small modules, late imports, circles, and how many modules a read enters
+	$(BIN)/python tools/house.py $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and formatting with Ruff
@@ -117,16 +131,18 @@ test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpar
 	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
 
 .PHONY: interop
-interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Chromium
+interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Node.js, Chromium
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
-	@command -v go >/dev/null || { echo "Go is needed to build what writes Pebble's logs: no go on PATH" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "Go is needed to build what drives Pebble and goleveldb: no go on PATH" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "Node.js is needed to fetch classic-level: no npm on PATH" >&2; exit 1; }
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m interop $(ARGS)
 
 KILLS ?= 200
 
 .PHONY: exactly-once
-exactly-once: java $(VENV)/.dev ## Kill what streams at random, change what it reads, and count rows: make exactly-once KILLS=200
+exactly-once: java $(VENV)/.dev ## Kill commits in every step, then what streams at random, and count rows: make exactly-once KILLS=200
+	$(BIN)/python -m tests.exactly_once.commits --kills $(KILLS)
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
@@ -147,7 +163,7 @@ lock: ## Pin what pip takes today, in a clean environment
 
 .PHONY: clean
 clean: ## Delete environments, caches and everything built
-	rm -rf .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
+	rm -rf src/sawlog/_native .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -172,6 +188,10 @@ $(VENV)/.interop: $(VENV)/.dev
 $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 	@mkdir -p .cache && sed 's/^pyspark==.*/pyspark==$(SPARK)/' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
 	$(call install,$(SPARK_VENV),PySpark $(SPARK),-c .cache/constraints-spark-$(SPARK).txt -e ".[dev$(,)spark$(,)remote]")
+
+$(RELEASE_VENV)/.ready:
+	@rm -rf .cache/$(RELEASE) && mkdir -p .cache/$(RELEASE) && git archive $(RELEASE) | tar -x -C .cache/$(RELEASE)
+	$(call install,$(RELEASE_VENV),release $(RELEASE),-c .cache/$(RELEASE)/$(LOCK) "./.cache/$(RELEASE)[datastore]")
 
 # dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt

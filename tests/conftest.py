@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -101,6 +102,13 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, Any]]:
     """A server of the S3 protocol on loopback; the storage options to reach it."""
+    with s3_server() as options:
+        yield options
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[dict[str, Any]]:
+    """A server of the S3 protocol, with a bucket `logs`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

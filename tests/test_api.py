@@ -262,3 +262,12 @@ def test_thousands_of_small_files_make_more_than_one_task() -> None:
     assert [one for task in tasks for one in task] == fragments
     assert len(tasks) == -(-10_000 // SMALLEST)
     assert len(pack(fragments[:50], TASK_BYTES)) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", sorted(sawlog.formats()))
+def test_names_with_a_nul_are_refused(tmp_path: Path, format: str) -> None:
+    """Arrow's C stream would cut them off, so that other names, or one name twice, were written."""
+    for table in (pa.table({"a\0x": [1]}), pa.table({"a": [{"b\0": 1}]})):
+        with pytest.raises(sawlog.SchemaError, match="NUL in its name"):
+            sawlog.write(table, tmp_path / "x", format=format)
+    assert not (tmp_path / "x").exists()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import SchemaError
 from sawlog.leveldb_log.payloads.writes import WriteRange
-from sawlog.pruning import conditions
+from sawlog.query import And, bind, choose, conditions
 from sawlog.scanner import exported
 from tests.samples import samples
 
@@ -44,6 +44,9 @@ EXPRESSIONS = {
     "function": pc.starts_with(KEY, b"cart:"),
     "column against column": pc.field("column_family") == SEQUENCE,
     "nothing": SEQUENCE < 0,
+    "position": pc.field(0) < 1000,
+    "positions": pc.field(0) > pc.field(2),
+    "position and name": pc.field(0).isin([1, 2, 3]) & KEY.is_valid(),
 }
 
 
@@ -217,23 +220,24 @@ EXPRESSION = st.recursive(
 
 @given(EXPRESSION, st.lists(st.fixed_dictionaries(VALUES), max_size=8))
 def test_what_is_pruned_by_holds_for_every_row_that_is_kept(expression: Any, rows: list[dict[str, Any]]) -> None:
-    from sawlog.filters import apply_filters, parse_filters
-
     batch = pa.RecordBatch.from_pylist(rows, COLUMNS)
     kept = batch.filter(expression)
-    necessary = parse_filters(conditions(expression, COLUMNS), COLUMNS)
-    assert str(apply_filters(kept, necessary).to_pylist()) == str(kept.to_pylist())  # NaN equals nothing
+    query = bind([], expression, COLUMNS, COLUMNS)
+    assert str(choose(query, batch).to_pylist()) == str(kept.to_pylist())  # NaN equals nothing
+    assert str(choose(And(tuple(conditions(query))), kept).to_pylist()) == str(kept.to_pylist())
 
 
 def test_comparisons_that_must_hold_are_found() -> None:
     a, b = pc.field("a"), pc.field("b")
-    assert conditions((a >= 5) & (pc.scalar(9) > a) & (b == b"x"), COLUMNS) == [
-        ("a", ">=", 5),
-        ("a", "<", 9),
-        ("b", "=", b"x"),
-    ]
-    assert conditions((a >= 5) | (b == b"x"), COLUMNS) == []
-    assert conditions(~(a >= 5), COLUMNS) == []
+
+    def found(expression: Any) -> list[tuple[str, str, Any]]:
+        return [(one.column, one.op, one.value) for one in conditions(bind([], expression, COLUMNS, COLUMNS))]
+
+    assert found((a >= 5) & (pc.scalar(9) > a) & (b == b"x")) == [("a", ">=", 5), ("a", "<", 9), ("b", "=", b"x")]
+    assert found(a.isin([1, 2]) & (pc.starts_with(b, b"x") | b.is_null())) == [("a", "in", [1, 2])]
+    assert found(b.is_valid() & (pc.field("a") > pc.field("a"))) == [("b", "is not null", None)]
+    assert found((a >= 5) | (b == b"x")) == []
+    assert found(~(a >= 5)) == []
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.filters import apply_filters, parse_filters
+from sawlog.query import bind, choose, interval, possible
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
@@ -14,6 +17,10 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 def batch(values: list[int | None]) -> pa.RecordBatch:
     words = [None if value is None else str(value) for value in values]
     return pa.RecordBatch.from_arrays([pa.array(values, pa.int64()), pa.array(words, pa.string())], schema=SCHEMA)
+
+
+def kept(rows: pa.RecordBatch, filters: Sequence[Any]) -> pa.RecordBatch:
+    return choose(bind(filters, None, rows.schema, rows.schema), rows)
 
 
 OPERATIONS = {
@@ -34,18 +41,18 @@ OPERATIONS = {
 def test_comparisons_are_those_of_python_and_null_never_holds(
     values: list[int | None], conditions: list[tuple[str, int]]
 ) -> None:
-    filters = parse_filters([("n", op, value) for op, value in conditions], SCHEMA)
+    filters = [("n", op, value) for op, value in conditions]
     expected = [v for v in values if all(v is not None and OPERATIONS[op](v, x) for op, x in conditions)]
     if not conditions:
         expected = values
-    assert apply_filters(batch(values), filters).column("n").to_pylist() == expected
+    assert kept(batch(values), filters).column("n").to_pylist() == expected
 
 
 def test_membership() -> None:
     values = batch([1, 2, None, 3])
-    assert apply_filters(values, parse_filters([("n", "in", [1, 3])], SCHEMA)).column("n").to_pylist() == [1, 3]
-    assert apply_filters(values, parse_filters([("n", "not in", {1, 3})], SCHEMA)).column("n").to_pylist() == [2]
-    assert apply_filters(values, parse_filters([("s", "in", ("2",))], SCHEMA)).column("s").to_pylist() == ["2"]
+    assert kept(values, [("n", "in", [1, 3])]).column("n").to_pylist() == [1, 3]
+    assert kept(values, [("n", "not in", {1, 3})]).column("n").to_pylist() == [2]
+    assert kept(values, [("s", "in", ("2",))]).column("s").to_pylist() == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -61,16 +68,82 @@ def test_membership() -> None:
 )
 def test_mistakes_are_named(condition: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        parse_filters([condition], SCHEMA)  # the wrong type is the point
+        bind([condition], None, SCHEMA, SCHEMA)  # the wrong type is the point
 
 
 def test_dictionaries_are_looked_through() -> None:
     column = pa.array(["a", "b", None, "a"]).dictionary_encode()
     values = pa.RecordBatch.from_arrays([column], names=["s"])
-    for condition, kept in (
+    for condition, expected in (
         (("s", "=", "a"), ["a", "a"]),
         (("s", "in", ["a", "c"]), ["a", "a"]),
         (("s", "not in", ["a"]), ["b"]),
         (("s", ">", "a"), ["b"]),
     ):
-        assert apply_filters(values, parse_filters([condition], values.schema)).column("s").to_pylist() == kept
+        assert kept(values, [condition]).column("s").to_pylist() == expected
+
+
+CONDITIONS = st.lists(
+    st.tuples(st.sampled_from(["n", "s"]), st.sampled_from([*OPERATIONS, "in", "not in"]), st.integers(-3, 3)),
+    max_size=3,
+)
+
+
+def condition(column: str, op: str, number: int) -> tuple[str, str, Any]:
+    value = str(number) if column == "s" else number
+    return column, op, [value, value] if op.endswith("in") else value
+
+
+@given(st.lists(st.none() | st.integers(-3, 3)), st.lists(CONDITIONS, max_size=3), CONDITIONS)
+def test_what_is_pruned_holds_no_wanted_row(
+    values: list[int | None], groups: list[list[tuple[str, str, int]]], together: list[tuple[str, str, int]]
+) -> None:
+    rows = batch(values)
+    filters = [*(condition(*one) for one in together), *([condition(*one) for one in group] for group in groups)]
+    query = bind(filters, None, SCHEMA, SCHEMA)
+    found = choose(query, rows)
+    for name in SCHEMA.names:
+        first, end = interval(query, name)
+        inside = [value for value in found[name].to_pylist() if value is not None]
+        assert all((first is None or value >= first) and (end is None or value < end) for value in inside)
+        for i in range(rows.num_rows):
+            wanted = choose(query, rows.slice(i, 1)).num_rows > 0
+            assert possible(query, rows.slice(i, 1)) == wanted
+            assert possible(query, rows.slice(i, 1).select([name])) or not wanted
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([("n", "=", 5)], (5, 6)),
+        ([("n", ">", 5), ("n", "<", 9)], (6, 9)),
+        ([("n", ">=", 5), ("n", "<=", 9), ("n", "!=", 7)], (5, 10)),
+        ([("n", "in", [7, 2]), ("n", ">", 2)], (3, 8)),
+        ([[("n", "=", 1)], [("n", "in", [4, 5])]], (1, 6)),
+        ([[("n", "=", 1)], [("s", "=", "a")]], (None, None)),
+        ([[("n", ">", 1)], [("n", "<", 0)]], (None, None)),
+        ([("n", "in", [1, None])], (None, None)),
+        ([("n", "=", None)], (None, None)),
+        ([("n", "is null", None)], (None, None)),
+    ],
+)
+def test_intervals(filters: list[Any], expected: tuple[Any, Any]) -> None:
+    assert interval(bind(filters, None, SCHEMA, SCHEMA), "n") == expected
+
+
+def test_intervals_of_texts() -> None:
+    for op, expected in ((">", ("a\0", None)), ("<", (None, "a")), ("<=", (None, "a\0")), ("=", ("a", "a\0"))):
+        assert interval(bind([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
+
+
+def test_patterns_and_nulls() -> None:
+    rows = batch([1, 12, None, 2])
+    for one, expected in (
+        (("s", "like", "1%"), ["1", "12"]),
+        (("s", "not like", "1%"), ["2"]),
+        (("s", "~", "2$"), ["12", "2"]),
+        (("s", "!~", "2$"), ["1"]),
+        (("s", "is null", None), [None]),
+        (("n", "is not null", None), ["1", "12", "2"]),
+    ):
+        assert kept(rows, [one])["s"].to_pylist() == expected

@@ -1,4 +1,4 @@
-"""Exceptions that nobody thought of become damage, or sawlog's own errors, in one place."""
+"""Exceptions that nobody thought of are faults of sawlog, and never damage; decoders are called in one place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import Damage, DamageWarning, Findings
-from sawlog.errors import DamageError, FormatError
+from sawlog.cli import main
+from sawlog.damage import Damage, Findings
+from sawlog.errors import ChangedError, InternalError, StorageError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log import format as leveldb
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.fragments import LogRange
@@ -55,38 +57,37 @@ FOREIGN = [
 ]
 
 
+def doors(log: Path) -> Iterator[Callable[[], object]]:
+    """All that reads a log."""
+    yield lambda: sawlog.read(log)
+    yield lambda: sawlog.read(log, on_damage="skip")
+    yield lambda: sawlog.read(log, view="damage")
+    yield lambda: sawlog.open(log, on_damage="skip").count_rows()
+    yield lambda: sawlog.verify(log)
+    yield lambda: list(sawlog.open(log, on_damage="skip").watch().look())
+
+
 @pytest.mark.parametrize("error", FOREIGN)
-def test_what_a_kernel_raises_is_damage(log: Path, monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
-    whole = sawlog.read(log)
+def test_what_nobody_foresaw_is_neither_damage_nor_skipped(
+    log: Path, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
     monkeypatch.setattr(LogRange, "decode", broken(error))
-    with pytest.warns(DamageWarning, match="unreadable"):
-        kept = sawlog.read(log, on_damage="skip")
-    assert 0 < kept.num_rows < whole.num_rows
-    assert kept.equals(whole.slice(0, kept.num_rows))
-    with pytest.raises(DamageError, match=type(error()).__name__) as raised:
-        sawlog.read(log)
-    assert type(raised.value.__cause__) is type(error())
-
-    (report,) = sawlog.verify(log).files
-    (damage,) = report.damages
-    assert damage == raised.value.damage
-    assert (damage.kind, damage.offset + damage.length) == ("unreadable", log.stat().st_size)
-    assert damage.length == report.account.damage
-    assert report.rows == kept.num_rows
-    assert report.account.total == report.size
-    (row,) = sawlog.read(log, view="damage").to_pylist()
-    assert (row["offset"], row["length"], row["kind"]) == (damage.offset, damage.length, "unreadable")
-    with pytest.warns(DamageWarning, match="unreadable"):
-        assert sawlog.open(log, on_damage="skip").count_rows() == kept.num_rows
+    for door in doors(log):
+        with pytest.raises(InternalError, match=rf"{type(error()).__name__}.*please report") as raised:
+            door()
+        assert type(raised.value.__cause__) is type(error())
 
 
-def test_in_a_later_range_the_place_is_that_of_the_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LogRange, "decode", broken(IndexError, 0))
-    fragments = sawlog.open(log, on_damage="skip").fragments(1)
-    assert len(fragments) > 2
-    for fragment in fragments:
-        (damage,) = fragment.inspect().damages
-        assert (damage.offset, damage.length) == fragment.extent == (fragment.start, fragment.size)
+def test_the_command_line_asks_for_a_report(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LogRange, "decode", broken(MemoryError))
+    for verb in ("cat", "verify"):
+        assert main([verb, str(log)]) == 70
+        said = capsys.readouterr().err
+        assert "MemoryError" in said
+        assert "please report" in said
+        assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, lambda: PermissionError(13, "denied")])
@@ -97,17 +98,35 @@ def test_what_is_not_about_the_bytes_passes(log: Path, monkeypatch: pytest.Monke
             sawlog.read(log, on_damage=policy)
 
 
-def test_arrow_calls_bad_bytes_an_error_of_the_system(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def decode(self: LogRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
+def test_a_decoder_says_what_is_wrong_with_bytes() -> None:
+    import pyarrow.parquet as pq
 
-        yield from ()
-        pq.read_table(pa.BufferReader(b"PAR1" + b"\xff" * 100 + b"\x20\0\0\0PAR1"))
+    bad = pa.BufferReader(b"PAR1" + b"\xff" * 100 + b"\x20\0\0\0PAR1")
+    found = decode_by(pq.read_table, bad)
+    assert isinstance(found, Undecodable)
+    assert found.detail
+    assert decode_by(int, "7") == 7
+    assert decode_by(int, "x") == Undecodable("invalid literal for int() with base 10: 'x'")
 
-    monkeypatch.setattr(LogRange, "decode", decode)
-    with pytest.raises(DamageError, match="unreadable") as raised:
-        sawlog.read(log)
-    assert isinstance(raised.value.__cause__, OSError)
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, ImportError, AttributeError, NameError, TypeError])
+def test_what_says_nothing_about_bytes_is_no_word_of_a_decoder(error: type[Exception]) -> None:
+    def decoder() -> None:
+        raise error("oh")
+
+    with pytest.raises(InternalError, match=f"{error.__name__}.*oh.*please report"):
+        decode_by(decoder)
+
+
+def test_what_a_store_says_to_a_decoder_is_no_word_of_it(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        decode_by(open, tmp_path / "none")
+    with pytest.raises(ChangedError):
+        decode_by(broken_source)
+
+
+def broken_source() -> None:
+    raise ChangedError("it became shorter")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +144,7 @@ def test_planning_opening_and_recognition_say_what_they_did(
         raise KeyError("no such thing")
 
     monkeypatch.setattr(place, name, give_up)
-    with pytest.raises(FormatError, match=rf"1\.log.*{said}.*KeyError.*no such thing") as raised:
+    with pytest.raises(InternalError, match=rf"1\.log.*{said}.*KeyError.*no such thing") as raised:
         sawlog.read(log)
     assert isinstance(raised.value.__cause__, KeyError)
 
@@ -135,5 +154,5 @@ def test_repair_says_what_it_did(log: Path, tmp_path: Path, monkeypatch: pytest.
         raise OverflowError("too much")
 
     monkeypatch.setattr(leveldb.LevelDBLog, "repair", give_up)
-    with pytest.raises(FormatError, match="repair as leveldb_log failed: OverflowError"):
+    with pytest.raises(InternalError, match="repair as leveldb_log failed: OverflowError"):
         sawlog.repair(log, tmp_path / "2.log")

@@ -46,13 +46,29 @@ def test_rows_are_delivered_once_as_they_are_written(tmp_path: Path) -> None:
     assert look(sawlog.open(tmp_path, format="leveldb_log").watch(saved)) == [b"e" * 100]
 
 
+def test_what_is_watched_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("000001.log")
+    add(path, b"a")
+    there = path.read_bytes()
+    url = f"memory://{tmp_path.name}"
+    sawlog.write(pa.table({"record": [b"a"]}), f"{url}/000001.log", format="leveldb_log")
+    watches = [sawlog.open(place, format="leveldb_log").watch() for place in (".", path, tmp_path, there, url)]
+    for watch in watches:
+        assert look(watch) == [b"a"]
+        assert look(watch) == []
+    add(path, b"b")
+    sawlog.write(pa.table({"record": [b"c"]}), f"{url}/000002.log", format="leveldb_log")
+    assert [look(watch) for watch in watches] == [[b"b"], [b"b"], [b"b"], [], [b"c"]]
+
+
 def test_an_iterator_waits_for_rows(tmp_path: Path) -> None:
     add(tmp_path / "000001.log", b"a")
     watch = sawlog.open(tmp_path, format="leveldb_log").watch(poll=0.001)
     batches = iter(watch)
     assert next(batches).num_rows == 1
     size = (tmp_path / "000001.log").stat().st_size
-    assert watch.positions == {str(tmp_path / "000001.log"): size}, "behind the last batch that was handed out"
+    assert watch.positions["files"]["000001.log"][0] == size, "the end of the last batch that was handed out"
     add(tmp_path / "000001.log", b"b", b"c")
     assert next(batches).num_rows == 2
 
@@ -83,6 +99,26 @@ def test_cat_follows_until_it_is_interrupted(run: Run, tmp_path: Path) -> None:
     child.stdout.close()
     assert run("cat", path, "-f", "--limit", 1, "--json").out == '{"record":"a"}\n'
     assert run("cat", path, "-f", "--tail", 1).code == 2
+
+
+def test_cat_follows_a_log_that_rotates_and_says_when_one_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    add(path, b"a")
+    command = [sys.executable, "-m", "sawlog", "cat", f"{tmp_path}/*", "-f", "--json", "--format", "leveldb_log"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == '{"record":"a"}\n'
+        add(path, b"b")
+        path.rename(tmp_path / "000001.log.1")
+        add(path, b"c" * 100)
+        rows = {child.stdout.readline() for _ in range(2)}
+        assert rows == {'{"record":"b"}\n', f'{{"record":"{"c" * 100}"}}\n'}
+        path.unlink()
+        add(path, b"d" * 200)
+        assert child.wait(60) == 2
+        assert child.stdout.read() == ""
+        assert f"{path}: the file was replaced or rewritten" in child.stderr.read()
 
 
 SHOP = str(Path(__file__).parents[1] / "examples" / "data" / "shop")

@@ -4,7 +4,8 @@
     make release-check ARGS="--tag v0.2.0"
 
 It is checked that the version stands once, that the changelog has notes for it, that the wheel holds every file of the
-package, and that the wheel, installed without anything else, reads, verifies, draws and converts. Of a tag it is also
+package, and that the wheel, installed without anything else with each Python that is there, reads, verifies, draws and
+converts. Of a tag it is also
 checked that it is the version's, that the notes have a date, and that the metadata says where the project is.
 """
 
@@ -13,11 +14,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def main() -> None:
         assert f"-{version}" in wheel.name, wheel.name
         assert source.name == f"sawlog-{version}.tar.gz", source.name
         contents(wheel)
-        try_out(target, wheel, version)
+        for python in pythons():
+            try_out(target, wheel, version, python)
         dist = ROOT / "dist"
         dist.mkdir(exist_ok=True)
         for made in (wheel, source):
@@ -84,20 +86,34 @@ def tagged(version: str, tag: str) -> None:
 
 
 def contents(wheel: Path) -> None:
-    """The wheel holds every file of the package, and nothing else."""
+    """The wheel holds every file of the package and the library of kernels, and nothing else, for every Python."""
+    assert "-py3-none-" in wheel.name, wheel.name
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
     expected = {name.removeprefix("src/") for name in listed.stdout.split()}
-    assert packed == expected, packed ^ expected
+    assert packed == expected | {"sawlog/_native/kernels.so", "sawlog/_native/kernels.json"}, packed ^ expected
 
 
-def try_out(target: Path, wheel: Path, version: str) -> None:
-    """Install the wheel where nothing else is, and use it from elsewhere."""
+def pythons() -> list[str]:
+    """This Python, and one of each other version that the package is for, where the machine or `uv` has it."""
+    found = {sys.version_info[:2]: sys.executable}
+    for minor in range(11, 15):
+        name = f"python3.{minor}"
+        uv = shutil.which("uv")
+        said = subprocess.run([uv, "python", "find", name], capture_output=True, text=True, check=False) if uv else None
+        path = shutil.which(name) or (said.stdout.strip() if said and said.returncode == 0 else None)
+        if path:
+            found.setdefault((3, minor), path)
+    return [found[one] for one in sorted(found)]
+
+
+def try_out(target: Path, wheel: Path, version: str, python: str) -> None:
+    """Install the wheel where nothing else is, and use it from elsewhere: there is no Numba there."""
     clean = target / "clean"
-    venv.create(clean, with_pip=True)
+    run(python, "-m", "venv", "--clear", str(clean))
     python, sawlog = (str(clean / "bin" / name) for name in ("python", "sawlog"))
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(target / "kernels")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SAWLOG_", "NUMBA_"))}
 
     def say(*command: str) -> str:
         done = subprocess.run(command, cwd=target, env=environment, capture_output=True, text=True, check=False)
@@ -105,11 +121,14 @@ def try_out(target: Path, wheel: Path, version: str) -> None:
         return done.stdout
 
     assert say(sawlog, "--version") == f"sawlog {version}\n"
+    without = "import importlib.util as i; print(i.find_spec('numba'), i.find_spec('llvmlite'))"
+    assert say(python, "-c", without) == "None None\n"
     assert "10495" in say(python, "-c", f"import sawlog; print(sawlog.read({str(SHOP)!r}).num_rows)")
     say(sawlog, "verify", str(SHOP))
     say(sawlog, "map", str(SHOP), "-o", "map.html")
     say(sawlog, "convert", str(SHOP), "shop.parquet")
     assert (target / "map.html").read_text("utf-8").startswith("<!doctype html>")
+    print(say(python, "-c", "import sys; print('works with Python', sys.version.split()[0])"), end="")
 
 
 def run(*command: str) -> None:

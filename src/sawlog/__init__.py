@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sawlog.api import Written, formats, open, read, repair, verify, write
     from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
-    from sawlog.errors import ChangedError, DamageError, FormatError, OptionError, SawlogError, SchemaError
+    from sawlog.errors import (
+        ChangedError,
+        DamageError,
+        FormatError,
+        InternalError,
+        OptionError,
+        SawlogError,
+        SchemaError,
+        StorageError,
+        UnsupportedError,
+    )
     from sawlog.skipped import Skipped
 
 __all__ = [
@@ -18,13 +28,16 @@ __all__ = [
     "DamageWarning",
     "FileReport",
     "FormatError",
+    "InternalError",
     "OptionError",
     "Report",
     "SawlogError",
     "SchemaError",
     "Skipped",
+    "StorageError",
     "Tail",
     "TailStatus",
+    "UnsupportedError",
     "Written",
     "formats",
     "open",
@@ -38,7 +51,17 @@ __version__ = "0.2.0"
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
     "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Tail", "TailStatus"),
-    "errors": ("ChangedError", "DamageError", "FormatError", "OptionError", "SawlogError", "SchemaError"),
+    "errors": (
+        "ChangedError",
+        "DamageError",
+        "FormatError",
+        "InternalError",
+        "OptionError",
+        "SawlogError",
+        "SchemaError",
+        "StorageError",
+        "UnsupportedError",
+    ),
     "skipped": ("Skipped",),
 }
 """Modules, and the public names that come from them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
@@ -13,16 +13,20 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import pyarrow as pa
 
 from sawlog.computed import Columns, parse_columns, parse_filter
-from sawlog.damage import FileReport, OnDamage, Report, check_on_damage
-from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.damage import OnDamage, Report, check_on_damage
+from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Scan, Writer, get_format, recognize
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.inputs import Input
 from sawlog.options import parse_options
-from sawlog.reading import cores, in_order
+from sawlog.reading import cores
 from sawlog.spelling import meant
-from sawlog.storage import File, PathLike, Storage, normalize
+from sawlog.staging import destination, sweep
+from sawlog.storage import File, PathLike, Storage, is_remote, normalize
+
+_READINGS = 10
+"""How often a directory is read from the beginning, because jobs replaced files meanwhile, before that is an error."""
 
 WriteMode = Literal["overwrite", "error"]
 
@@ -143,22 +147,36 @@ def read(
     use_threads: bool | int = True,
     **options: Any,
 ) -> pa.Table:
-    """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`."""
-    dataset = open(
-        path,
-        format=format,
-        view=view,
-        columns=columns,
-        filter=filter,
-        filters=filters,
-        on_damage=on_damage,
-        provenance=provenance,
-        storage_options=storage_options,
-        memory_map=memory_map,
-        use_threads=use_threads,
-        **options,
-    )
-    return dataset.to_table()
+    """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`.
+
+    Where a job replaces the files of a directory while they are read, what it has put there is read.
+    """
+
+    def attempt() -> pa.Table:
+        return open(
+            path,
+            format=format,
+            view=view,
+            columns=columns,
+            filter=filter,
+            filters=filters,
+            on_damage=on_damage,
+            provenance=provenance,
+            storage_options=storage_options,
+            memory_map=memory_map,
+            use_threads=use_threads,
+            **options,
+        ).to_table()
+
+    for _ in range(_READINGS):
+        try:
+            return attempt()
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError | ChangedError) or isinstance(error.__cause__, FileNotFoundError)
+            storage = _storage(storage_options)
+            if not gone or not isinstance(path, str | os.PathLike) or not storage.is_directory(path):
+                raise
+    return attempt()
 
 
 def write(
@@ -197,6 +215,9 @@ def write(
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}", general=_names_of(write))
     storage = _storage(storage_options)
     check_free(path, mode, storage)
+    final = normalize(path).rstrip("/")
+    if not is_remote(final):
+        sweep(destination(final))
     writer = begin_writing(chosen, os.fspath(path), partition_by, schema, parsed, storage)
     try:
         for batch in batches:
@@ -210,10 +231,29 @@ def write(
 def begin_writing(
     format: Target, path: str, partition_by: str | None, schema: pa.Schema, options: Any, storage: Storage
 ) -> Writer:
-    """Begin writing to a path, or to the partitions below it."""
+    """Begin writing to a path, or to the partitions below it.
+
+    Raises:
+        SchemaError: For names that end at a NUL wherever they leave Python.
+    """
+    check_names(schema)
     if partition_by is None:
         return format.writer(path, schema, options, storage)
     return format.partitioned_writer(path, partition_by, schema, options, storage)
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Refuse names that would be cut off.
+
+    Raises:
+        SchemaError: For a NUL in one.
+    """
+    fields = list(schema)
+    while fields:
+        field = fields.pop()
+        if "\0" in field.name:
+            raise SchemaError(f"column {field.name!r} has a NUL in its name, where Arrow's C stream cuts names off")
+        fields += [field.type.field(at) for at in range(field.type.num_fields)]
 
 
 def verify(
@@ -240,32 +280,33 @@ def repair(
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
 
+    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`.
+
     Returns:
-        Per file what was found in the source; `rows` counts what was written.
+        What `verify` finds in the source; `rows` counts what was written.
 
     Raises:
         OptionError: When `dst` is `src`.
+        SawlogError: When what was written does not hold the same rows, or is not clean; says both counts.
     """
+    from sawlog.repairing import repair_files
+
     storage = _storage(storage_options)
     chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
-    report = Report(chosen.name, skipped=chosen.left_out(beside, "rows"))
-    places: dict[str, str] = {}
+    places: list[tuple[File, str]] = []
     for file in files:
         place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
         check_free(place, mode, storage)
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
-        places[file.path] = place
-
-    def repaired(file: File) -> Iterator[FileReport]:
-        with guarded(f"{file.path}: repair as {chosen.name} failed"):
-            yield chosen.repair(file, places[file.path], parsed, storage)
-
-    report.files.extend(done for _, done in in_order(files, repaired, _threads(use_threads) if len(files) > 1 else 1))
-    return report
+        places.append((file, place))
+    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(normalize(os.fspath(src)),))
+    with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
+        reports = repair_files(chosen, places, scan, target, _threads(use_threads))
+    return Report(chosen.name, reports, chosen.left_out(beside, "rows"))
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
@@ -279,6 +320,8 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(data, pa.RecordBatch):
         return data.schema, [data]
     if hasattr(data, "__arrow_c_stream__"):
+        if isinstance(given := getattr(data, "schema", None), pa.Schema):
+            check_names(given)
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, reader
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")

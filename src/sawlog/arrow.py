@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+
+from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,16 +88,45 @@ def constant_string(value: str, length: int) -> pa.Array:
     return constant(value, pa.string(), length)
 
 
-def executed(table: pa.Table, node: str, options: Any) -> pa.Table:
-    """What a node of Acero makes of a table.
+def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.Table:
+    """What expressions make of the rows of a table.
 
-    It works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may hold
-    Python's memory still when the call has come back.
+    Acero works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may
+    hold Python's memory still when the call has come back.
+
+    Args:
+        table: The rows.
+        expressions: Names of columns, and what makes them.
+        said: What was asked for, for messages.
+
+    Raises:
+        SchemaError: When they do not fit the columns, or a value cannot be computed.
     """
     from pyarrow import acero
 
     rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    return acero.Declaration(node, options, inputs=[rows]).to_table(use_threads=False)
+    made = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
+    try:
+        return acero.Declaration("project", made, inputs=[rows]).to_table(use_threads=False)
+    except (pa.ArrowException, TypeError) as error:
+        raise SchemaError(f"{said}: {str(error).splitlines()[0]}") from error
+
+
+def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The metadata of a schema in their order, keys that repeat included, which pyarrow's dictionaries lose.
+
+    Read by Arrow's C data interface: a count, then keys and values, each after its length; all int32, native order.
+    """
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    capsule = schema.__arrow_c_schema__()
+    _format, _name, at = (ctypes.c_size_t * 3).from_address(pointer(capsule, b"arrow_schema"))
+    texts = []
+    for _ in range(2 * ctypes.c_int32.from_address(at).value if at else 0):
+        length = ctypes.c_int32.from_address(at + 4).value
+        texts.append(ctypes.string_at(at + 8, length).decode())
+        at += 4 + length
+    return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import executed, one_batch
-from sawlog.errors import OptionError, SchemaError
-from sawlog.filters import written_in
+from sawlog.arrow import computed, one_batch
+from sawlog.errors import OptionError
+from sawlog.query import fit
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
 """Names of columns, or names and the `pyarrow.compute.Expression` that makes each."""
@@ -51,53 +51,20 @@ def parse_filter(given: Any) -> Any:
     return given
 
 
-def sources_of(expressions: Mapping[str, Any], schema: pa.Schema) -> tuple[pa.Schema, set[str]]:
+def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
     """The schema of computed columns, and the columns that they are computed of.
 
-    Raises:
-        SchemaError: When an expression does not fit the columns of `schema`.
-    """
-    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    fields: list[pa.Field] = []
-    needed: set[str] = set()
-    for name, made in expressions.items():
-        try:
-            fields.append(_table(nothing, {name: made}).schema.field(0))
-        except SchemaError as error:
-            raise SchemaError(f"{error}; columns: {', '.join(schema.names)}") from error
-        needed |= written_in(made, schema)
-    return pa.schema(fields), needed
-
-
-def filter_rows(batch: pa.RecordBatch, expression: Any) -> pa.RecordBatch:
-    """The rows of a batch for which an expression is true.
+    Args:
+        expressions: What makes each column.
+        schema: The columns that have names.
+        viewed: Those of the view, which have positions, too.
 
     Raises:
-        SchemaError: When it cannot be computed.
+        SchemaError: When an expression does not fit the columns.
     """
-    return one_batch(_filtered(pa.Table.from_batches([batch]), expression))
-
-
-def named_in(expression: Any, schema: pa.Schema) -> set[str]:
-    """The columns that an expression may need: Arrow does not tell them, but writes them out.
-
-    Raises:
-        SchemaError: When the expression does not fit the columns.
-    """
-    try:
-        _filtered(schema.empty_table(), expression)
-    except SchemaError as error:
-        raise SchemaError(f"{error}; columns: {', '.join(schema.names)}") from error
-    return written_in(expression, schema)
-
-
-def _filtered(table: pa.Table, expression: Any) -> pa.Table:
-    from pyarrow.acero import FilterNodeOptions
-
-    try:
-        return executed(table, "filter", FilterNodeOptions(expression))
-    except (pa.ArrowException, TypeError) as error:
-        raise SchemaError(f"filter {expression}: {str(error).splitlines()[0]}") from error
+    found = {name: fit(made, schema, viewed, _said({name: made})) for name, made in expressions.items()}
+    needed = frozenset().union(*(columns for _, columns in found.values()))
+    return pa.schema([(name, kind) for name, (kind, _) in found.items()]), set(needed)
 
 
 def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -106,15 +73,10 @@ def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Sc
     Raises:
         SchemaError: When a value cannot be computed.
     """
-    return one_batch(_table(batch, expressions)) if batch.num_rows else pa.RecordBatch.from_pylist([], schema)
+    if not batch.num_rows:
+        return pa.RecordBatch.from_pylist([], schema)
+    return one_batch(computed(pa.Table.from_batches([batch]), expressions, _said(expressions)))
 
 
-def _table(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> pa.Table:
-    from pyarrow.acero import ProjectNodeOptions
-
-    made = ProjectNodeOptions(list(expressions.values()), list(expressions))
-    try:
-        return executed(pa.Table.from_batches([batch]), "project", made)
-    except (pa.ArrowException, TypeError) as error:
-        told = ", ".join(f"{name!r}: {one}" for name, one in expressions.items())
-        raise SchemaError(f"columns={{{told}}}: {str(error).splitlines()[0]}") from error
+def _said(expressions: Mapping[str, Any]) -> str:
+    return f"columns={{{', '.join(f'{name!r}: {one}' for name, one in expressions.items())}}}"

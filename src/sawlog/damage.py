@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
-from sawlog.errors import DamageError, OptionError
+from sawlog.errors import DamageError, OptionError, UnsupportedError, without_secrets
 from sawlog.skipped import Skipped
 
 OnDamage = Literal["fail", "skip"]
@@ -33,12 +33,18 @@ MAX_LISTED = 1000
 """A report lists this many damages per file and counts the rest, so that hostile files cannot fill the memory."""
 
 
-UNREADABLE = "unreadable"
-"""Kind of the damage that any format can have: bytes on which a decoder gave up in a way that nobody foresaw."""
+UNSUPPORTED = "unsupported"
+"""Kind of a range that is intact as far as is known, but of a version, codec or block that this version does not know.
+
+It is not damage: it does not make a file `damaged`, and has a line of its own in accounts and reports.
+"""
 
 
 class DamageWarning(UserWarning):
     """An answer is incomplete: damage was skipped, an unfinished tail left unread, or files with rows were."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_secrets(message))
 
 
 class TailStatus(StrEnum):
@@ -73,7 +79,7 @@ class Tail:
 
 @dataclass(slots=True)
 class Account:
-    """Where the bytes of a file went. The five add up to what was scanned.
+    """Where the bytes of a file went. The six add up to what was scanned.
 
     Attributes:
         header: Headers and metadata of the file.
@@ -81,6 +87,7 @@ class Account:
         padding: Unused space that the format allows.
         tail: An unfinished or stale end (padding at the end counts as padding).
         damage: Damaged ranges.
+        unsupported: Ranges that this version does not know how to read.
     """
 
     header: int = 0
@@ -88,11 +95,12 @@ class Account:
     padding: int = 0
     tail: int = 0
     damage: int = 0
+    unsupported: int = 0
 
     @property
     def total(self) -> int:
         """All bytes accounted for."""
-        return self.header + self.record + self.padding + self.tail + self.damage
+        return self.header + self.record + self.padding + self.tail + self.damage + self.unsupported
 
     @classmethod
     def sum(cls, accounts: Iterable[Account]) -> Account:
@@ -109,18 +117,7 @@ class Account:
         self.padding += other.padding
         self.tail += other.tail
         self.damage += other.damage
-
-
-class Mark(NamedTuple):
-    """The state of a scan at one of its batches: see `Findings.mark`."""
-
-    rows: int
-    account: Account
-    listed: int
-    columns: int
-    kinds: Counter[str]
-    notes: Counter[str]
-    tail: Tail | None
+        self.unsupported += other.unsupported
 
 
 @dataclass(slots=True)
@@ -150,13 +147,14 @@ class Findings:
     columns: list[pa.RecordBatch] | None = None
 
     def damage(self, damage: Damage) -> None:
-        """Take in one damage.
+        """Take in one damaged or unsupported range.
 
         Raises:
             DamageError: When the policy is `fail`.
+            UnsupportedError: Likewise, where the kind is `UNSUPPORTED`.
         """
         if self.on_damage == "fail":
-            raise DamageError(damage)
+            raise (UnsupportedError if damage.kind == UNSUPPORTED else DamageError)(damage)
         self.tally(damage.kind, 1, damage.length)
         if self.listing:
             self.damages.append(damage)
@@ -169,26 +167,10 @@ class Findings:
     def tally(self, kind: str, count: int, length: int) -> None:
         """Count damages without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count
-        self.account.damage += length
-
-    def mark(self) -> Mark:
-        """What was found so far, to return to."""
-        listed, columns = len(self.damages), len(self.columns or ())
-        kinds, notes = Counter(self.kinds), Counter(self.notes)
-        return Mark(self.rows, replace(self.account), listed, columns, kinds, notes, self.tail)
-
-    def return_to(self, mark: Mark, rows: int) -> None:
-        """Forget what was found since a mark.
-
-        Args:
-            mark: What was found until then.
-            rows: Rows that have been handed over, and so stay.
-        """
-        self.rows, self.account, self.tail = max(mark.rows, rows), mark.account, mark.tail
-        self.kinds, self.notes = mark.kinds, mark.notes
-        del self.damages[mark.listed :]
-        if self.columns is not None:
-            del self.columns[mark.columns :]
+        if kind == UNSUPPORTED:
+            self.account.unsupported += length
+        else:
+            self.account.damage += length
 
     def add(self, other: Findings) -> None:
         """Take in the findings of a later part of the same file; damages stay where they are listed."""
@@ -216,9 +198,17 @@ class Findings:
         """What a read left out, one sentence each: damaged ranges, and an unfinished tail."""
         found = []
         if self.kinds:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
-            lost = f"skipped {self.account.damage} damaged bytes" if self.account.damage else places(self.kinds.total())
-            found.append(f"{path}: {lost} ({kinds}); sawlog verify lists them")
+            kinds = {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED}
+            if kinds:
+                listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+                damaged = self.account.damage
+                lost = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
+                found.append(f"{path}: {lost} ({listed}); sawlog verify lists them")
+            if unsupported := self.kinds[UNSUPPORTED]:
+                found.append(
+                    f"{path}: skipped {self.account.unsupported} bytes in {unsupported} ranges that this version of"
+                    " sawlog does not support; sawlog verify lists them"
+                )
         if self.tail is not None and self.tail.unfinished:
             found.append(
                 f"{path}: {self.tail.status} tail of {self.tail.length} bytes at byte {self.tail.offset}"
@@ -266,8 +256,13 @@ class FileReport:
 
     @property
     def damaged(self) -> bool:
-        """Whether any range of the file is damaged."""
-        return bool(self.kinds)
+        """Whether any range of the file is damaged; what is merely unsupported is not."""
+        return bool(self.kinds.keys() - {UNSUPPORTED})
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the file holds what this version does not support."""
+        return UNSUPPORTED in self.kinds
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -277,10 +272,12 @@ class FileReport:
             "rows": self.rows,
             "bytes": asdict(self.account),
             "tail": asdict(self.tail),
-            "damage_count": sum(self.kinds.values()),
-            "damage_kinds": dict(sorted(self.kinds.items())),
+            "damage_count": sum(count for kind, count in self.kinds.items() if kind != UNSUPPORTED),
+            "damage_kinds": {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED},
             "notes": dict(sorted(self.notes.items())),
-            "damages": [asdict(damage) for damage in self.damages],
+            "damages": [asdict(damage) for damage in self.damages if damage.kind != UNSUPPORTED],
+            "unsupported_count": self.kinds[UNSUPPORTED],
+            "unsupported": [asdict(damage) for damage in self.damages if damage.kind == UNSUPPORTED],
         }
 
 
@@ -299,6 +296,11 @@ class Report:
         return any(file.damaged for file in self.files)
 
     @property
+    def unsupported(self) -> bool:
+        """Whether any file holds what this version does not support."""
+        return any(file.unsupported for file in self.files)
+
+    @property
     def rows(self) -> int:
         """Rows that can be read, over all files."""
         return sum(file.rows for file in self.files)
@@ -313,6 +315,7 @@ class Report:
         return {
             "format": self.format,
             "damaged": self.damaged,
+            "unsupported": self.unsupported,
             "rows": self.rows,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
 from sawlog.computed import Columns
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import Range
 from sawlog.guard import decoded, guarded
 from sawlog.names import is_remote
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sawlog.anatomy import Dissector
     from sawlog.format import Format
     from sawlog.storage import Source
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class Fragment(ABC):
         for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
             try:
                 found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError, DiskError):
                 found.append(None)
         return pa.array(found, pa.binary())
 
@@ -209,6 +212,11 @@ class Dataset(ABC):
 
     def info(self) -> dict[str, Any]:
         """Facts about the format's content that cost no more than headers, for people to read."""
+        with guarded(f"{self._where}: info failed"):
+            return self.facts()
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says; formats that have something to say override this."""
         return {}
 
     def tables(self) -> list[NamedTable]:
@@ -303,7 +311,7 @@ class Dataset(ABC):
             done: Told what a fragment came across, once its rows are delivered.
             task_bytes: As for `plan`, where one thread reads.
         """
-        return read_fragments(self.pieces(task_bytes), self._threads, done)
+        yield from self._confirmed(read_fragments(self.pieces(task_bytes), self._threads, done))
 
     def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
         """Fragments for the threads of this process; of the size asked for, where one thread reads."""
@@ -369,30 +377,7 @@ class Dataset(ABC):
         del ranges
         raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
 
-    def follow(self, positions: Mapping[str, int]) -> tuple[list[Fragment], dict[str, int]]:
-        """What has been added since `positions`.
-
-        Args:
-            positions: Per path, how many bytes are committed; files that are not named are new.
-
-        Returns:
-            The fragments that follow, and the positions behind them. Positions only ever stand at the end of a
-            complete record or transaction.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-            SawlogError: When a file is shorter than what is committed of it.
-        """
-        ranges = []
-        for file in self.files:
-            start = int(positions.get(file.path, 0))
-            if file.size < start:
-                raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {start} bytes are committed")
-            ranges.append(Range(file, start, self.frontier(file, start)))
-        reached = {one.file.path: one.end for one in ranges}
-        return self.between([one for one in ranges if one.end > one.start]), {**positions, **reached}
-
-    def watch(self, positions: Mapping[str, int] | None = None, *, poll: float = 1.0) -> Watch:
+    def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.
 
         Args:
@@ -400,7 +385,7 @@ class Dataset(ABC):
             poll: Seconds between two looks where nothing was added.
 
         Raises:
-            OptionError: When the view cannot be followed; raised by the first look.
+            OptionError: When the view cannot be followed; some views raise it with the first look.
         """
         return Watch(self, positions, poll)
 
@@ -418,7 +403,9 @@ class Dataset(ABC):
 
     def count(self, done: Callable[[Fragment, Findings], None]) -> int:
         """How many rows there are before any filter; what was left out is told to `done`, fragment by fragment."""
-        return count_fragments(self.pieces(), self._threads, done)
+        total = count_fragments(self.pieces(), self._threads, done)
+        self.scan.storage.confirm()
+        return total
 
     def head(self, n: int = 10) -> pa.Table:
         """The first `n` rows; nothing behind them is read."""
@@ -446,11 +433,20 @@ class Dataset(ABC):
         """
         sizes = {file.path: file.size for file in self.files}
         inspected = self._inspected(self.pieces(task_bytes), advance, every=every)
-        for path, found in itertools.groupby(inspected, key=lambda one: one[0].path):
+        for path, found in itertools.groupby(self._confirmed(inspected), key=lambda one: one[0].path):
             report = FileReport.of(path, sizes[path], (findings for _, findings in found))
             if not every:
                 del report.damages[MAX_LISTED:]
             yield report
+
+    def _confirmed(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Results of reading, after which remote files must still be what they were."""
+        try:
+            yield from results
+        except (DamageError, UnsupportedError):
+            self.scan.storage.confirm()  # what looks damaged may have been replaced
+            raise
+        self.scan.storage.confirm()
 
     def _inspected(
         self, fragments: Iterable[Fragment], advance: Callable[[int], None] | None, *, every: bool

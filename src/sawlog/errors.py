@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_USER = re.compile(r"\b(?!(?:abfss?|wasbs?)://[^:/]*@)([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s?#'\"]*@")
+"""User and password of a URL; before an @, Azure has the name of a container."""
+_SIGNATURE = re.compile(r"(://[^\s?'\"]*\?)(?=[^\s'\"]*=)[^\s'\"]*")
+
+
+def without_secrets(text: str) -> str:
+    """A text in which URLs have neither users and passwords nor the values of a query, such as signatures."""
+    if "://" not in text:
+        return text
+    return _SIGNATURE.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def secrets_in(url: str) -> list[str]:
+    """Users and passwords, and values of a query, that a URL carries."""
+    found = [one for match in _USER.finditer(url) for one in re.split("[:/@]+", match[0].removeprefix(match[1]))]
+    _, _, query = url.partition("?")
+    return [one for one in (*found, *(pair.partition("=")[2] for pair in query.split("&"))) if one]
 
 
 class SawlogError(Exception):
-    """Base of all sawlog errors. The message says what was expected, what was found, and where."""
+    """Base of all sawlog errors. The message says what was expected, what was found, and where.
+
+    Secrets that URLs carry are not in it.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in args))
 
 
 class FormatError(SawlogError):
-    """The path holds no such format, or a version of it that is not supported."""
+    """The path does not hold this format, or holds a version of it that is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +74,26 @@ class DamageError(SawlogError):
         return (DamageError, (self.damage,))
 
 
+class UnsupportedError(FormatError):
+    """A range that a newer or another writer wrote in a way this version does not know, under `on_damage="fail"`.
+
+    Attributes:
+        damage: The range, of kind `unsupported`; its detail names what was found.
+    """
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(f'{damage}; read the rest with on_damage="skip"')
+        self.damage = damage
+
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[Damage]]:
+        """Pickle by the range, as `DamageError` does."""
+        return (UnsupportedError, (self.damage,))
+
+
+class InternalError(SawlogError):
+    """A fault of sawlog or of the machine, running out of memory included. Never damage, never skipped."""
+
+
 class SchemaError(SawlogError):
     """Columns, types or values that a format cannot represent, or that do not exist."""
 
@@ -57,7 +102,15 @@ class OptionError(SawlogError):
     """An unknown option, or a value it cannot take."""
 
 
-class ChangedError(SawlogError, OSError):
+class StorageError(SawlogError, OSError):
+    """A store, or the operating system, failed to answer. Says nothing about the bytes: never damage, worth a retry."""
+
+
+class DiskError(StorageError):
+    """A local disk cannot read a range (EIO): the only storage error that may be damage, of kind `read_error`."""
+
+
+class ChangedError(StorageError):
     """A file became shorter, or was replaced, while it was read."""
 
     @classmethod

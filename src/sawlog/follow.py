@@ -31,9 +31,14 @@ class FollowedFormat:
         """What a stream calls a file, whose name is given relative to the stream's path; the same after a move."""
         return name
 
-    def predecessors(self, name: str) -> Iterable[str]:
-        """What a stream calls the earlier files that a writer may have written this one over: it has not been read."""
-        del name
+    def predecessors(self, name: str, head: bytes) -> Iterable[str]:
+        """What a stream calls the earlier files that a writer may have written this one over: it has not been read.
+
+        Args:
+            name: What a stream calls the file.
+            head: How the file begins.
+        """
+        del name, head
         return ()
 
     def succession(self, file: File) -> Succession | None:

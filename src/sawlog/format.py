@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport
 from sawlog.dataset import Dataset, Fragment
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import FollowedFormat
 from sawlog.guard import guarded
 from sawlog.packing import TASK_BYTES, pack
+from sawlog.reading import in_order, once
 from sawlog.scan import (
     FILE_COLUMN,
     OFFSET_COLUMN,
@@ -143,6 +143,8 @@ class Format(FollowedFormat, ABC):
     """Suffix of the files that it writes, with the dot."""
     views: ClassVar[Mapping[str, str]]
     """Views and one line on each; every format has `rows` and `damage`."""
+    marks: ClassVar[frozenset[str]] = frozenset()
+    """Columns that say how a row was found, which a repaired copy does not keep."""
     read_options: ClassVar[type]
     """Frozen dataclass of the options for reading."""
     write_options: ClassVar[type]
@@ -218,22 +220,38 @@ class Format(FollowedFormat, ABC):
         return [file.path for file in files]
 
     @abstractmethod
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
-        """Write the intact content of one file to a new file at `target`; report what was and was not kept.
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
+        """Write the intact content of one file to a new file at `target`.
 
         Args:
             file: The damaged file; it is not changed.
             target: The new file.
             options: Read options.
             storage: Where both are.
+
+        Raises:
+            FormatError: When nothing can be taken out of it.
         """
 
-    def warm_up(self) -> None:
-        """Compile every kernel of the format, so that Numba's cache holds it: a tiny round trip through all paths.
+    def repair_files(
+        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
+    ) -> None:
+        """Write what `skip` delivers of a dataset to new files: each of its own, by `repair`, unless overridden.
 
-        A format without kernels has nothing to do.
+        Args:
+            dataset: The files as they are read.
+            places: Its files, and where the new ones go.
+            storage: Where both are; it publishes what is written once it has proven to be what the dataset delivers.
+            threads: How many threads work.
         """
-        return
+
+        def repaired(one: tuple[File, str]) -> None:
+            file, place = one
+            with guarded(f"{file.path}: repair as {self.name} failed"):
+                self.repair(file, place, dataset.scan.options, storage)
+
+        for _ in in_order(places, once(repaired), threads if len(places) > 1 else 1):
+            pass
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""

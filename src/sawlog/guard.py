@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from sawlog.damage import UNREADABLE, Damage, Findings
-from sawlog.errors import DamageError, FormatError, SawlogError
+from sawlog.errors import InternalError, SawlogError, StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sawlog.damage import Findings
     from sawlog.format import Fragment
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _CYTHON = (".pyx", ".pxi")
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -34,14 +38,55 @@ def foreign(error: Exception) -> bool:
 def explain(error: Exception) -> str:
     """What a foreign exception says, and the place in sawlog that it passed last."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(_PACKAGE)]
+    frames = [one for one in frames if one.filename != __file__] or frames
     where = f" in {frames[-1].filename.removeprefix(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
     said = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}{where}{': ' if said else ''}{said}"
 
 
+def internal(error: Exception, doing: str = "") -> InternalError:
+    """A foreign exception as sawlog's own: it names the place, and asks for a report."""
+    begun = f"{doing}: " if doing else ""
+    return InternalError(f"{begun}{explain(error)}; this is a fault of sawlog or of the machine: please report it")
+
+
+FAULTS = (MemoryError, RecursionError, ImportError, AttributeError, NameError, TypeError, AssertionError)
+"""Exceptions that say nothing about bytes: faults of sawlog, of its installation, or of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """What a decoder said of bytes that it refuses."""
+
+    detail: str
+
+
+def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Undecodable:
+    """Call a decoder of another library on bytes from outside: the only place whose exceptions may become damage.
+
+    Returns:
+        What the decoder returns, or what it said of the bytes.
+
+    Raises:
+        InternalError: For `FAULTS`, which say nothing about bytes.
+        StorageError: For what the operating system says where the decoder reads from it itself.
+        SawlogError: As the decoder raised it.
+    """
+    try:
+        return decoder(*args, **kwargs)
+    except (SawlogError, Warning):
+        raise
+    except FAULTS as error:
+        raise internal(error) from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
+            raise StorageError(str(error)) from error
+        return Undecodable(" ".join(str(error).split())[:300] or type(error).__name__)
+
+
 @contextmanager
 def guarded(doing: str) -> Iterator[None]:
-    """Turn foreign exceptions into a `FormatError`, whose cause they are.
+    """Turn foreign exceptions into an `InternalError`, whose cause they are.
 
     Args:
         doing: What is being done, and to which path, for the message.
@@ -51,30 +96,17 @@ def guarded(doing: str) -> Iterator[None]:
     except Exception as error:
         if not foreign(error):
             raise
-        raise FormatError(f"{doing}: {explain(error)}") from error
+        raise internal(error, doing) from error
 
 
 def decoded(fragment: Fragment, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-    """What a fragment decodes; a foreign exception is damage, of all bytes behind the last batch.
+    """What a fragment decodes.
 
     Raises:
-        DamageError: When the policy is `fail`; its cause is the exception.
+        InternalError: For a foreign exception: only judges and `decode_by` say what is damage.
     """
-    rows, kept = 0, findings.mark()
-    try:
-        for batch in fragment.decode(schema, findings):
-            yield batch
-            rows, kept = rows + batch.num_rows, findings.mark()
-    except Exception as error:
-        if not foreign(error):
-            raise
-        findings.return_to(kept, rows)
-        start, length = fragment.extent
-        rest = max(0, length - findings.account.total)
-        try:
-            findings.damage(Damage(fragment.path, start + length - rest, rest, UNREADABLE, explain(error)))
-        except DamageError as damage:
-            raise damage from error
+    with guarded(f"{fragment.path}: reading failed"):
+        yield from fragment.decode(schema, findings)
 
 
 def _innermost(trace: TracebackType | None) -> str:

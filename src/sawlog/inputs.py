@@ -85,6 +85,11 @@ class Inputs:
             self._held[path] = _of_stream(sys.stdin.buffer)
         return self.open(path).size
 
+    def hold(self, name: str, stream: Any) -> int:
+        """Take a stream in under a name; its size."""
+        self._held[name] = _spooled(stream)
+        return self.open(name).size
+
     def open(self, name: str) -> Source:
         """The bytes of an input that was taken in; each source moves by itself."""
         held = self._held[name]

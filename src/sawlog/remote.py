@@ -1,16 +1,30 @@
-"""Remote files: reached through fsspec, and what their stores tell of them."""
+"""Remote files: reached through fsspec, every request through `ask`, every byte through `Remote.fetch`."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from typing import Any
+import email.utils
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any, ParamSpec, TypeVar
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import ChangedError, OptionError, SawlogError, StorageError, secrets_in, without_secrets
+from sawlog.guard import FAULTS
 
-_VERSIONS = ("ETag", "etag", "versionId", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
-"""What object stores call that which changes when an object is written anew, the best first."""
-_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WAITS: tuple[float, ...] = (0.1, 0.4, 1.6)
+"""Seconds after which a request that a store did not answer is made again."""
+
+_TAGS = ("ETag", "etag", "versionId", "md5Hash", "generation")
+"""What stores call that which is another for all other contents, the best first."""
+_TIMES = ("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "created")
 """What they call the time of that."""
 
 _EXTRAS = {
@@ -21,37 +35,313 @@ _EXTRAS = {
 """The extra of sawlog that brings what fsspec needs for a scheme."""
 
 
-def connected(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+_READING = {"cat_file", "find", "glob", "info", "ls"}
+"""Requests that are made again when a store does not answer."""
+_WRITING = {"makedirs", "mv", "open", "put_file", "rm"}
+
+_ANSWERS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""What a store says of a path: answers, not faults."""
+_REFUSED = (401, 403)
+_MISSING = (404, 410)
+_PASSING = (408, 425, 429)
+"""Statuses of HTTP that say that a request may be made again, besides those of 500 and more."""
+
+
+def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
         SawlogError: When what fsspec needs for it is missing; says how to get it.
         OptionError: For a scheme that is not known, or options that it does not take.
+        StorageError: When the store does not answer.
     """
     import fsspec
 
     try:
-        fs, path = fsspec.core.url_to_fs(url, **options)
+        fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:
         scheme = url.partition(":")[0]
         extra = _EXTRAS.get(scheme)
         how = f"pip install 'sawlog[{extra}]'" if extra else f"install what fsspec needs for {scheme}: {error}"
         raise SawlogError(f"{url}: {how}") from error
-    except ValueError as error:  # what fsspec says of a scheme that it does not know
-        raise OptionError(f"{url}: {error}") from error
-    except OSError as error:
+    except StorageError as error:
+        if isinstance(error.__cause__, ValueError):  # what fsspec says of a scheme that it does not know
+            raise OptionError(f"{url}: {error.__cause__}") from error.__cause__
         if "libjvm" in str(error) or "libhdfs" in str(error):
             raise SawlogError(
                 f"{url}: HDFS is reached through Java: set JAVA_HOME and HADOOP_HOME, and CLASSPATH to what"
                 " `hadoop classpath --glob` prints"
             ) from error
         raise
-    return fs, path
+    return Store(fs, url), path
+
+
+def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
+    """Make a request to a store; where it does not answer, again after each of `WAITS`.
+
+    Raises:
+        OSError: What the store says of the path: that there is nothing, or who may not look.
+        StorageError: When it does not answer.
+    """
+    for wait in (*WAITS, None):
+        try:
+            return request(*args, **settings)
+        except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again
+            fault = _fault(error, url)
+            if wait is None or not _passing(fault):
+                raise fault from fault.__cause__
+        time.sleep(wait)
+    raise AssertionError("the last wait is none")
+
+
+def _fault(error: Exception, url: str) -> Exception:
+    """What to raise when a request has failed, without secrets in it."""
+    if isinstance(error, TypeError):
+        return OptionError(f"{url}: {error}; expected the options that its store takes")
+    if isinstance(error, (SawlogError, *FAULTS)):
+        return error
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and not _says(cause, _MISSING):
+        # fsspec says of all that goes wrong with HTTP that there is no such file.
+        library = type(cause).__module__.startswith("aiohttp")
+        error = cause if library or isinstance(cause, TimeoutError | ConnectionError) else error
+    if _says(error, _REFUSED):
+        return PermissionError(errno.EACCES, without_secrets(str(error)))
+    if isinstance(error, _ANSWERS) and any(isinstance(one, str) and one != without_secrets(one) for one in error.args):
+        return type(error)(without_secrets(str(error)))
+    if isinstance(error, _ANSWERS):
+        return error
+    text = str(error)
+    for secret in secrets_in(url):
+        text = text.replace(secret, "***")
+    said = StorageError(f"{url}: {type(error).__name__}: {text}")
+    said.__cause__ = error
+    return said
+
+
+def _says(error: Exception, statuses: tuple[int, ...]) -> bool:
+    return getattr(error, "status", None) in statuses
+
+
+def _passing(error: Exception) -> bool:
+    """Whether a request may be answered when it is made again."""
+    cause = error.__cause__
+    status = getattr(cause, "status", None)
+    if isinstance(status, int) and status >= 400:
+        return status >= 500 or status in _PASSING
+    final = (
+        isinstance(cause, ValueError | LookupError | NotImplementedError) or getattr(cause, "errno", 0) == errno.EINVAL
+    )
+    return type(error) is StorageError and not final
+
+
+class Store:
+    """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer.
+
+    Args:
+        fs: The file system.
+        url: What is reached by it, for messages.
+    """
+
+    def __init__(self, fs: Any, url: str) -> None:
+        self.fs = fs
+        self._url = url
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.fs, name)
+        if name in _READING:
+            return partial(ask, self._url, found)
+        return partial(self._change, found) if name in _WRITING else found
+
+    @property
+    def http(self) -> bool:
+        """Whether it is a plain HTTP server: there are files, and no directories."""
+        return not {"http", "https"}.isdisjoint(
+            [self.fs.protocol] if isinstance(self.fs.protocol, str) else self.fs.protocol
+        )
+
+    def matching(self, state: State) -> bool:
+        """Whether it is asked for the version of an object with each request."""
+        return hasattr(self.fs, "call_s3") and "etag" in state.tags
+
+    def find(self, path: str) -> dict[str, dict[str, Any]]:
+        """All files below a path, or the file that it is; none where it is missing.
+
+        Unlike fsspec's own, it fails where a directory cannot be listed.
+        """
+        if self.http:
+            return {path: self.info(path)}
+        inherited = getattr(type(self.fs), "_find", type(self.fs).find).__module__
+        strict = {"on_error": "raise"} if inherited in ("fsspec.spec", "fsspec.asyn") else {}
+        try:
+            found: dict[str, dict[str, Any]] = ask(self._url, self.fs.find, path, withdirs=False, detail=True, **strict)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {name: info or self.info(path) for name, info in found.items()}
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory. Unlike fsspec's own, it fails where the store does not answer."""
+        return self._type(path) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Whether there is a directory. Unlike fsspec's own, it fails where the store does not answer."""
+        return self._type(path) == "directory"
+
+    def _type(self, path: str) -> str | None:
+        try:
+            return str(self.info(path)["type"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _change(self, request: Callable[..., T], *args: Any, **settings: Any) -> T:
+        """Make a request that is not made again."""
+        try:
+            return request(*args, **settings)
+        except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again
+            fault = _fault(error, self._url)
+            raise fault from fault.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a store says of an object: its size, and what tells this content from others.
+
+    Attributes:
+        size: Bytes in it.
+        tags: What is another for all other contents, by name.
+        time: When it was written, in seconds since the epoch; without tags, an object that has grown may be the same.
+    """
+
+    size: int
+    tags: Mapping[str, str]
+    time: float | None
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> State:
+        """From fsspec's description."""
+        tags = {key.lower(): _tag(str(info[key])) for key in _TAGS if info.get(key)}
+        return cls(int(info["size"]), tags, modified_at(info))
+
+    def earlier(self, size: int, version: str, time: float | None) -> State:
+        """What was said before, where no more than `version_of` is known of it."""
+        tag = _tag(version)
+        name = next((key for key, one in self.tags.items() if one == tag), next(iter(self.tags), None))
+        return State(size, {name: tag} if name and tag else {}, time)
+
+    def same(self, now: State) -> bool:
+        """Whether this is still the object, as far as its store can tell."""
+        common = self.tags.keys() & now.tags.keys()
+        if common:
+            return all(self.tags[key] == now.tags[key] for key in common)
+        if now.size != self.size or self.time is None or now.time is None:
+            return now.size >= self.size
+        rounded = self.time.is_integer() != now.time.is_integer()
+        return self.time == now.time or (rounded and int(self.time) == int(now.time))
+
+    def check(self, now: State, url: str) -> None:
+        """Compare with what a store says later.
+
+        Raises:
+            ChangedError: When it is another object, or has become shorter.
+        """
+        if now.size < self.size:
+            raise ChangedError.shorter(url, self.size, now.size)
+        if not self.same(now):
+            raise ChangedError(f"{url}: the file was replaced while it was read; open it again")
+
+
+def _tag(text: str) -> str:
+    """A tag in one spelling: some stores put it into quotes only where they are asked for one object."""
+    return text.removeprefix("W/").strip('"')
+
+
+class Remote:
+    """An object of a store: the one place that asks for its bytes.
+
+    Args:
+        store: Where it is.
+        path: Its name there.
+        url: Its whole name, for messages.
+        state: What the store said of it when it was found.
+    """
+
+    def __init__(self, store: Store, path: str, url: str, state: State) -> None:
+        self._store = store
+        self._path = path
+        self.url = url
+        self.state = state
+        self._begun = False
+        self._copy: IO[bytes] | None = None
+
+    def fetch(self, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`, no more and no fewer.
+
+        Raises:
+            ChangedError: When the object is not the one that was found.
+            StorageError: When the store does not deliver them.
+        """
+        try:
+            data = ask(self.url, self._range, start, end)
+        except StorageError:
+            self.check()  # which says more
+            raise
+        if self._begun and not self._store.matching(self.state):
+            self.check()
+        self._begun = True
+        return data
+
+    def check(self) -> None:
+        """Ask whether it is still the object that was found.
+
+        Raises:
+            ChangedError: When it is not.
+        """
+        self._store.invalidate_cache()
+        self.state.check(State.of(self._store.info(self._path)), self.url)
+
+    def _range(self, start: int, end: int) -> bytes:
+        wanted = end - start
+        if wanted <= 0:
+            return b""
+        data = self._asked(start, end)
+        if len(data) != wanted and len(data) == self.state.size:
+            self._copy = tempfile.TemporaryFile(prefix="sawlog-")  # from a server that knows no ranges
+            self._copy.write(data)
+            self._copy.flush()
+            data = data[start:end]
+        if len(data) != wanted:
+            raise StorageError(f"{self.url}: expected {wanted} bytes at byte {start}, the store sent {len(data)}")
+        return data
+
+    def _asked(self, start: int, end: int) -> bytes:
+        fs = self._store.fs
+        if self._copy is not None:
+            return os.pread(self._copy.fileno(), end - start, start)
+        if self._store.matching(self.state):
+            from fsspec.asyn import sync
+
+            return bytes(sync(fs.loop, _matching, fs, self._path, start, end, self.state.tags["etag"]))
+        plain = {"Accept-Encoding": "identity", **fs.kwargs.get("headers", {})} if self._store.http else None
+        return bytes(fs.cat_file(self._path, start=start, end=end, **({"headers": plain} if plain else {})))
+
+
+async def _matching(fs: Any, path: str, start: int, end: int, tag: str) -> bytes:
+    """A range of an object in S3, if it is still the one with a tag."""
+    bucket, key, version = fs.split_path(path)
+    given = {"VersionId": version} if version else {}
+    answer = await fs._call_s3(
+        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", IfMatch=f'"{tag}"', **given
+    )
+    async with answer["Body"] as body:
+        data: bytes = await body.read()
+    if _tag(answer.get("ETag", tag)) != tag:  # from a server that does not know the condition
+        raise ChangedError(f"s3://{path}: the file was replaced while it was read; open it again")
+    return data
 
 
 def version_of(info: Mapping[str, Any]) -> str:
-    """What changes when an object is written anew; empty where its store says nothing."""
-    return next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
+    """What changes when an object is written again; empty where its store says nothing."""
+    return next((str(info[key]) for key in (*_TAGS, *_TIMES) if info.get(key)), "")
 
 
 def modified_at(info: Mapping[str, Any]) -> float | None:
@@ -65,5 +355,13 @@ def _seconds(time: Any) -> float | None:
         try:
             time = dt.datetime.fromisoformat(time)
         except ValueError:
-            return None
+            time = _http_date(time)
     return time.timestamp() if isinstance(time, dt.datetime) else float(time) if isinstance(time, int | float) else None
+
+
+def _http_date(text: str) -> dt.datetime | None:
+    """A time as HTTP has it, `Wed, 21 Oct 2015 07:28:00 GMT`."""
+    try:
+        return email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None

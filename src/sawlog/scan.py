@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.computed import compute, filter_rows, named_in, sources_of
+from sawlog.computed import compute, sources_of
 from sawlog.damage import OnDamage
 from sawlog.errors import SchemaError
-from sawlog.filters import Filter, any_of, apply_filters, parse_filters, split_filters
-from sawlog.pruning import conditions
+from sawlog.query import EVERY_ROW, And, bind, choose, columns_named, columns_of
 from sawlog.spelling import meant
 from sawlog.storage import Storage
 
@@ -74,6 +73,18 @@ class Scan:
     roots: tuple[str, ...] = ()
     expression: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled.
+
+        Raises:
+            SchemaError: For an expression by position, for which Arrow has no bytes.
+        """
+        computed = self.columns.values() if isinstance(self.columns, dict) else ()
+        for one in (self.expression, *computed):
+            if one is not None and columns_named(one) is None:
+                raise SchemaError(f"{one}: an expression by position cannot be pickled; name its columns")
+        return vars(self)
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -83,10 +94,8 @@ class Projection:
     """What is delivered."""
     decoded: pa.Schema
     """What has to be decoded for it: the delivered columns and those that filters need."""
-    filters: tuple[Filter, ...]
-    """Conditions that every delivered row meets, for formats to prune by."""
-    expression: Any = None
-    """What else every delivered row meets; the conditions in it are among `filters`."""
+    query: And = EVERY_ROW
+    """What holds for every delivered row, for formats to prune by, too."""
     computed: Mapping[str, Any] | None = None
     """The expressions that make the delivered columns, where these are computed."""
 
@@ -108,35 +117,18 @@ class Projection:
         computed = scan.columns if isinstance(scan.columns, dict) else None
         names: Collection[str]
         if computed is not None:
-            schema, names = sources_of(computed, every)
+            schema, names = sources_of(computed, every, view_schema)
             names = names or {OFFSET_COLUMN if OFFSET_COLUMN in known else every.names[0]}  # which counts the rows
         else:
             names = _chosen(scan, viewed, known)
             schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
-        together, groups = split_filters(scan.filters)
-        filters = parse_filters(together, every)
-        expression = scan.expression
-        if groups:
-            one = any_of(groups, every)
-            expression = one if expression is None else expression & one
-        wanted = {*names, *(condition.column for condition in filters)}
-        if expression is not None:
-            wanted |= named_in(expression, every)
-            filters = (*filters, *parse_filters(conditions(expression, every), every))
-        return cls(
-            schema,
-            pa.schema([f for f in every if f.name in wanted]),
-            filters,
-            expression,
-            computed,
-        )
+        query = bind(scan.filters, scan.expression, every, view_schema)
+        wanted = {*names, *columns_of(query)}
+        return cls(schema, pa.schema([f for f in every if f.name in wanted]), query, computed)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""
-        if self.filters:
-            batch = apply_filters(batch, self.filters)
-        if self.expression is not None:
-            batch = filter_rows(batch, self.expression)
+        batch = choose(self.query, batch)
         if self.computed is not None:
             return compute(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import mmap
 import os
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from sawlog.errors import ChangedError
+from sawlog.errors import ChangedError, DiskError, StorageError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sawlog.remote import Remote
 
     Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -43,7 +47,9 @@ class Source(Protocol):
         Windows are expected to move forward; memory that no array points into any more is used again.
 
         Raises:
-            ChangedError: When the file has become shorter.
+            ChangedError: When the file has become shorter, or was replaced.
+            DiskError: When a local disk cannot read the range.
+            StorageError: When the store, or the operating system, fails otherwise.
         """
         ...
 
@@ -93,12 +99,21 @@ class LocalSource:
         if last.start <= offset < last.end:
             piece.append(last, offset)
         while piece.end < offset + length:
-            got = os.preadv(self._descriptor, [piece.room(offset + length)], piece.end)
+            try:
+                got = os.preadv(self._descriptor, [piece.room(offset + length)], piece.end)
+            except OSError as error:
+                raise failed_read(self._path, piece.end, error) from error
             if not got:
                 raise ChangedError.shorter(self._path, self.size, piece.end)
             piece.end += got
         self._piece, self._spare = piece, last
         return piece
+
+
+def failed_read(path: str, offset: int, error: OSError) -> StorageError:
+    """What to raise when the operating system cannot read a local file: its disk, or what lies between, is at fault."""
+    kind = DiskError if error.errno == errno.EIO else StorageError
+    return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")
 
 
 class _Piece:
@@ -204,6 +219,49 @@ class MemorySource:
         """See `Source.close`."""
 
 
+class SourceFile(io.RawIOBase):
+    """A range of a source as a binary file, for libraries that want one.
+
+    Args:
+        source: The bytes; closed with the file.
+        start: Where the range begins.
+        length: Its bytes; up to the end if not given.
+    """
+
+    def __init__(self, source: Source, start: int = 0, length: int | None = None) -> None:
+        self._source, self._start = source, start
+        self._length = source.size - start if length is None else length
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Whether `read` works: always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether `seek` works: always."""
+        return True
+
+    def tell(self) -> int:
+        """The position, in bytes from the start of the range."""
+        return self._at
+
+    def size(self) -> int:
+        """The length of the range in bytes; pyarrow asks for it."""
+        return self._length
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """`size` bytes, or all that are left."""
+        left = max(0, self._length - self._at)
+        data = bytes(self._source.window(self._start + self._at, left if size < 0 else min(size, left)))
+        self._at += len(data)
+        return data
+
+
 def _nothing() -> Bytes:
     import numpy as np
 
@@ -214,18 +272,13 @@ class RemoteSource:
     """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead.
 
     Args:
-        fs: Where it is.
-        path: Its name there.
-        url: Its whole name, for messages.
+        remote: The object.
         end: Nothing behind this is read unless a window reaches there.
-        size: Its size, if a listing has told.
     """
 
-    def __init__(self, fs: Any, path: str, url: str, end: int | None = None, size: int | None = None) -> None:
-        self._fs = fs
-        self._path = path
-        self._url = url
-        self.size = int(fs.info(path)["size"]) if size is None else size
+    def __init__(self, remote: Remote, end: int | None = None) -> None:
+        self._remote = remote
+        self.size = remote.state.size
         self._end = self.size if end is None else min(end, self.size)
         self._pool = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[bytes]] | None = None
@@ -265,11 +318,4 @@ class RemoteSource:
         return part
 
     def _fetch(self, offset: int, end: int) -> bytes:
-        end = min(offset + REMOTE_RANGE, end)
-        part = bytes(self._fs.cat_file(self._path, start=offset, end=end))
-        while offset + len(part) < end:
-            more = bytes(self._fs.cat_file(self._path, start=offset + len(part), end=end))
-            if not more:
-                raise OSError(f"{self._url}: expected bytes up to {end}, the store ended at {offset + len(part)}")
-            part += more
-        return part
+        return self._remote.fetch(offset, min(offset + REMOTE_RANGE, end))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import hashlib
 import os
 import re
 import shutil
 import stat
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError
 from sawlog.names import is_remote
+from sawlog.owners import PATTERN
 
 if TYPE_CHECKING:
     from sawlog.storage import Storage
@@ -23,6 +27,18 @@ STAGED_SUFFIX = ".sawlog-staged"
 
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Names of standard output."""
+
+WITHIN = "_"
+"""In the name of a job's hidden directory, for the directory that holds it."""
+JOB = re.compile(
+    rf"(?<![^/])\.(?P<target>[^/]+)\.(?P<job>[0-9A-Za-z-]+)\.(?P<owner>{PATTERN}|x){re.escape(STAGED_SUFFIX)}(?=/|$)"
+)
+"""The name of a job's hidden directory: what it will be, the job, and the process that the job ends with."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES)
+"""What `renameat2` says where a file system cannot exchange, or a directory is a mount point or not to be renamed."""
 
 _SYNCERS = 8
 """Files of a directory that are made safe at a time."""
@@ -50,10 +66,49 @@ class Staged:
 
 
 def staged_name(final: str, marker: str) -> str:
-    """A new hidden name beside the place where something will be published."""
+    """A new hidden name next to the place where something will be published; it says whose it is."""
     tail = os.path.split(final)[1]
     # What stands before the name stays as it is: `memory://name` has no directory that could be joined to it.
-    return f"{final[: len(final) - len(tail)]}.{tail}.{marker}{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+    return (
+        f"{final[: len(final) - len(tail)]}.{tail}.{marker}{_owner(os.getpid())}{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+    )
+
+
+def sweep(final: str) -> None:
+    """Delete what writers that were killed have staged for a local place, where it is proven that they are gone.
+
+    Those of other machines and containers stay, and what was staged for others to publish.
+    """
+    directory, tail = os.path.split(final)
+    named = re.compile(rf"\.{re.escape(tail)}\.([0-9a-f]{{8}}-(\d+)-\d+-)[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        for name in os.listdir(directory or "."):
+            found = named.fullmatch(name)
+            mine = _owner(os.getpid()).partition("-")[0]
+            if found is None or not mine or not found[1].startswith(f"{mine}-") or _owner(int(found[2])) == found[1]:
+                continue
+            path = os.path.join(directory, name)
+            if os.lstat(path).st_uid != os.getuid():
+                continue  # processes of others may be hidden
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+
+
+def _owner(process: int) -> str:
+    """A process of this machine since it was started, and of this container; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            machine = hashlib.sha256(file.read() + os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:8]
+    except OSError:
+        return ""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            started = file.read().rpartition(b")")[2].split()[19].decode()  # field 22, in ticks since the boot
+    except (FileNotFoundError, ProcessLookupError):
+        started = "0"
+    return f"{machine}-{process}-{started}-"
 
 
 def staged_end(path: str) -> int:
@@ -62,6 +117,16 @@ def staged_end(path: str) -> int:
         if path[place.end() : place.end() + 1] in ("", "/", os.sep):
             return place.start()
     return -1
+
+
+def job_directory(target: str, job: str, owner: str) -> str:
+    """The name of the hidden directory that the tasks of a job fill; see `JOB`."""
+    return f".{target}.{job}.{owner or 'x'}{STAGED_SUFFIX}"
+
+
+def published(path: str) -> str:
+    """The path that what is in a job's hidden directory will have: what it says of its content holds there."""
+    return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda found: "." if found["target"] == WITHIN else found["target"], path))
 
 
 def sync_file(path: str) -> None:
@@ -81,6 +146,19 @@ def sync_directory(path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Exchange two local directories at one moment; whether the system can, for these."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if call is None:
+        return False
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), other)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import itertools
 import os
 import posixpath
 import shutil
@@ -12,15 +13,17 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sawlog.errors import ChangedError, OptionError
+from sawlog.commitlog import LOG, committed
+from sawlog.errors import ChangedError, OptionError, without_secrets
 from sawlog.inputs import Inputs
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import in_order, once
-from sawlog.remote import connected, modified_at, version_of
-from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source
+from sawlog.remote import Remote, State, Store, connected, modified_at, version_of
+from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
 from sawlog.staging import (
     STAGED_SUFFIX,
     Staged,
@@ -28,6 +31,7 @@ from sawlog.staging import (
     StagedFile,
     begin,
     destination,
+    exchange,
     staged_end,
     staged_name,
     sync_directory,
@@ -51,6 +55,9 @@ __all__ = [
 
 _REQUESTS = 16
 """Requests for remote files at a time."""
+
+_ALONE = 2
+"""So many files are asked for one by one; more of them by listing what they are in."""
 
 Result = TypeVar("Result")
 
@@ -95,7 +102,8 @@ class Storage:
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
-    _sizes: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
+    _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,8 +141,12 @@ class Storage:
             return sorted(self._listed[name], key=lambda file: file.path)
         if is_remote(name):
             fs, inner = self._fresh(name)
+            if fs.http:
+                raise FileNotFoundError(
+                    f"{without_secrets(name)}: HTTP servers do not list directories; name the files"
+                )
             entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
-            files = [File(fs.unstrip_protocol(entry["name"]), int(entry["size"]), explicit=False) for entry in entries]
+            files = [self._remember(fs.unstrip_protocol(entry["name"]), entry, explicit=False) for entry in entries]
         else:
             # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
             with os.scandir(name) as found:
@@ -157,6 +169,25 @@ class Storage:
         with os.scandir(name) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
 
+    def spelled(self, directory: PathLike) -> str:
+        """A directory as its files are spelled; what a link points to."""
+        name = normalize(directory).rstrip("/")
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            return str(fs.unstrip_protocol(inner)).rstrip("/")
+        return os.path.realpath(name) if os.path.islink(name) else name
+
+    def names_in(self, directory: PathLike) -> list[str]:
+        """Names of all that lies directly in a directory, hidden ones included; none where it is missing."""
+        name = normalize(directory)
+        try:
+            if not is_remote(name):
+                return os.listdir(name)
+            fs, inner = self._fresh(name)
+            return [posixpath.basename(one.rstrip("/")) for one in fs.ls(inner, detail=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def is_directory(self, path: PathLike) -> bool:
         """Whether the path is a directory (on object stores: a prefix)."""
         name = normalize(path)
@@ -173,21 +204,22 @@ class Storage:
             return bool(fs.exists(inner))
         return os.path.exists(name)
 
-    def open(self, path: PathLike, end: int | None = None) -> Source:
+    def open(self, path: PathLike | File, end: int | None = None) -> Source:
         """Open one file for reading.
 
         Args:
-            path: The file.
+            path: The file; what another process has found is still the same if it is given as a `File`.
             end: Of a remote file, nothing behind this is read unless a window reaches there.
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
+            StorageError: When its store does not answer.
         """
-        name = normalize(path)
-        if is_remote(name):
-            return RemoteSource(*self._remote(name), name, end, self._sizes.get(name))
+        name = normalize(path.path if isinstance(path, File) else path)
         if name in self.inputs:
             return self.inputs.open(name)
+        if is_remote(name):
+            return RemoteSource(self._object(name, path if isinstance(path, File) else None), end)
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)
@@ -196,6 +228,35 @@ class Storage:
             os.close(descriptor)
             raise
 
+    def confirm(self) -> None:
+        """Ask whether remote files that were read are still what they were when they were found.
+
+        Stores that were asked for a version with each request have answered that; others list all of the files once.
+
+        Raises:
+            ChangedError: When one is not.
+            StorageError: When the store does not answer.
+        """
+        first, names = dict(self._asked), sorted(self._asked)
+        self._asked.clear()
+        if not first:
+            return
+        pairs = zip(posixpath.dirname(names[0]).split("/"), posixpath.dirname(names[-1]).split("/"), strict=False)
+        common = [one for one, other in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
+        fs, inner = self._fresh("/".join(common) if len(names) > 1 else names[0])
+        for url, state in first.items():
+            state.check(self._states.get(url, state), url)  # which a later listing may have changed
+        asked = [url for url, state in first.items() if not fs.matching(state)]
+        now: dict[str, State] = {}
+        if len(asked) > _ALONE and not fs.http:
+            now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
+        for url in asked:
+            with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
+                if len(asked) <= _ALONE or fs.http:
+                    now[url] = State.of(fs.info(self._remote(url)[1]))
+            if url in now:
+                first[url].check(now[url], url)
+
     def each(self, work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:
         """What `work` finds in every file, in order: remote files many at a time, as they wait for the network."""
         files = list(files)
@@ -203,12 +264,17 @@ class Storage:
         return (found for _, found in in_order(files, once(work), _REQUESTS if remote else 1))
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
-        """A small range of one file, the whole of it by default."""
+        """A small range of one file, the whole of it by default.
+
+        Raises:
+            ChangedError: When the file is not the one that was found, or has become shorter.
+            StorageError: When its store, or the operating system, does not deliver it.
+        """
         name = normalize(path)
-        if is_remote(name):
-            fs, inner = self._remote(name)
-            end = None if length is None else offset + length
-            return bytes(fs.cat_file(inner, start=offset, end=end))
+        if is_remote(name) and name not in self.inputs:
+            remote = self._object(name)
+            size = remote.state.size
+            return remote.fetch(offset, size if length is None else min(offset + length, size))
         if name in self.inputs:
             source = self.inputs.open(name)
             data = source.window(offset, source.size if length is None else length).tobytes()
@@ -216,8 +282,11 @@ class Storage:
             return data
         with open(name, "rb") as file:
             self._check_same(name, file.fileno())
-            file.seek(offset)
-            return file.read(-1 if length is None else length)
+            try:
+                file.seek(offset)
+                return file.read(-1 if length is None else length)
+            except OSError as error:
+                raise failed_read(name, offset, error) from error
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
         """Begin a file that appears at `path`, whole, when it is published; pipes are written to at once.
@@ -256,6 +325,37 @@ class Storage:
         os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
         os.mkdir(temporary)
         return StagedDirectory(temporary, temporary, final)
+
+    def create(self, path: PathLike, data: bytes) -> None:
+        """Make a small file, whole, where there is none.
+
+        On stores without conditional requests, two that do so at the same moment may both succeed.
+
+        Raises:
+            FileExistsError: When there is one.
+        """
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._remote(name)
+            fs.makedirs(fs._parent(inner), exist_ok=True)
+            fs.pipe_file(inner, data, mode="create")
+            return
+        file = begin(name, "")
+        file.write(data)
+        staged = file.finish()
+        try:
+            os.link(staged.temporary, name)
+        except FileExistsError:
+            raise
+        except FileNotFoundError:  # one who was faster has deleted it
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        except OSError:  # there are no links on this file system
+            if os.path.exists(name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+            os.replace(staged.temporary, name)
+        finally:
+            Path(staged.temporary).unlink(missing_ok=True)
+        sync_directory(os.path.dirname(name))
 
     def publish(self, staged: Iterable[Staged]) -> None:
         """Make what is staged visible. Each appears whole; if one fails, those before it are taken back.
@@ -298,42 +398,68 @@ class Storage:
         found = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
         return [root + path for path in found if marker in path]
 
-    def join(self, staged: Iterable[Staged], temporary: str, final: str) -> Staged:
-        """Make one staged directory of what was staged below it; what others have staged there is deleted.
+    def below(self, directory: str) -> list[str]:
+        """The paths of all files in a directory, hidden ones included."""
+        if is_remote(directory):
+            fs, inner = self._fresh(directory)
+            root = fs.unstrip_protocol(inner)
+            return [directory + fs.unstrip_protocol(name)[len(root) :] for name in fs.find(inner)]
+        return [os.path.join(parent, name) for parent, _, names in os.walk(directory) for name in names]
 
-        Args:
-            staged: What belongs into it, its final places being below `temporary`.
-            temporary: A local directory with a staged name.
-            final: Where it will be; nothing may be there.
-        """
-        size = 0
-        for one in staged:
-            os.replace(one.temporary, one.final)
-            size += one.size
-        for left in self.staged(temporary, ""):
-            self.remove(left)
-        for directory, _, _ in os.walk(temporary):
-            sync_directory(directory)
-        return Staged(temporary, final, size, directory=True, exclusive=True)
+    def logs_in(self, directory: str) -> list[str]:
+        """The directories in a directory, itself included, that have a log of jobs."""
+        if is_remote(directory):
+            fs, inner = self._fresh(directory)
+            return sorted(self._listing(fs, inner)[1])
+        return sorted(parent for parent, names, _ in os.walk(directory) if LOG in names)
+
+    def stat(self, path: str) -> File:
+        """One file or local directory, as it is now; of size 0 and no time where it is gone."""
+        if is_remote(path):
+            fs, inner = self._fresh(path)
+            info = fs.info(inner) if fs.exists(inner) else {"size": 0}
+            return File(path, int(info["size"]), version=version_of(info), modified=modified_at(info))
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except FileNotFoundError:
+            return File(path, 0)
+        return File(path, found.st_size, modified=found.st_mtime)
+
+    def move(self, source: str, target: str) -> None:
+        """Move one file or local directory. On an object store it is copied, and the source stays."""
+        self._forget()
+        if not is_remote(source):
+            os.makedirs(os.path.dirname(target.rstrip("/")), exist_ok=True)
+            os.rename(source, target.rstrip("/"))
+            return
+        (fs, inner), place = self._remote(source), self._remote(target)[1]
+        if fs.async_impl:
+            fs.cp_file(inner, place)
+            return
+        fs.makedirs(fs._parent(place), exist_ok=True)
+        fs.mv(inner, place)
 
     def remove(self, path: PathLike) -> None:
         """Delete a file, or a staged directory, if it exists."""
         name = normalize(path)
+        if is_remote(name) and name.endswith(STAGED_SUFFIX):
+            self.remove_all(name)
+            return
         if is_remote(name):
             fs, inner = self._remote(name)
             with contextlib.suppress(FileNotFoundError):
-                fs.rm(inner, recursive=name.endswith(STAGED_SUFFIX))
+                fs.rm_file(inner)
             return
         if name.endswith(STAGED_SUFFIX) and os.path.isdir(name) and not os.path.islink(name):
             shutil.rmtree(name)
             return
         Path(name).unlink(missing_ok=True)
 
-    def remove_directory(self, path: PathLike) -> None:
-        """Delete a directory and all that is in it. Nobody sees a part of it: it is renamed first."""
-        aside = staged_name(normalize(path).rstrip("/"), "")
-        self._rename(normalize(path).rstrip("/"), aside, directory=True)
-        self.remove(aside)
+    def remove_all(self, url: str) -> None:
+        """Delete all files below a remote directory, if there are any."""
+        fs, inner = self._remote(url.rstrip("/"))
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm(inner, recursive=True)
 
     def upload(self, directory: str, url: str) -> None:
         """Copy the files of a local directory to a remote one."""
@@ -350,6 +476,11 @@ class Storage:
             raise FileExistsError(f"{one.final} exists already")
         if one.exclusive or not one.directory or not self.is_directory(one.final):
             self._rename(one.temporary, one.final, directory=one.directory)
+            return
+        if not is_remote(one.final) and exchange(one.temporary, one.final):
+            self._forget()
+            sync_directory(os.path.dirname(one.final) or ".")
+            self.remove(one.temporary)
             return
         aside = f"{one.temporary.removesuffix(STAGED_SUFFIX)}.old{STAGED_SUFFIX}"
         self._rename(one.final, aside, directory=True)
@@ -369,8 +500,7 @@ class Storage:
             self.remove(one.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
-        for known in (self._found, self._sizes, self._listed):
-            known.clear()  # what is replaced here is known to be another file
+        self._forget()
         if is_remote(source):
             fs, inner = self._fresh(source) if directory else self._remote(source)
             target = self._remote(target)[1]
@@ -380,10 +510,15 @@ class Storage:
         os.replace(source, target)
         sync_directory(os.path.dirname(target) or ".")
 
-    def _remote(self, url: str) -> tuple[Any, str]:
+    def _forget(self) -> None:
+        """Forget what was found: what is replaced now is known to be another file."""
+        for known in (self._found, self._states, self._asked, self._listed):
+            known.clear()
+
+    def _remote(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)
 
-    def _fresh(self, url: str) -> tuple[Any, str]:
+    def _fresh(self, url: str) -> tuple[Store, str]:
         """As `_remote`, without what an earlier listing left in fsspec's cache: others may have written since."""
         fs, path = self._remote(url)
         fs.invalidate_cache()
@@ -396,7 +531,8 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            return sorted(self._choose(path, self._walk(path)), key=_natural)
+            found = committed(self, path, lambda: self._settled(path))
+            return sorted(self._choose(path, found), key=_natural)
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
@@ -411,20 +547,44 @@ class Storage:
         chosen = self.chosen
         return files if chosen is None else (file for file in files if chosen(root, file))
 
-    def _walk(self, root: str) -> Iterator[File]:
-        for directory, names, files in os.walk(root, onerror=_unless_gone):
-            names[:] = [name for name in names if not passed_over(name)]
-            for name in files:
-                path = os.path.join(directory, name)
-                if hidden(name):
-                    continue
-                try:
-                    file = self._file(path, explicit=False)
-                except OSError as error:
-                    _unless_gone(error)
-                else:
-                    if stat.S_ISREG(self._found[path].st_mode):
-                        yield file
+    def _settled(self, root: str) -> tuple[list[File], list[str]]:
+        """The files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
+        while True:
+            walked: dict[str, os.stat_result] = {}
+            logs: list[str] = []
+            files = list(self._walk(root, walked, logs))
+            with contextlib.suppress(FileNotFoundError):
+                if all(os.path.samestat(os.stat(name), known) for name, known in walked.items()):
+                    return files, logs
+
+    def _walk(self, directory: str, walked: dict[str, os.stat_result], logs: list[str]) -> Iterator[File]:
+        names: list[str] = []
+        try:
+            walked[directory] = os.stat(directory)
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        names.append(entry.name)
+                    elif not hidden(entry.name):
+                        file = self._file_in(os.path.join(directory, entry.name))
+                        if file is not None:
+                            yield file
+        except OSError as error:
+            _unless_gone(error)
+        if LOG in names:
+            logs.append(directory)
+        for name in names:
+            if not passed_over(name):
+                yield from self._walk(os.path.join(directory, name), walked, logs)
+
+    def _file_in(self, path: str) -> File | None:
+        """A file that a walk has found; `None` where it is not one, or not there any more."""
+        try:
+            file = self._file(path, explicit=False)
+        except OSError as error:
+            _unless_gone(error)
+            return None
+        return file if stat.S_ISREG(self._found[path].st_mode) else None
 
     def _file(self, path: str, *, explicit: bool) -> File:
         found = self._found[path] = os.stat(path)
@@ -445,11 +605,22 @@ class Storage:
         if now.st_size < found.st_size:
             raise ChangedError.shorter(path, found.st_size, now.st_size)
 
-    def _remember(self, url: str, size: int, *, explicit: bool) -> None:
+    def _object(self, url: str, found: File | None = None) -> Remote:
+        """A remote file, as it was when it was found, here or by another process."""
+        fs, path = self._remote(url)
+        state = self._states.get(url)
+        if state is None:
+            state = State.of(fs.info(path))
+            if found is not None:
+                state.earlier(found.size, found.version, found.modified).check(state, url)
+            self._states[url] = state
+        self._asked.setdefault(url, state)
+        return Remote(fs, path, url, state)
+
+    def _remember(self, url: str, info: Mapping[str, Any], *, explicit: bool) -> File:
         """Keep what a listing says, so that no request asks for it again."""
-        self._sizes[url] = size
-        if not explicit:
-            self._listed.setdefault(posixpath.dirname(url), []).append(File(url, size, explicit=False))
+        self._states[url] = State.of(info)
+        return File(url, int(info["size"]), explicit, version_of(info), modified_at(info))
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
@@ -457,19 +628,35 @@ class Storage:
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
         for match in matches:
-            below: list[File] = []
-            entries = fs.find(match, withdirs=False, detail=True)
-            for name, info in entries.items():
-                explicit = name == match
-                found, size = fs.unstrip_protocol(name), int(info["size"])
-                self._remember(found, size, explicit=explicit)
-                *above, last = posixpath.relpath(name, match).split("/")
-                if explicit or not (hidden(last) or any(map(passed_over, above))):
-                    below.append(File(found, size, explicit, version_of(info), modified_at(info)))
-            files += self._choose(fs.unstrip_protocol(match), below)
+            root = fs.unstrip_protocol(match)
+            files += self._choose(root, committed(self, root, partial(self._listing, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
-            raise FileNotFoundError(f"{url}: no such file, directory or glob match")
+            raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
         return sorted(files, key=_natural)
+
+    def _listing(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
+        """The files below a remote path, and the directories below it that have a log of jobs."""
+        files: list[File] = []
+        logs: set[str] = set()
+        listed: dict[str, list[File]] = {}
+        fs.invalidate_cache()
+        for name, info in fs.find(match).items():
+            explicit = name == match
+            found = fs.unstrip_protocol(name)
+            if info["size"] is None:  # by an HTTP server that makes its answers as it sends them
+                with fs.open(name, "rb") as stream:
+                    files.append(File(found, self.inputs.hold(found, stream)))
+                continue
+            file = self._remember(found, info, explicit=explicit)
+            if not explicit:
+                listed.setdefault(posixpath.dirname(found), []).append(file)
+            *above, last = posixpath.relpath(name, match).split("/")
+            if explicit or not (hidden(last) or any(map(passed_over, above))):
+                files.append(file)
+            elif above and above[-1] == LOG:
+                logs.add(posixpath.dirname(posixpath.dirname(found)))
+        self._listed.update(listed)
+        return files, logs
 
 
 def _unless_gone(error: OSError) -> None:

@@ -4,67 +4,104 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sawlog.stream.follower import Follower
+from sawlog.stream.limits import StreamOptions
+from sawlog.stream.offset import Offset, Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.format import Dataset, Fragment
+    from sawlog.format import Dataset
 
 
 class Watch:
     """The rows of a dataset and those that are added to it, as record batches, without end.
 
+    It follows files as the streams of Spark do: by what was read of them, wherever they move. A look can be repeated:
+    when the storage fails in the middle of one, `StorageError` (or `OSError`) is raised, nothing is lost, and the next
+    look, or iterating again, goes on after the last row that was handed out.
+
     Args:
-        dataset: What is watched; files that appear under its paths belong to it.
-        positions: How much of each file is known already, as `positions` was; nothing if not given.
+        dataset: What is watched; files that appear under its paths belong to it. Its columns stay those of the watch.
+        positions: How much of each file is known already, as `positions` was, or as `{path: bytes}`, which is taken on
+            trust; nothing if not given.
         poll: Seconds between two looks where nothing was added.
 
-    Attributes:
-        positions: Per file, how many bytes the batches handed out so far are made of, ends of complete records. Moves
-            with the last batch of a look; saved and given back, it goes on behind that.
+    Raises:
+        OptionError: When the view cannot be followed; some views raise it with the first look.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        positions: Mapping[str, int] | None = None,
-        poll: float = 1.0,
-    ) -> None:
-        self.positions: dict[str, int] = dict(positions or {})
-        self._dataset = dataset
+    def __init__(self, dataset: Dataset, positions: Mapping[str, Any] | None = None, poll: float = 1.0) -> None:
+        paths = dataset.scan.roots or tuple(file.path for file in dataset.files)
+        foreign = [file.path for file in dataset.beside]
+        self._follower = Follower.of(dataset, paths, dataset.scan, StreamOptions(), foreign)
+        self._offset = self._start(positions or {})
+        self._end: Offset | None = None
+        self._rows = 0
         self._poll = poll
-        self._seen: list[tuple[str, int]] | None = None
+
+    @property
+    def positions(self) -> dict[str, Any]:
+        """How far the batches handed out so far go, as plain data for JSON: an offset, as in a checkpoint of Spark's.
+
+        Per file it holds the end of its last complete record or transaction that was read, and what proves that the
+        file is still the same. Moves with the last batch of a look; a watch that is given it goes on after that.
+        """
+        return self._offset.to_json()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            batches = self._look()
-            yield from batches
+            yield from self._look()
             time.sleep(self._poll)
 
     def look(self) -> list[pa.RecordBatch]:
-        """What has been added since the last look; then it returns."""
-        return list(self._look())
+        """What has been added since the last look; then it returns.
+
+        Raises:
+            SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
+        """
+        rows = self._rows
+        try:
+            return list(self._look())
+        except BaseException:
+            self._rows = rows
+            raise
 
     def _look(self) -> Iterator[pa.RecordBatch]:
-        fragments, reached = self._added()
+        """The rows of one look but for those that were handed out before it failed, or was left."""
+        if not self._rows:
+            self._end = self._follower.latest(self._offset, limited=False)
+        assert self._end is not None
         waiting: pa.RecordBatch | None = None
-        for fragment in fragments:
-            for batch in fragment.to_batches():
+        try:
+            for batch in self._unseen(self._end):
                 if waiting is not None:
+                    self._rows += waiting.num_rows
                     yield waiting
                 waiting = batch
-        self.positions = reached
+        except Exception:
+            if waiting is not None:
+                self._rows += waiting.num_rows
+                yield waiting
+            raise
+        self._follower.storage.confirm()
+        self._offset, self._rows = self._end, 0
         if waiting is not None:
             yield waiting
 
-    def _added(self) -> tuple[list[Fragment], dict[str, int]]:
-        """The fragments that follow, and the positions behind them."""
-        known = self._dataset
-        files = known.format.select(known.scan.storage.find(list(known.scan.roots)), known.scan.view)
-        seen = [(file.path, file.size) for file in files]
-        if seen == self._seen or not files:
-            return [], self.positions
-        found = known.format.open(files, known.scan).follow(self.positions)
-        self._seen = seen
-        return found
+    def _unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
+        """The rows up to an offset that were not handed out."""
+        known = self._rows
+        for fragment in self._follower.between(self._offset, end) if end is not self._offset else ():
+            for batch in fragment.to_batches():
+                if known < batch.num_rows:
+                    yield batch.slice(known)
+                known = max(0, known - batch.num_rows)
+
+    def _start(self, positions: Mapping[str, Any]) -> Offset:
+        if all(isinstance(at, int) for at in positions.values()):
+            name = self._follower.name
+            return Offset({name(path): Place(at, "", at) for path, at in positions.items() if at})
+        return Offset.from_json(positions)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sawlog.damage import DamageError, Findings, TailStatus
+from sawlog.errors import DiskError
 
 from . import toy
 from .toy import ToyWalk, box, model, note
@@ -29,7 +30,7 @@ class Bytes:
     def window(self, offset: int, length: int) -> Any:
         self._last.fill(0xEE)
         if self._broken_from is not None and offset + length > self._broken_from:
-            raise OSError("broken disk")
+            raise DiskError("broken disk")
         self._last = np.frombuffer(self._data[offset : offset + length], np.uint8).copy()
         self.looked_at += len(self._last)
         return self._last

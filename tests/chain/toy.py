@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sawlog.chain.layout import Number, loader
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.damage import Findings
 from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record
 from sawlog.storage import File
 
 TOTAL = Number(0, 4)
@@ -114,14 +115,14 @@ STATE = c.state_type("stop", "used")  # stop: where the open box ends
 
 
 class Out(NamedTuple):
-    data: Any
-    ends: Any
-    starts: Any
-    events: Any
+    data: OutBytes
+    ends: OutInt32s
+    starts: OutInt64s
+    events: Annotated[Any, Array(c.EVENT, writable=True)]
 
 
 class Rules(NamedTuple):
-    verify: Any
+    verify: Bool
 
 
 _load_total, _load_magic = loader(TOTAL), loader(MAGIC)
@@ -215,7 +216,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 
 @kernel
-def read(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read(window: c.Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     return c.walk_chain(c.no_run, judge, gather, c.note_damage, window, state, out, rules)
 
 

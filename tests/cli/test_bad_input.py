@@ -31,6 +31,7 @@ GOOD = {
     "run": ["{pipeline}"],
     "spark-jar": [],
     "sql": ["SELECT * FROM '{log}'"],
+    "vacuum": ["{root}"],
     "validate": ["{table}"],
     "verify": ["{log}"],
     "warm-up": ["leveldb_log"],

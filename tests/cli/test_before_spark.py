@@ -40,3 +40,52 @@ def test_a_source_that_is_not_there(
     assert said in done.err
     assert done.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["log.log"]
+
+
+PIPELINE = """
+[sources.log]
+path = "{tmp}/log.log"
+format = "leveldb_log"
+options = {{ verify_checksums = true }}
+[sinks.out]
+from = "log"
+path = "{tmp}/out"
+format = "parquet"
+mode = "overwrite"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("log.log", "no.log", "p.toml:3: sources.log.path: {tmp}/no.log: no such file, directory or glob match"),
+        ("verify_checksums", "colour", "p.toml:3: sources.log.path: reading leveldb_log: unknown option 'colour'"),
+        (
+            '"parquet"',
+            '"parket"',
+            "p.toml:9: sinks.out.format: neither sawlog nor Spark has a format 'parket'; did you",
+        ),
+        (
+            '"parquet"',
+            '"leveldb_log"\noptions = {{ colour = "red" }}',
+            "p.toml:6: sinks.out: writing leveldb_log: unknown option 'colour'",
+        ),
+    ],
+)
+def test_a_pipeline_that_cannot_run(
+    old: str, new: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object) -> NoReturn:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("sawlog.spark.sessions.for_command", started)
+    monkeypatch.setattr("sawlog.pipeline.session.for_command", started)
+    for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "log.log").write_bytes(b"")
+    path = tmp_path / "p.toml"
+    path.write_text(PIPELINE.replace(old, new, 1).format(tmp=tmp_path))
+    done = run("run", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert said.format(tmp=tmp_path) in done.err
+    assert done.err.count("\n") == 1

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.kernels.jit import PLAIN
+from sawlog.kernels.jit import MODE, PYTHON
 
 from .reference import header, row
 from .test_damage import SINGLES, checked
 from .test_rows import EVERY, shown
 from .test_sets import COLS, HEADER, committed, make
 
-PACE = 4 if PLAIN else 1
+PACE = 4 if MODE == PYTHON else 1
 """Plain Python, which is slow, tries every fourth place only."""
 
 

@@ -208,14 +208,15 @@ def test_following_a_growing_log(flags, portions):
     expected = committed([flag if flag != 4 else 5 for flag in flags])
     path = put(b"")
     try:
-        positions: dict[str, int] = {}
+        positions: dict = {}
         rows: list[int] = []
         for portion in [*sorted(portions), 1.0]:
             Path(path).write_bytes(data[: int(len(data) * portion)])
             if int(len(data) * portion) < len(HEADER):
                 continue
-            fragments, positions = sawlog.open(path, format="deephaven_log").follow(positions)
-            rows += [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()]
+            watch = sawlog.open(path, format="deephaven_log").watch(positions)
+            rows += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
+            positions = watch.positions
         # A stream delivers an orphan only once a later entry shows that nothing will change any more: as a batch does.
         assert rows == expected
     finally:
@@ -235,16 +236,18 @@ def test_following_a_growing_log_with_damage(flags, place, portions):
     path = put(bytes(data))
     try:
         expected = read(path, on_damage="skip")
-        positions: dict[str, int] = {}
+        positions: dict = {}
         rows: list[int] = []
         for portion in [*sorted(portions), 1.0]:
             size = int(len(data) * portion)
             if size >= len(HEADER):
                 Path(path).write_bytes(data[:size])
                 dataset = sawlog.open(path, format="deephaven_log", on_damage="skip")
-                fragments, positions = dataset.follow(positions)
-                found = Findings("skip")
-                rows += [n for f in fragments for b in f.to_batches(found) for n in b.column("N").to_pylist()]
+                watch = dataset.watch(positions)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DamageWarning)
+                    rows += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
+                positions = watch.positions
         assert rows == expected
     finally:
         os.unlink(path)

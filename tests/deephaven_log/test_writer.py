@@ -259,7 +259,7 @@ def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
     try:
         assert started.wait(60)
         seen = 0
-        positions: dict[str, int] = {}
+        positions: dict = {}
         followed: list[int] = []
         while seen < 400 * 50:
             found = rows(path)
@@ -267,15 +267,16 @@ def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
             assert found == list(range(len(found)))
             assert len(found) >= seen
             seen = len(found)
-            fragments, positions = sawlog.open(path).follow(positions)
-            followed += [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()]
+            watch = sawlog.open(path).watch(positions)
+            followed += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
+            positions = watch.positions
             assert followed == list(range(len(followed)))
     finally:
         writer.join(60)
-    fragments, positions = sawlog.open(path).follow(positions)
-    followed += [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()]
+    watch = sawlog.open(path).watch(positions)
+    followed += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
     assert followed == list(range(400 * 50))
-    assert positions == {path: os.path.getsize(path)}
+    assert [at for at, _, _ in watch.positions["files"].values()] == [os.path.getsize(path)]
 
 
 def test_repair_carries_commands_over(tmp_path: Path):
@@ -301,3 +302,27 @@ def test_an_empty_table_is_a_header(tmp_path: Path):
     with Logger(tmp_path / "logged.bin", SCHEMA):
         pass
     assert (tmp_path / "logged.bin").read_bytes() == (tmp_path / "empty.bin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [
+        (pa.int8(), -(2**7)),
+        (pa.int16(), -(2**15)),
+        (pa.int32(), -(2**31)),
+        (pa.int64(), -(2**63)),
+        (pa.timestamp("ns", "UTC"), -(2**63)),
+        (pa.float32(), -3.4028234663852886e38),
+        (pa.float64(), -1.7976931348623157e308),
+        (pa.uint16(), 0xFFFE),
+        (pa.uint16(), 0xFFFF),
+    ],
+)
+def test_what_stands_for_null_is_refused(tmp_path: Path, kind: pa.DataType, least: float) -> None:
+    """Column files refuse it, too: it would be read back as null."""
+    table = pa.table({"x": pa.array([1, None, least], kind)})
+    with pytest.raises(SchemaError, match=r"column 'x', row 2: .* stands for null"):
+        sawlog.write(table, tmp_path / "a.bin", format="deephaven_log")
+    assert not (tmp_path / "a.bin").exists()
+    sawlog.write(table.slice(0, 2), tmp_path / "a.bin", format="deephaven_log")
+    assert sawlog.read(tmp_path / "a.bin")["x"].cast(kind).equals(table["x"].slice(0, 2))

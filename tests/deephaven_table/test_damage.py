@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import DamageError
 from sawlog.testing import Outcome, Sample, check
+from tests.unit_of_loss import assert_lost_by_unit
 
 from .reference import Shape, int_array, put, put_fixed, put_rows, put_symbols, put_text, put_variable
 
@@ -227,6 +228,59 @@ def test_objects_of_variable_width_that_cannot_be(tmp_path: Path, kind: str, bad
     rows, damages = skipping(tmp_path, {"x": kind})
     assert rows == {"x": [None] * len(bad)}
     assert only(damages) == ("x.dat", HEADER, 8 * len(bad), "bad_value")
+
+
+CODECS = {
+    "BigDecimal(10,2)": ("010000000096", "020000000096"),
+    "BigDecimal(45,5)": ("01" + "00" * 18 + "96", "02" + "00" * 18 + "96"),
+    "BigInteger(7)": ("01000096", "02000096"),
+    "LocalDate": ("7735a3ce5d", "7735a3ce5f"),
+    "LocalDate(Compact)": ("0fd05d", "0fd05e"),
+    "LocalTime(3)": ("0322e315", "0622e315"),
+    "ByteArray(2)": ("00abcd", "01abcd"),
+    "BigDecimal": ("00000002ff", "00000002"),
+    "BigInteger": ("00000000ff", "00"),
+    "ZonedDateTime": ("17b863fdbadca00500000003555443", "17b863fdbadca005ffffffff555443"),
+    "StringIntMap": ("00000001000000016100000007", "00000001ffffffff6100000007"),
+    "StringLongMap": ("0000000100000001610000000000000007", "0000000200000001610000000000000007"),
+    "StringBooleanMap": ("00000001000000016101", "7fffffff000000016101"),
+    "StringStringMap": ("0000000100000001610000000162", "000000010000000161000000017f62"),
+    "int[]": (int_array(1, 2).hex(), int_array(1, 2).hex()[:-2]),
+    "UTF8StringAsByteArray": ("6162", "ffff"),
+}
+"""Of each codec a value, and one that it refuses."""
+FIXED_WIDTH = [kind for kind in CODECS if "(" in kind or kind.startswith("Local")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [(kind, variable) for kind in CODECS for variable in (False, True) if variable or kind in FIXED_WIDTH],
+)
+def test_a_value_that_a_codec_refuses_costs_itself_only(kind: str, variable: bool, tmp_path: Path) -> None:
+    """The others of its column, and those of other columns, are what they were."""
+    good, bad = map(bytes.fromhex, CODECS[kind])
+    count, chosen = 1000, (0, 499, 999)
+
+    def content(row: int | None) -> bytes:
+        values = [bad if at == row else good for at in range(count)]
+        if variable:
+            put_variable(tmp_path, "x", values, Shape())
+        else:
+            put(tmp_path, "x", Shape(), b"".join(values))
+        return (tmp_path / "x.dat").read_bytes()
+
+    put_fixed(tmp_path, "n", "int", list(range(count)), Shape())
+    put_rows(tmp_path, count)
+    content(None)
+    options: dict[str, Any] = {"types": {"x": kind, "n": "int"}}
+    rows = sawlog.read(tmp_path, format="deephaven_table", **options).to_pylist()
+    assert rows[0]["x"] is not None
+    for row in chosen:
+        broken = content(row)
+        units = {0: rows[:row], 1: [rows[row]], 2: rows[row + 1 :]}
+        left = {1: [{**rows[row], "x": None}]}
+        place = tmp_path / "x.dat"
+        assert_lost_by_unit(tmp_path, "deephaven_table", {1: broken}, units, file=place, left=left, **options)
 
 
 def test_numbers_of_an_absurd_scale(tmp_path: Path) -> None:

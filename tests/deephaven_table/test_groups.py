@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sawlog
@@ -50,6 +51,29 @@ def test_a_filter_reads_the_rows_of_its_groups(tmp_path: Path, touched: list[int
         rows = 500 if filters[0] == ("s", "=", "IBM") else sum(end - first for first, end in ranges)
         # Of a row: symbol id, number, end offset and text; the tables of symbols; an offset before each range.
         assert sum(touched) <= (everything * rows) // ROWS + len(ranges) * 400 + (200 if ranges else 0)
+
+
+def test_rows_without_a_value_are_in_no_group(tmp_path: Path) -> None:
+    grouped(tmp_path)
+    whole = sawlog.read(tmp_path, types=TYPES)
+    wanted = pc.field("s").isin(["IBM", None])
+    assert whole.filter(wanted).num_rows == 1500
+    for found in (
+        sawlog.read(tmp_path, types=TYPES, filters=[("s", "in", ["IBM", None])]),
+        sawlog.read(tmp_path, types=TYPES, filter=wanted),
+    ):
+        assert found == whole.filter(wanted)
+    assert sawlog.read(tmp_path, types=TYPES, filters=[("s", "=", None)]).num_rows == 0
+
+
+def test_expressions_read_the_rows_of_groups(tmp_path: Path, touched: list[int]) -> None:
+    grouped(tmp_path)
+    whole = sawlog.read(tmp_path, types=TYPES)
+    everything = sum(touched)
+    touched.clear()
+    wanted = pc.field("s").isin(["IBM"]) & pc.starts_with(pc.field("t"), "row 110")
+    assert sawlog.read(tmp_path, types=TYPES, filter=wanted) == whole.filter(wanted)
+    assert sum(touched) < everything / 20
 
 
 def test_a_filter_that_groups_do_not_help_reads_everything(tmp_path: Path) -> None:

@@ -363,3 +363,23 @@ def test_tables_of_polars_and_pandas(tmp_path: Path) -> None:
     assert [list(row.values()) for row in found.to_pylist()] == [list(row) for row in frame.rows()]
     sawlog.write(frame.to_pandas(), tmp_path / "pandas", format="deephaven_table", types={"L": "long[]"})
     assert sawlog.read(tmp_path / "pandas").column("Px").to_pylist() == [1.5, None, 2.5]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.decimal128(12, 2),
+        pa.decimal256(39, 19),
+        pa.string(),
+        pa.date32(),
+        pa.list_(pa.int32()),
+        pa.binary(),
+        pa.float64(),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+    ids=str,
+)
+def test_a_batch_without_rows(tmp_path: Path, kind: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([], kind)], names=["x"])
+    sawlog.write(batch, tmp_path / "T", format="deephaven_table")
+    assert sawlog.read(tmp_path / "T").num_rows == 0

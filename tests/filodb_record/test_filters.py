@@ -67,6 +67,25 @@ def test_labels(path: Path, column: str, op: str, value: Any, holds: Callable[[s
     assert sawlog.read(path, filters=[[(column, op, value)], [("value", "<", 0.0)]]).num_rows == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("op", "value", "holds"),
+    [
+        ("in", ["node", None], lambda job: job in ("node", None)),
+        ("not in", ["node", None], lambda job: job not in ("node", None)),
+        ("is null", None, lambda job: job is None),
+        ("is not null", None, lambda job: job is not None),
+        ("=", None, lambda job: False),
+        ("!=", None, lambda job: False),
+        (">", None, lambda job: False),
+        ("like", "a%r", lambda job: job == "apiserver"),
+    ],
+)
+def test_labels_that_records_do_not_have(path: Path, op: str, value: Any, holds: Callable[[str | None], bool]) -> None:
+    found = sawlog.read(path, columns=["timestamp"], filters=[("tags['job']", op, value)])
+    expected = [n for n in range(ROWS) if holds(labels(n).get("job"))]
+    assert found["timestamp"].cast("int64").to_pylist() == expected
+
+
 def test_a_label_that_no_schema_predefines_and_one_that_repeats(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
     write(gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, schema="gauge")

@@ -12,6 +12,7 @@ from sawlog import OptionError
 from sawlog.filodb_record import hashing, java
 from sawlog.filodb_record.layout import HASH_INIT, HASH_SEED
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.signature import Bytes, UInt64
 from sawlog.kernels.xxh32 import xxh32
 
 from . import golden
@@ -21,7 +22,7 @@ LABELS = HASHES["label_hashing"]
 
 
 @kernel
-def hash_all(data: np.ndarray) -> np.uint64:
+def hash_all(data: Bytes) -> UInt64:
     return xxh32(data, np.uint64(0), np.uint64(len(data)), np.uint64(HASH_SEED))
 
 

@@ -118,7 +118,7 @@ def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Pat
         for bit in range(8 * start, 8 * (start + (HEADER if name in ("trimmed", "loose") else 4))):
             rows, report = look(path, flipped(data, bit), options)
             assert others <= rows <= whole, (start, bit)
-            assert rows == whole or report.damaged or report.notes or report.tail.unfinished, (start, bit)
+            assert rows == whole or report.kinds or report.notes or report.tail.unfinished, (start, bit)
         start += len(part)
 
 

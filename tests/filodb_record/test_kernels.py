@@ -12,7 +12,7 @@ import sawlog
 from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
 from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.values import partition_hashes, shards
-from sawlog.kernels.jit import PLAIN
+from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
 from .test_damage import DATA, checked, in_every_view
@@ -20,7 +20,7 @@ from .test_writer import LABELS, gauges, nested_rows, write
 
 BUILT_IN = Schemas.built_in()
 
-PACE = 4 if PLAIN else 1
+PACE = 4 if MODE == PYTHON else 1
 """Plain Python, which is slow, tries every fourth place only."""
 
 

@@ -17,7 +17,6 @@ FINDINGS = Path(__file__).parent / "findings"
 CONTAINER_HEADER = 16
 RECORD_HEAD = 6
 GOLDEN = golden.TIMESTAMP
-UNKNOWN = ("unknown_schema",)
 PLAIN = """
 [schemas.result]
 columns = ["timestamp:ts", "value:double", "s:string", "n:int"]
@@ -69,11 +68,8 @@ class TestLaws(Laws):
                 headers=[Span(len(mixed), CONTAINER_HEADER + 8)],
                 grows=True,
                 repaired="rows",
-                kept=UNKNOWN,
             ),
-            Sample(
-                "whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows", kept=UNKNOWN
-            ),
+            Sample("whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows"),
             Sample(
                 "raw",
                 "filodb_record",
@@ -82,7 +78,6 @@ class TestLaws(Laws):
                 options={"schema": "gauge", "unknown_schemas": "raw"},
                 grows=True,
                 repaired="rows",
-                kept=UNKNOWN,
                 effort=0.5,
             ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),

@@ -220,12 +220,13 @@ def test_unknown_schemas(tmp_path: Path) -> None:
     target.add_from_reader((2, 2.0, "m", {}), GAUGE)
     records = [bytes(record) for record in target.all_containers[0]]
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
-    with pytest.raises(DamageError, match="schema ID 4711, which is not among the known schemas"):
+    with pytest.raises(sawlog.UnsupportedError, match="schema ID 4711, which is not among the known schemas"):
         sawlog.read(path)
-    with pytest.warns(sawlog.DamageWarning, match="1 unknown_schema"):
+    with pytest.warns(sawlog.DamageWarning, match="28 bytes in 1 ranges that this version"):
         assert sawlog.read(path, on_damage="skip")["value"].to_pylist() == [1.0, 2.0]
     (report,) = sawlog.verify(path).files
-    assert report.kinds == {"unknown_schema": 1}
+    assert report.kinds == {"unsupported": 1}
+    assert not report.damaged
     raw = sawlog.read(path, unknown_schemas="raw")
     assert raw["_record"].to_pylist() == records
     assert raw["_schema_id"].to_pylist() == [2200, 4711, 2200]
@@ -388,9 +389,10 @@ def test_follow(tmp_path: Path) -> None:
     seen = []
     for size in (10, 500, len(parts[0]), len(parts[0]) + 9, len(parts[0]) + 900, len(whole)):
         place.write_bytes(whole[:size])
-        fragments, positions = sawlog.open(place, format="filodb_record", schema="gauge").follow(positions)
-        seen.append([n for f in fragments for b in f.to_batches() for n in b.column("value").to_pylist()])
-        assert positions[str(place)] in (0, len(parts[0]), len(whole))
+        watch = sawlog.open(place, format="filodb_record", schema="gauge").watch(positions)
+        seen.append([n for batch in watch.look() for n in batch.column("value").to_pylist()])
+        positions = watch.positions
+        assert {at for at, _, _ in positions["files"].values()} <= {len(parts[0]), len(whole)}
     assert [len(one) for one in seen] == [0, 0, 100, 0, 0, 100]
 
 

@@ -107,7 +107,7 @@ def poisoned() -> dict[int, tuple[bytes, int, str | None]]:
     values[9] = (bytes(pointer), rows - 1, "bad_pointer")
     values[10] = (bytes(clock), rows - 1, "bad_timestamp")
     end = 4 + int.from_bytes(sound[:4], "little")
-    values[17] = (sound[:4] + b"\2" * 4 + sound[8:end], 0, "unknown_schema")
+    values[17] = (sound[:4] + b"\2" * 4 + sound[8:end], 0, "unsupported")
     values[19] = (b"", 0, None)
     return values
 

@@ -11,17 +11,18 @@ import pytest
 
 from sawlog.kernels import adler32
 from sawlog.kernels.jit import CHECKED, kernel
+from sawlog.kernels.signature import Bytes, UInt64
 
 LENGTHS = [*range(0, 140, 1 if not CHECKED else 7), 255, 256, 1000, 5552, 5553, 20_000]
 
 
 @kernel
-def by_choice(buffer: Any, start: Any, length: Any) -> Any:
+def by_choice(buffer: Bytes, start: UInt64, length: UInt64) -> UInt64:
     return adler32.adler32(buffer, start, length)
 
 
 @kernel
-def by_register(buffer: Any, start: Any, length: Any) -> Any:
+def by_register(buffer: Bytes, start: UInt64, length: UInt64) -> UInt64:
     total, weighted = adler32.sums_by_register(buffer, start, length, np.uint64(0), np.uint64(0))
     return adler32.finish(total, weighted, length)
 
@@ -53,7 +54,7 @@ def test_the_widest_vectors_are_taken(triple: str, features: dict[str, bool], wi
 
 
 @kernel
-def before(buffer: Any, end: Any, length: Any) -> Any:
+def before(buffer: Bytes, end: UInt64, length: UInt64) -> UInt64:
     return adler32.adler32_before(buffer, end, length)
 
 

@@ -17,7 +17,10 @@ SMALL = [
     "filodb_record/test_kernels.py",
     "kernels/test_adler32.py",
     "kernels/test_crc32c.py",
+    "kernels/test_expanding.py",
     "kernels/test_memory.py",
+    "kernels/test_minlz.py",
+    "kernels/test_signature.py",
     "kernels/test_vector.py",
     "kernels/test_xxh64.py",
     "leveldb_log/test_kernels.py",
@@ -31,7 +34,7 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=TESTS.parent,
-        env={**os.environ, mode: "1"},
+        env={**os.environ, **dict([(mode + "=1").split("=")[:2]])},
         capture_output=True,
         text=True,
         check=False,
@@ -41,8 +44,20 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("mode", ["NUMBA_DISABLE_JIT", pytest.param("NUMBA_BOUNDSCHECK", marks=pytest.mark.heavy)])
 def test_kernels_stay_inside_their_arrays(mode: str) -> None:
-    done = run(mode, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(TESTS / name) for name in SMALL))
+    passes(mode, SMALL)
+
+
+def passes(mode: str, tests: list[str]) -> None:
+    done = run(mode, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(TESTS / name) for name in tests))
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [[name for name in SMALL if name.startswith(("kernels", "chain"))], pytest.param(SMALL, marks=pytest.mark.heavy)],
+)
+def test_kernels_that_are_compiled_on_their_first_call_give_the_same_results(tests: list[str]) -> None:
+    passes("SAWLOG_KERNELS=jit", tests)
 
 
 @pytest.mark.parametrize("mode", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])
@@ -51,9 +66,10 @@ def test_an_access_outside_would_be_seen(mode: str) -> None:
 import numpy as np
 from sawlog.kernels.jit import CHECKED, kernel
 from sawlog.kernels.memory import load_u32
+from sawlog.kernels.signature import Bytes, UInt64
 assert CHECKED
 @kernel
-def load(array, position):
+def load(array: Bytes, position: UInt64) -> UInt64:
     return load_u32(array, position)
 load(np.zeros(8, np.uint8), np.uint64(4))
 load(np.zeros(8, np.uint8), np.uint64(5))
@@ -61,23 +77,3 @@ load(np.zeros(8, np.uint8), np.uint64(5))
     done = run(mode, "-c", script)
     assert "IndexError" in done.stderr
     assert done.returncode == 1
-
-
-@pytest.mark.parametrize("otherwise", [True, False])
-def test_helpers_compile_also_with_a_numba_that_is_built_otherwise(otherwise: bool) -> None:
-    script = f"""
-import sys
-if {otherwise}:
-    sys.modules["sawlog.kernels.helper"] = None
-import numpy as np
-from sawlog.kernels.jit import inlined, kernel
-@inlined
-def twice(value):
-    return value * 2
-@kernel
-def four_times(value):
-    return twice(twice(value))
-assert four_times(3) == 12
-assert twice(3) == 6
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=TESTS.parent, check=True)

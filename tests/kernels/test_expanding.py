@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.lz4 import expand_lz4
+from sawlog.kernels.signature import Bool, Bytes, OutBytes, UInt64
 from sawlog.kernels.snappy import SLACK, expand_snappy
 
 
 @kernel
-def _snappy(data: Any, start: Any, out: Any, size: Any) -> Any:
+def _snappy(data: Bytes, start: UInt64, out: OutBytes, size: UInt64) -> Bool:
     return expand_snappy(data, start, np.uint64(len(data)), out, size)
 
 
 @kernel
-def _lz4(data: Any, start: Any, out: Any, size: Any) -> Any:
-    return expand_lz4(data, start, np.uint64(len(data)), out, size)
+def _lz4(data: Bytes, start: UInt64, out: OutBytes, size: UInt64) -> Bool:
+    return expand_lz4(data, start, np.uint64(len(data)), out, np.uint64(0), size)
 
 
 CODECS: dict[str, Callable[..., Any]] = {"snappy": _snappy, "lz4_raw": _lz4}

@@ -5,12 +5,13 @@ import pytest
 
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, prefetch, store_u16, store_u32
+from sawlog.kernels.signature import Bytes, Int64, OutBytes, UInt64
 
 BYTES = bytes(range(200, 256)) + bytes(range(40))
 
 
 @kernel
-def _load(array, position, width):
+def _load(array: Bytes, position: UInt64, width: Int64) -> UInt64:
     if width == 2:
         return load_u16(array, position)
     if width == 4:
@@ -19,7 +20,7 @@ def _load(array, position, width):
 
 
 @kernel
-def _store(array, position, value, width):
+def _store(array: OutBytes, position: UInt64, value: UInt64, width: Int64) -> None:
     if width == 2:
         store_u16(array, position, value)
     else:
@@ -27,12 +28,12 @@ def _store(array, position, value, width):
 
 
 @kernel
-def _copy(target, at, source, start, length):
+def _copy(target: OutBytes, at: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
     copy_bytes(target, at, source, start, length)
 
 
 @kernel
-def _prefetch(array, position):
+def _prefetch(array: Bytes, position: UInt64) -> None:
     prefetch(array, position)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sawlog.kernels import vector
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.signature import Bytes, OutBytes, UInt32s, UInt64
 
 GATHERS = {1: vector.gather_big_u8, 2: vector.gather_big_u16, 4: vector.gather_big_u32, 8: vector.gather_big_u64}
 
@@ -18,14 +19,23 @@ def gathering(width: int) -> Any:
     gather = GATHERS[width]
 
     @kernel
-    def run(source: Any, offset: Any, places: Any, first: Any, target: Any, at: Any, pattern: Any, mask: Any) -> Any:
+    def run(
+        source: Bytes,
+        offset: UInt64,
+        places: UInt32s,
+        first: UInt64,
+        target: OutBytes,
+        at: UInt64,
+        pattern: UInt64,
+        mask: UInt64,
+    ) -> UInt64:
         return gather(source, offset, places, first, target, at, pattern, mask)
 
     return run
 
 
 @kernel
-def copying(target: Any, at: Any, source: Any, start: Any) -> None:
+def copying(target: OutBytes, at: UInt64, source: Bytes, start: UInt64) -> None:
     vector.copy_16(target, at, source, start)
 
 
@@ -51,7 +61,7 @@ def test_values_are_loaded_from_their_places(width: int) -> None:
 
 
 @kernel
-def pairing(data: Any, at: Any, first: Any, second: Any) -> Any:
+def pairing(data: Bytes, at: UInt64, first: UInt64, second: UInt64) -> UInt64:
     return vector.pairs(data, at, first, second)
 
 

@@ -9,13 +9,14 @@ import pytest
 import xxhash
 
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.signature import Bytes, UInt64
 from sawlog.kernels.xxh64 import xxh3, xxh64
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
 
 @kernel
-def both(buffer, start, length):
+def both(buffer: Bytes, start: UInt64, length: UInt64) -> tuple[UInt64, UInt64]:
     return xxh64(buffer, start, length), xxh3(buffer, start, length)
 
 

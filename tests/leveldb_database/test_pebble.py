@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from sawlog import SawlogError
 from sawlog.damage import Findings
 from sawlog.errors import DamageError
 from sawlog.testing.outcome import places
+from tests.leveldb_log.fragments import masked
+from tests.unit_of_loss import assert_lost_by_unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 DATABASES = ("13-plain", "15-at", "19-at", "22-plain", "24-plain", "24-cockroach")
@@ -97,6 +100,39 @@ def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
     assert kinds == {"checksum_mismatch", "lost_value"}
 
 
+TRAILER = 5
+
+
+@pytest.mark.parametrize("way", ["checksum", "snappy", "zstd"])
+@pytest.mark.parametrize("name", ["15-at", "19-at", "24-cockroach"])
+def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) -> None:
+    """It takes the entries with it that lead to it, and no others, however the table is cut."""
+    tables = 0
+    for table in sorted(GOLDEN.joinpath(name).glob("*.sst")):
+        path = tmp_path / table.name
+        data = table.read_bytes()
+        path.write_bytes(data)
+        whole = sawlog.read(path).to_pylist()
+        blocks = [row for row in sawlog.read(path, view="blocks").to_pylist() if row["name"] == "values"]
+        seen: list[bytes] = []
+        for block in blocks:
+            start, end = block["offset"], block["offset"] + block["length"] - TRAILER
+            content = b"\xff" * (end - start) + bytes([{"snappy": 1, "zstd": 7}.get(way, 0)])
+            changed = content + masked(content).to_bytes(4, "little")
+            if way == "checksum":
+                changed = bytes([data[start] ^ 1]) + data[start + 1 : end + TRAILER]
+            path.write_bytes(data[:start] + changed + data[end + TRAILER :])
+            with pytest.warns(sawlog.DamageWarning):
+                rest = sawlog.read(path, on_damage="skip", use_threads=False).to_pylist()
+            lost = [row for row in whole if row not in rest]
+            assert lost
+            assert not any(row["key"] in seen and row["value"] in seen for row in lost)
+            seen += [value for row in lost for value in (row["key"], row["value"])]
+            assert_lost_by_unit(path, "leveldb_table", {1: path.read_bytes()}, {0: rest, 1: lost}, damages=None)
+            tables += 1
+    assert tables
+
+
 def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "24-plain", tmp_path / "db")
     for path in (tmp_path / "db").glob("*.blob"):
@@ -108,6 +144,36 @@ def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
         found = live(tmp_path / "db", on_damage="skip")
     assert 0 < len(found) < len(expected)
     assert found.items() <= expected.items()
+
+
+def test_every_block_of_a_blob_file_is_a_unit(tmp_path: Path) -> None:
+    """It takes the entries with it that lead to it, and no others."""
+    database = tmp_path / "db"
+    shutil.copytree(GOLDEN / "24-plain", database)
+    whole = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
+    lost_of_file = 0
+    for path in sorted(database.glob("*.blob")):
+        data = path.read_bytes()
+        lost: list[list[dict[str, object]]] = []
+        for at in range(0, len(data), 500):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            found = sawlog.open(database, format="leveldb_database", view="live", on_damage="skip", use_threads=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sawlog.DamageWarning)
+                rest = found.to_table().to_pylist()
+            gone = [row for row in whole if row not in rest]
+            if gone and gone not in lost:
+                lost.append(gone)
+                units = {number: [row] for number, row in enumerate(whole) if row not in gone}
+                assert_lost_by_unit(
+                    database, "leveldb_database", {-1: path.read_bytes()}, {-1: gone, **units},
+                    file=path, damages=None, view="live",
+                )  # fmt: skip
+        path.write_bytes(data)
+        parts = [str(row) for gone in lost if len(gone) < max(map(len, lost)) for row in gone]
+        assert len(set(parts)) == len(parts)
+        lost_of_file += len(lost)
+    assert lost_of_file
 
 
 def test_keys_of_an_unknown_schema_are_named(tmp_path: Path) -> None:

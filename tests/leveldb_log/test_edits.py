@@ -162,7 +162,7 @@ def test_live_files(tmp_path: Path) -> None:
     assert len(dataset.fragments(1)) == 1
     assert dataset.count_rows() == 5
     with pytest.raises(OptionError, match="cannot be followed"):
-        dataset.follow({})
+        dataset.watch().look()
 
 
 def test_current_names_the_live_manifest(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from sawlog.damage import Findings
+from sawlog.follow import Range
 
 from .fragments import BLOCK, FIRST, fragment, write
 
@@ -27,13 +27,10 @@ class Stream:
         self.records: list[bytes] = []
 
     def advance(self) -> None:
-        dataset = sawlog.open(self.path, format="leveldb_log", **self.options)
-        fragments, self.positions = dataset.follow(self.positions)
-        again, _ = dataset.follow({**self.positions})
-        assert again == []
-        for one in fragments:
-            for batch in one.to_batches(Findings("fail")):
-                self.records += batch.column("record").to_pylist()
+        watch = sawlog.open(self.path, format="leveldb_log", **self.options).watch(self.positions)
+        self.records += [record for batch in watch.look() for record in batch.column("record").to_pylist()]
+        assert watch.look() == []
+        self.positions = watch.positions
 
 
 def grow(path: Path, data: bytes, places: list[int], **options: object) -> Stream:
@@ -92,8 +89,10 @@ def test_a_large_backlog_is_cut_into_ranges(monkeypatch: pytest.MonkeyPatch, tmp
     stream = Stream(path)
     stream.advance()
     path.write_bytes(write(*RECORDS) + fragment(FIRST, b"open"))
-    fragments, positions = sawlog.open(path).follow(stream.positions)
-    assert positions == {str(path): len(write(*RECORDS))}
+    dataset = sawlog.open(path)
+    end = dataset.frontier(dataset.files[0], len(first))
+    assert end == len(write(*RECORDS))
+    fragments = dataset.between([Range(dataset.files[0], len(first), end)])
     assert len(fragments) > 3
     assert [one.synced for one in fragments] == [True] + [False] * (len(fragments) - 1)
     stream.advance()
@@ -152,10 +151,11 @@ def test_damage_is_followed_like_rows(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     data = bytearray(write(b"a", b"b" * 9000, b"c" * 60_000, b"d"))
     data[5000] ^= 1
-    positions: dict[str, int] = {}
+    positions: dict = {}
     found = []
     for end in (9000, 50_000, len(data)):
         path.write_bytes(data[:end])
-        fragments, positions = sawlog.open(path, view="damage").follow(positions)
-        found += [row for fragment in fragments for batch in fragment.to_batches() for row in batch.to_pylist()]
+        watch = sawlog.open(path, view="damage").watch(positions)
+        found += [row for batch in watch.look() for row in batch.to_pylist()]
+        positions = watch.positions
     assert found == sawlog.read(path, view="damage").to_pylist() != []

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning, Findings, TailStatus
+from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write
 
@@ -85,6 +87,44 @@ def test_a_log_that_was_given_another_name_is_read_by_its_own_number(tmp_path: P
     # In its database the name counts: there the log was taken over, and nothing is written yet.
     (tmp_path / "CURRENT").write_bytes(b"MANIFEST-000001\n")
     assert scan_file(path).records == []
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@pytest.mark.parametrize("dialect", ["auto", "rocksdb"])
+def test_a_log_of_another_name_whose_first_fragment_is_broken_has_the_others(dialect: str, tmp_path: Path) -> None:
+    path = tmp_path / "000009.log"
+    data = bytearray(write(*FRESH, log=7))
+    for place in (0, 6, 11):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x82]) + data[place + 1 :])
+        found = scan_file(path, dialect=dialect)
+        assert found.records == FRESH[3:], "the others begin in the block that is lost"
+
+
+def test_a_log_that_was_taken_over_is_not_taken_for_the_earlier_one(tmp_path: Path) -> None:
+    """Its own fragments are found after a broken one, and those of the log before it are not its."""
+    path = tmp_path / "000007.log"
+    data = bytearray(recycled(write(*FRESH, log=7), write(*STALE, log=3)))
+    data[12] ^= 1
+    path.write_bytes(data)
+    found = scan_file(path)
+    assert found.records == FRESH[3:], "the others begin in the block that is lost"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_record_that_does_not_expand_costs_itself_only(declared: bool, tmp_path: Path) -> None:
+    records = [b"record %d " % number * 40 for number in range(60)]
+    frames = [
+        zstd(one) if declared else zstandard.ZstdCompressor(write_content_size=False).compress(one) for one in records
+    ]
+    broken = {
+        number: COMPRESSED + write(*frames[:number], frames[number][:9] + b"\xff" * 20, *frames[number + 1 :], start=11)
+        for number in (0, 30, 59)
+    }
+    units: dict[int, Rows] = {number: [{"record": one}] for number, one in enumerate(records)}
+    path = tmp_path / "000007.log"
+    path.write_bytes(COMPRESSED + write(*frames, start=11))
+    assert sawlog.read(path)["record"].to_pylist() == records
+    assert_lost_by_unit(path, "leveldb_log", broken, units)
 
 
 def test_log_numbers_of_64_bits() -> None:

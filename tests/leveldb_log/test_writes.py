@@ -297,18 +297,18 @@ def test_options_for_other_views_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="view 'entities'"):
         sawlog.open(path, view="writes", kind="users")
     with pytest.raises(OptionError, match="cannot be followed"):
-        sawlog.open(path, view="writes", latest=True).follow({})
+        sawlog.open(path, view="writes", latest=True).watch().look()
 
 
 def test_follow(tmp_path: Path) -> None:
     records = [batch(i, 1, put(b"%d" % i, b"")) for i in range(4)]
     path = tmp_path / "000001.log"
     path.write_bytes(write(*records[:2]) + write(records[2], start=len(write(*records[:2])))[:-1])
-    fragments, positions = sawlog.open(tmp_path, view="writes").follow({})
-    assert [r["key"] for one in fragments for b in one.to_batches() for r in b.to_pylist()] == [b"0", b"1"]
+    watch = sawlog.open(tmp_path, view="writes").watch()
+    assert [row["key"] for batch in watch.look() for row in batch.to_pylist()] == [b"0", b"1"]
     path.write_bytes(write(*records))
-    fragments, _ = sawlog.open(tmp_path, view="writes").follow(positions)
-    assert [r["key"] for one in fragments for b in one.to_batches() for r in b.to_pylist()] == [b"2", b"3"]
+    again = sawlog.open(tmp_path, view="writes").watch(watch.positions)
+    assert [row["key"] for batch in again.look() for row in batch.to_pylist()] == [b"2", b"3"]
 
 
 def test_latest(tmp_path: Path) -> None:

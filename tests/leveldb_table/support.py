@@ -9,6 +9,10 @@ import pytest
 import rocksdict
 from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "rocksdb"
+GOLDEN_ROWS = {b"user/%04d" % number: b"value %d " % number * (number % 5) for number in range(300)}
+"""What the tables there hold."""
+
 
 def pairs(count: int, seed: int = 1, *, width: int = 40) -> dict[bytes, bytes]:
     """Keys that share prefixes, and values of any length."""
@@ -41,15 +45,15 @@ def rocksdb_tables(
     compression: str = "none",
     deletes: list[bytes] | None = None,
     ranges: list[tuple[bytes, bytes]] | None = None,
-    dictionary: bool = False,
+    dictionary: str = "",
     table: dict[str, object] | None = None,
 ) -> list[Path]:
-    """Tables of a RocksDB that holds the data, flushed."""
+    """Tables of a RocksDB that holds the data, flushed; and compacted, to have a `raw` or `trained` dictionary."""
     options = Options(raw_mode=True)
     options.set_compression_type(getattr(DBCompressionType, compression)())
     if dictionary:
         options.set_compression_options(-14, 3, 0, 16 << 10)
-        options.set_zstd_max_train_bytes(0)
+        options.set_zstd_max_train_bytes(1 << 20 if dictionary == "trained" else 0)
     block = BlockBasedOptions()
     block.set_format_version(version)
     block.set_checksum_type(getattr(ChecksumType, checksum)())

@@ -9,11 +9,11 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError
-from sawlog.kernels.jit import PLAIN
+from sawlog.kernels.jit import MODE, PYTHON
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
-PACE = 4 if PLAIN else 1
+PACE = 4 if MODE == PYTHON else 1
 ROWS = pa.table(
     {
         "sequence": pa.array(range(1, 31), pa.int64()),

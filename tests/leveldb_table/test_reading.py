@@ -46,22 +46,6 @@ def test_format_versions_and_checksums_of_rocksdb(tmp_path: Path, version: int, 
     assert (facts["format version"], facts["checksum"]) == (version, names.get(checksum, checksum))
 
 
-@pytest.mark.parametrize("compression", ["snappy", "lz4", "lz4hc", "zstd"])
-def test_compressions_of_rocksdb(tmp_path: Path, compression: str) -> None:
-    files = rocksdb_tables(tmp_path / "db", DATA, compression=compression)
-    assert_holds(files, DATA)
-    blocks = sawlog.read(str(files[0]), format="leveldb_table", view="blocks").to_pylist()
-    assert compression in {block["compression"] for block in blocks if block["name"] == "data"}
-
-
-def test_a_dictionary_of_zstd(tmp_path: Path) -> None:
-    data = pairs(20000)
-    files = rocksdb_tables(tmp_path / "db", data, compression="zstd", dictionary=True)
-    assert_holds(files, data)
-    names = sawlog.read(str(files[0]), format="leveldb_table", view="blocks").column("name").to_pylist()
-    assert "rocksdb.compression_dict" in names
-
-
 @pytest.mark.parametrize("version", [3, 6])
 @pytest.mark.parametrize(
     "table",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import json
 import os
+import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +19,11 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+import sawlog.map
+from sawlog.cli import main
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.format import Dataset, Fragment, get_format
-from sawlog.map import render, survey
+from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
 from sawlog.map.levels import MOST_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
@@ -26,6 +31,8 @@ from sawlog.map.rows import KEPT_ROWS
 from sawlog.scan import Scan
 from sawlog.storage import File
 from sawlog.testing import Laws
+from tests.leveldb_table.support import rocksdb_tables
+from tests.leveldb_table.test_versions import with_block
 from tests.samples import FORMATS, samples
 
 __all__ = ["samples"]
@@ -93,6 +100,39 @@ def test_damage_and_tails_stand_where_verify_finds_them(samples: dict[str, Path]
         covered = sum(file.bins["damage_bytes"][first : last + 1])
         assert covered >= damage.length
         assert any(one.offset <= damage.offset < one.offset + len(one.data) for one in file.excerpts)
+
+
+@pytest.mark.parametrize("part", ["block", "file"])
+def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Path, part: str) -> None:
+    rows = {b"key%d" % number: b"value" for number in range(6)}
+    (path,) = rocksdb_tables(tmp_path / "tables", rows, table={"set_block_size": 1})
+    data = path.read_bytes()
+    version = struct.pack("<I", 1 << 20)
+    path.write_bytes(with_block(data, 2, None, 0x80) if part == "block" else data[:-12] + version + data[-8:])
+    found = mapped(path)
+    assert_equal_to_verify(found, sawlog.verify(path))
+    (file,) = found.files
+    assert bytes_by_use(file)["unsupported"] == file.account.unsupported > 0
+    assert (found.damaged, found.unsupported, bytes_by_use(file)["damage"]) == (False, True, 0)
+    shown = found.to_dict()["files"][0]
+    assert (shown["damage_count"], shown["damage_kinds"], shown["damages"]) == (0, {}, [])
+    assert (shown["unsupported_count"], [one["kind"] for one in shown["unsupported"]]) == (1, ["unsupported"])
+    assert main(["map", str(path), "-o", str(tmp_path / "map.html")]) == 4
+    (strip_of,) = strip.strips(sawlog.open(path))
+    assert set(strip.cells(strip_of, 40)) >= {"unsupported"}
+    assert " 0 damages" in strip.as_html([strip_of])
+    assert strip.COLOURS["unsupported"] in strip.as_html([strip_of])
+
+
+def test_every_use_has_a_colour_and_a_sign() -> None:
+    """In terminals, notebooks, and the page's legend, in both schemes."""
+    page = Path(sawlog.map.__file__).parent / "page"
+    (uses,) = re.findall(r"const USES = (\[.*\]);", (page / "model.js").read_text())
+    assert set(json.loads(uses)) == set(USES) == {one.name for one in dataclasses.fields(sawlog.damage.Account)}
+    for use in USES:
+        assert use in strip.COLOURS
+        assert strip.SIGNS[use].strip()
+        assert (page / "page.css").read_text().count(f"--{use}: #") == 2
 
 
 def test_rows_are_known_one_by_one(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def write_segment(
     segment: int,
     columns: Mapping[int, pa.Array],
     cuts: Mapping[tuple[int, ...], Sequence[int]],
+    parquet: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Path:
     """A segment whose column groups are cut into files of so many rows each; row ids and timestamps are added."""
@@ -82,7 +83,8 @@ def write_segment(
         files, start = [], 0
         for at, size in enumerate(sizes):
             name = f"{number}_{at}.parquet"
-            pq.write_table(table.select(list(map(str, ids))).slice(start, size), directory / "_data" / name)
+            part = table.select(list(map(str, ids))).slice(start, size)
+            pq.write_table(part, directory / "_data" / name, **(parquet or {}))
             files.append(packed_file(name, 0, size))
             start += size
         groups.append(group(ids, files))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import shutil
 import struct
@@ -9,23 +11,27 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, FormatError
+from sawlog.errors import DamageError, FormatError, UnsupportedError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
 from sawlog.testing import Sample, check, reading
 
+from . import thrift
+from .packing import group, packed_file, write_manifest, write_segment
 from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
@@ -126,13 +132,95 @@ def test_encrypted_files_are_recognised(tmp_path: Path) -> None:
     event = NewEvent(EventType.INSERT, NOW, NOW, b"\x13\x37" * 40)
     data = log_bytes(Place(1, 2, 3), 100, DataType.Int64, [event], extra, "test")
     (tmp_path / "log").write_bytes(data)
-    with pytest.raises(DamageError, match="468599886057571311"):
+    with pytest.raises(UnsupportedError, match="468599886057571311"):
         sawlog.read(tmp_path / "log")
     dataset = sawlog.open(tmp_path / "log")
     assert dataset.info()["encrypted"] == "zone 468599886057571311"
     (report,) = sawlog.verify(tmp_path / "log").files
-    assert list(report.kinds) == ["encrypted"]
+    assert list(report.kinds) == ["unsupported"]
+    assert not report.damaged
     assert report.account.total == len(data)
+
+
+def bare(codec: int | None = None, encoding: int | None = None) -> bytes:
+    """Parquet of two columns, the second of a codec or an encoding that nobody has."""
+    sink = io.BytesIO()
+    table = pa.table({"100": range(100), "101": range(100, 200)})
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False)
+    data = sink.getvalue()
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = thrift.read(data, end)
+
+    def field(struct: thrift.Struct, number: int) -> list[Any]:
+        return next(one for one in struct.fields if one[0] == number)
+
+    chunk = field(field(footer, 4)[2][1][0], 1)[2][1][1]
+    metadata = field(chunk, 3)[2]
+    if codec is not None:
+        field(metadata, 4)[2] = codec
+    start = field(metadata, 9)[2]
+    header, body = thrift.read(data, start)
+    if encoding is not None:
+        field(field(header, 5)[2], 2)[2] = encoding
+    stored = thrift.write(header)
+    assert len(stored) == body - start
+    written = thrift.write(footer)
+    return data[:start] + stored + data[body:end] + written + struct.pack("<I", len(written)) + b"PAR1"
+
+
+@pytest.mark.parametrize(
+    ("made", "named"), [({"codec": 3}, "LZO"), ({"codec": 42}, "codec 42"), ({"encoding": 11}, "encoding 11")]
+)
+def test_codecs_and_encodings_that_pyarrow_lacks_are_unsupported(
+    tmp_path: Path, made: dict[str, int], named: str
+) -> None:
+    """The column is named, and costs nothing of the others."""
+    path = tmp_path / "file"
+    path.write_bytes(bare(**made))
+    with pytest.raises(UnsupportedError, match=named):
+        read(path)
+    assert read(path, columns=["100"])["100"].to_pylist() == list(range(100))
+    report = sawlog.verify(path, format="milvus_binlog")
+    assert report.unsupported
+    assert not report.damaged
+    path.write_bytes(bare())
+    assert read(path).num_rows == 100
+
+
+class Wrapped(encryption.KmsClient):
+    """Keys that are not wrapped at all."""
+
+    def wrap_key(self, key: bytes, _master: str) -> bytes:
+        return base64.b64encode(key)
+
+    def unwrap_key(self, key: bytes, _master: str) -> bytes:
+        return base64.b64decode(key)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_encrypted_parquet_is_unsupported(tmp_path: Path, plain: bool) -> None:
+    """A column of a file whose footer is plain, or all of a file."""
+    table = pa.table({"100": range(100), "101": range(100, 200)})
+    settings = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["101"]}, plaintext_footer=plain, double_wrapping=False
+    )
+    keys = encryption.CryptoFactory(lambda _: Wrapped())
+    properties = keys.file_encryption_properties(encryption.KmsConnectionConfig(), settings)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    directory = write_segment(tmp_path, 900, {100: pa.array(range(100)), 101: pa.array(range(100))}, {(0, 1): [100]})
+    (directory / "_data/1_0.parquet").write_bytes(sink.getvalue())
+    files = [packed_file("1_0.parquet", 0, 100)]
+    write_manifest(directory, [group([0, 1], [packed_file("0_0.parquet", 0, 100)]), group([100, 101], files)])
+    schema = {"name": "c", "fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "v", "type": 5}]}
+    with pytest.raises(UnsupportedError, match="encrypted"):
+        open_as_it_lies(tmp_path, schema=schema).to_table()
+    report = sawlog.verify(tmp_path, schema=schema)
+    assert report.unsupported
+    assert not report.damaged
+    if plain:
+        assert open_as_it_lies(tmp_path, schema=schema, columns=["pk"]).to_table().num_rows == 100
 
 
 def test_v3_manifest_and_encrypted_parquet_are_named(tmp_path: Path) -> None:
@@ -349,3 +437,23 @@ def test_no_change_of_a_byte_crashes(position: int, value: int, cut: int) -> Non
     data[position] = value
     for broken in (bytes(data), GOOD[:cut]):
         check(Sample("log", "milvus_binlog", GOOD, "log"), broken, laws=(reading.any_fragments,))
+
+
+@pytest.mark.parametrize(("agrees", "kinds"), [(True, {"unsupported": 1}), (False, {"unknown_event": 1})])
+def test_an_event_of_a_newer_type_costs_itself_alone(tmp_path: Path, agrees: bool, kinds: dict[str, int]) -> None:
+    """Where its length and its next position agree; a code that a changed bit makes may do so, too."""
+    data = (SYNTHETIC / "multi_event_insert").read_bytes()
+    whole = tmp_path / "whole"
+    whole.write_bytes(data)
+    events = sawlog.read(whole, format="milvus_binlog", view="events").to_pylist()
+    changed = bytearray(data)
+    at = events[1]["offset"]
+    changed[at + 8] = 99
+    if not agrees:
+        changed[at + 13] ^= 1
+    path = tmp_path / "log"
+    path.write_bytes(changed)
+    (report,) = sawlog.verify(path, format="milvus_binlog").files
+    assert report.kinds == kinds
+    assert report.account.total == len(data)
+    assert report.rows == (sum(one["rows"] for one in events[2:]) if agrees else 0)

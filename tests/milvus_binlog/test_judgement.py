@@ -66,7 +66,7 @@ def agreed(path: Path, rows: int, kinds: list[str], place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "kinds"),
     [
-        ("abort", 0, [Kind.BAD_PAYLOAD]),
+        ("abort", 3, [Kind.BAD_PAYLOAD]),
         ("count_of_damaged_page", 0, [Kind.BAD_PAYLOAD]),
         ("endless_count", 0, [Kind.BAD_PAYLOAD]),
         ("event_timestamp", 100, []),
@@ -353,3 +353,89 @@ def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None
                 found = open_as_it_lies(tmp_path, view="inserts", filters=[("Timestamp", "=", time)]).to_table()
                 assert found["100"].to_pylist() == [key]
     assert tried == 256
+
+
+def test_a_writer_whose_name_is_no_text_is_told_as_that(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"val": [True, False]}), sink)
+    data = sink.getvalue().to_pybytes()
+    assert data.count(b"parquet-cpp") == 1
+    event = NewEvent(EventType.INSERT, NOW, NOW, data.replace(b"parquet-cpp", b"parqu\xca\xff-cpp"))
+    path = tmp_path / "log"
+    path.write_bytes(log_bytes(Place(1, 2, 3), 101, DataType.Bool, [event], {"original_size": "2"}, "it"))
+    dataset = sawlog.open(path, format="milvus_binlog")
+    assert "not text: 'utf-8'" in dataset.info()["payload written by"]
+    assert dataset.count_rows() == dataset.to_table().num_rows == 2
+
+
+def test_the_view_of_inserts_is_none_of_delta_logs(tmp_path: Path) -> None:
+    delete(tmp_path, [7, -8], [NOW, NOW], 100)
+    (log,) = (one for one in tmp_path.rglob("*") if one.is_file())
+    assert sawlog.open(log, format="milvus_binlog").count_rows() == 2
+    with pytest.raises(OptionError, match="view inserts is for insert logs; this is delta"):
+        sawlog.open(log, format="milvus_binlog", view="inserts")
+
+
+@pytest.mark.parametrize("tree", ["plain", "backup"])
+@pytest.mark.parametrize("broken", ["payload", "magic"])
+def test_a_repaired_collection_opens_in_every_view(tmp_path: Path, tree: str, broken: str) -> None:
+    """The batch that lost a column is there without rows, as are its other columns: deletes and metadata still fit."""
+    root, copy = tmp_path / "root", tmp_path / "copy"
+    segments = pa.array([1] * 20 + [2] * 10, pa.int64())
+    table = pa.table({"id": list(range(30)), "x": [f"{n}" for n in range(30)], "_segment": segments})
+    write(root, table, tree=tree)
+    delete(root, [25], [NOW + 1], 2, tree=tree, first_id=9000)
+    delete(root, [5], [NOW + 1], 1, tree=tree, first_id=9001)
+    (log,) = (one for one in root.rglob("insert_log/1/2/1/101/*"))
+    data = bytearray(log.read_bytes())
+    at = data.index(b"PAR1") + 4 if broken == "payload" else 0
+    data[at : at + 8] = b"\xff" * 8
+    log.write_bytes(data)
+    before = sawlog.read(root, on_damage="skip")
+    assert before.num_rows == 9
+    copy.mkdir()
+    report = sawlog.repair(root, copy)
+    assert report.rows == 9
+    assert not sawlog.verify(copy).damaged
+    assert sawlog.read(copy).equals(before)
+    for view, rows in {"inserts": 10, "history": 10, "deletes": 2, "segments": 2}.items():
+        assert sawlog.read(copy, view=view).num_rows == rows
+
+
+def test_repair_refuses_where_a_file_that_no_row_needs_cannot_be_had(tmp_path: Path) -> None:
+    """Without the row ids the collection would not be whole; nothing is published, and both counts are said."""
+    write(tmp_path / "root", pa.table({"id": [1, 2, 3]}))
+    (log,) = (tmp_path / "root").rglob("insert_log/1/2/100/0/*")
+    log.write_bytes(log.read_bytes()[:-10])
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(sawlog.SawlogError, match="the repaired copy was not published"):
+        sawlog.repair(tmp_path / "root", tmp_path / "copy")
+    assert [one for one in (tmp_path / "copy").rglob("*") if one.is_file()] == []
+
+
+@pytest.mark.parametrize("tree", ["plain", "backup"])
+def test_a_collection_without_rows_has_its_columns(tmp_path: Path, tree: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("v", pa.list_(pa.float32(), 4))])
+    sawlog.write(schema.empty_table(), tmp_path, format="milvus_binlog", tree=tree)
+    dataset = sawlog.open(tmp_path)
+    assert dataset.schema.types == schema.types
+    assert dataset.to_table().num_rows == dataset.count_rows() == 0
+    report = sawlog.verify(tmp_path)
+    assert not report.damaged
+    assert report.rows == 0
+
+
+@pytest.mark.parametrize("content", ["deletes", "ddl"])
+def test_no_deletes_are_no_delta_log(tmp_path: Path, content: str) -> None:
+    names = ("pk", "timestamp") if content == "deletes" else ("type", "timestamp", "request")
+    kinds = {"pk": pa.int64(), "timestamp": pa.int64(), "type": pa.string(), "request": pa.binary()}
+    nothing = pa.schema([(name, kinds[name]) for name in names]).empty_table()
+    with pytest.raises(sawlog.SchemaError, match="there are no"):
+        sawlog.write(nothing, tmp_path / "root", format="milvus_binlog", content=content)
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_null_is_no_primary_key(tmp_path: Path) -> None:
+    key = pa.field("id", pa.string(), metadata={"sawlog.milvus.nullable": "true"})
+    with pytest.raises(sawlog.SchemaError, match="column 'id', row 1: null"):
+        write(tmp_path / "root", pa.table([pa.array(["a", None])], schema=pa.schema([key])))

@@ -12,9 +12,9 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError
+from sawlog.errors import DamageError, UnsupportedError
 
-from .packing import SCHEMA, array, group, packed_file, record, write_manifest, write_segment
+from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, delete, open_as_it_lies, write
 from .test_metadata import PK, SECOND, Server, field, message, quiet
 
@@ -102,13 +102,33 @@ def test_texts_are_inline_or_told(tmp_path: Path) -> None:
     write_segment(tmp_path, 900, {100: pa.array(range(4)), 101: texts}, {(0, 1, 100): [4], (101,): [4]})
     schema = {"name": "c", "fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "t", "type": 25}]}
     assert read(tmp_path, schema=schema)["t"].to_pylist() == ["plain", "", None, "€"]
-    for cell, told in ((b"\1" + bytes(23), "large texts"), (b"", "without the byte"), (b"\7x", "of kind 7")):
+    large = b"\1\0\0\0" + bytes(range(16)) + b"\5\0\0\0"
+    cells = {
+        large: "row 5 of a file of large texts, lobs/101/_data/00010203-0405-0607-0809-0a0b0c0d0e0f.vx",
+        large[:-1]: "23 bytes name",
+        b"": "without the byte",
+        b"\7x": "of kind 7",
+    }
+    for cell, told in cells.items():
         texts = pa.array([b"\0plain", cell], pa.binary())
         write_segment(tmp_path, 900, {100: pa.array(range(2)), 101: texts}, {(0, 1, 100): [2], (101,): [2]})
-        with pytest.raises(DamageError, match=told):
+        with pytest.raises(UnsupportedError if cell == large else DamageError, match=told):
             read(tmp_path, schema=schema)
         with pytest.warns(DamageWarning):
-            assert read(tmp_path, schema=schema, on_damage="skip").num_rows == 0
+            assert read(tmp_path, schema=schema, on_damage="skip")["t"].to_pylist() == ["plain"]
+        assert read(tmp_path, schema=schema, columns=["pk"]).num_rows == 2
+
+
+def test_files_of_large_texts_are_no_segment(tmp_path: Path) -> None:
+    """They are next to the segments of their partition: nothing is taken for damage where no row needs one."""
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    large = tmp_path / "insert_log/1/2/lobs/101/_data/00010203-0405-0607-0809-0a0b0c0d0e0f.vx"
+    large.parent.mkdir(parents=True)
+    large.write_bytes(b"VTXF" + bytes(60) + b"\1\0\x10\0VTXF")
+    assert read(tmp_path).num_rows == ROWS
+    report = sawlog.verify(tmp_path)
+    assert not report.damaged
+    assert report.rows == ROWS
 
 
 def lie(directory: Path, **options: Any) -> None:
@@ -135,11 +155,6 @@ LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "outside": ("below", lambda d: lie(d, groups=[group([0], [packed_file("../../../../../../secret", 0, 40)])])),
     "absolute": ("below", lambda d: lie(d, groups=[group([0], [packed_file("/etc/passwd", 0, 40)])])),
     "elsewhere": ("below", lambda d: lie(d, groups=[group([0], [packed_file("s3://b/x", 0, 40)])])),
-    "vortex": (
-        "kept as vortex",
-        lambda d: lie(d, groups=[group([0, 1, 100], [packed_file("0_0.vx", 0, 40)], "vortex")]),
-    ),
-    "positions": ("of type 1", lambda d: lie(d, deltas=["x"], type=1)),
     "no delta": ("not there", lambda d: lie(d, deltas=["gone"])),
     "compressed": ("compressed with deflate", lambda d: lie(d, codec="deflate")),
     "avro": ("Avro", lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"Obj\x01" + bytes(64))),
@@ -151,6 +166,20 @@ LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "other": ("missing", lambda d: lie_by_schema(d, record("Other", x="long"), {"x": 1})),
     "nothing": ("type null", lambda d: lie_by_schema(d, record("Other", x=array("null")), {"x": [None] * 9})),
 }
+
+
+NEWER: dict[str, tuple[str, Callable[[Path], object]]] = {
+    **{
+        name: (
+            f"kept as {name}",
+            lambda d, name=name: lie(d, groups=[group([0, 1, 100], [packed_file("0_0.vx", 0, 40)], name)]),
+        )
+        for name in ("vortex", "lance-table", "iceberg-table", "paimon-table")
+    },
+    "positions": ("of type 1", lambda d: lie(d, deltas=["x"], type=1)),
+    "version": ("version 7", lambda d: bare_manifest(d / "_metadata/manifest-1.avro", 7, [])),
+}
+"""What Milvus' storage library writes, or will, and sawlog does not read."""
 
 
 def lie_by_schema(directory: Path, schema: dict[str, Any], found: dict[str, Any]) -> None:
@@ -175,6 +204,66 @@ def test_manifests_that_lie_are_damage(tmp_path: Path, name: str) -> None:
     assert report.damaged
     assert report.rows == 2
     assert any(told.split()[0] in str(one["detail"]) for one in sawlog.read(tmp_path, view="damage").to_pylist())
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_what_a_newer_writer_may_mean_is_unsupported(tmp_path: Path, name: str) -> None:
+    """It is no damage, and is named; the other segments are read."""
+    told, make = NEWER[name]
+    directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
+    write(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+    make(directory)
+    with pytest.raises(UnsupportedError, match=told):
+        read(tmp_path)
+    with pytest.warns(DamageWarning):
+        assert read(tmp_path, on_damage="skip")["100"].to_pylist() == [1000, 1001]
+    report = sawlog.verify(tmp_path)
+    assert report.unsupported
+    assert not report.damaged
+    assert report.rows == 2
+
+
+def bare_manifest(path: Path, version: int, groups: list[dict[str, Any]]) -> None:
+    """A manifest without an Avro container, as the storage library wrote them before it had one."""
+    file = record("File", path="string", start_index="long", end_index="long", metadata="bytes")
+    stats = STATS if version >= 3 else array("string")
+    schema = record(
+        "Manifest",
+        magic="int",
+        version="int",
+        column_groups=array(record("ColumnGroup", columns=array("string"), files=array(file), format="string")),
+        delta_logs=array(DELTA),
+        stats=mapping(stats),
+    )
+    paths = ["stats"]
+    found = {
+        "magic": 0x4D494C56,
+        "version": version,
+        "column_groups": [
+            {**one, "files": [{**some, "metadata": b"\x01\xff"} for some in one["files"]]} for one in groups
+        ],
+        "delta_logs": [],
+        "stats": {"bloom_filter.100": {"paths": paths, "metadata": {}} if version >= 3 else paths},
+    }
+    with path.open("wb") as out:
+        fastavro.schemaless_writer(out, schema, found)
+        out.write(bytes(2 if version >= 6 else 1 if version >= 5 else 0))  # no indexes, no files of large texts
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
+def test_manifests_without_a_container_are_read(tmp_path: Path, version: int) -> None:
+    directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
+    path = directory / "_metadata/manifest-1.avro"
+    with path.open("rb") as file:
+        (found,) = fastavro.reader(file)
+    bare_manifest(path, version, found["column_groups"])
+    assert read(tmp_path)["100"].to_pylist() == list(range(ROWS))
+    assert not sawlog.verify(tmp_path).damaged
+    whole = path.read_bytes()
+    for size in range(len(whole) - 40):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamageError):
+            read(tmp_path)
 
 
 def test_the_manifest_of_the_public_writer_is_the_tests_own() -> None:

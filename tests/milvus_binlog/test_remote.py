@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sawlog.errors import ChangedError
 from sawlog.milvus_binlog import source
 from sawlog.storage import File, Storage
 
@@ -74,7 +75,7 @@ def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> Non
 def test_a_file_that_became_shorter(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe_file("/sawlog-short", bytes(10))
     opened = source.open_log(File("memory://sawlog-short", 20), Storage())
-    with pytest.raises(OSError, match="expected 20 bytes at byte 0, found 10"):
+    with pytest.raises(ChangedError, match="expected 20 bytes, found 10"):
         opened.window(0, 4)
 
 

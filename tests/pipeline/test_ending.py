@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sawlog.cli import run
-from sawlog.cli.rendering import rendering
 from sawlog.pipeline.run import Totals
 from sawlog.pipeline.settings import load
 
@@ -47,4 +46,4 @@ def test_what_ends_a_stream_is_told_by_its_exit_code(
             return Totals()
 
     monkeypatch.setattr("sawlog.pipeline.run.Run", Ended)
-    assert run._run(load(str(path)), None, rendering(False)) == code  # type: ignore[arg-type]
+    assert run._run(load(str(path)), None) == code  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JNetworkError
 
+from sawlog.errors import ChangedError, FormatError, StorageError
 from sawlog.pipeline import run as module
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.run import RETRIES, Run
@@ -124,6 +125,12 @@ def test_a_cause_that_spark_does_not_name_is_named() -> None:
         (KILLED, True),
         (Failed("a plan", "java.lang.IllegalStateException\n\tat a.B.c(B.scala:500)\n"), False),
         (Exception("sawlog.errors.DamageError: Connection reset"), False),
+        (Exception("sawlog.errors.StorageError: s3://b/x: no answer"), True),
+        (Exception("sawlog.errors.ChangedError: s3://b/x: replaced"), False),
+        (Exception("sawlog.errors.InternalError: Connection reset"), False),
+        (StorageError("s3://b/x: no answer"), True),
+        (ChangedError("s3://b/x: replaced"), False),
+        (FormatError("Connection reset"), False),
         (Exception("[UNRESOLVED_COLUMN] no such column"), False),
         (Py4JNetworkError("Connection refused"), False),
     ],

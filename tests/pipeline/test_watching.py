@@ -15,8 +15,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from sawlog.cli.console import logfmt
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import log, logfmt
 from sawlog.errors import OptionError
 from sawlog.pipeline import load
 from sawlog.pipeline.metrics import serve
@@ -34,12 +33,12 @@ REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200
 
 
 def test_a_line_per_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    rendering(False).batch(REPORT)
+    log(REPORT.to_dict(), json=False)
     assert capsys.readouterr().out == (
         'event=batch time=2026-01-05T09:30:10.021Z pipeline="my trades" sink=rows batch=42 rows=51200 bytes=1642496'
         " damage=2 seconds=0.812\n"
     )
-    rendering(True).batch(REPORT)
+    log(REPORT.to_dict(), json=True)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["lag_bytes"] is None
     assert json.loads(line)["pipeline"] == "my trades"
@@ -104,12 +103,12 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
 
         def __call__(self) -> Any:
             self._report(REPORT)
-            return SimpleNamespace(skipped=0)
+            return SimpleNamespace(skipped=0, to_dict=dict)
 
     monkeypatch.setattr("sawlog.pipeline.run.Run", Run)
     monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
-    output: Any = SimpleNamespace(batch=lambda report: told.append("line"), ended=lambda totals: None)
-    _run(pipeline(tmp_path), cast("Any", None), output)
+    monkeypatch.setattr("sawlog.cli.run.log", lambda event, *, json: told.append("line") if event else None)
+    _run(pipeline(tmp_path), cast("Any", None))
     assert told == ["status", "line"]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Findings
+from sawlog.damage import Findings
 from sawlog.format import Dataset, Format, Fragment, Match, Scan, Writer
 from sawlog.storage import File, Storage
 
@@ -55,5 +55,5 @@ class Boxes(Format):
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         raise AssertionError("not part of the proof")
 
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
         raise AssertionError("not part of the proof")

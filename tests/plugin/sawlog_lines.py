@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Fragment, Match, Scan, Writer
 from sawlog.storage import File, Staged, Storage
 
@@ -93,7 +93,7 @@ class Lines(Format):
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         return LinesWriter(path, storage)
 
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
         raise AssertionError("not part of the proof")
 
 

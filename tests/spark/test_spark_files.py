@@ -6,6 +6,7 @@ import datetime as dt
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import fsspec
 import pyarrow as pa
@@ -237,3 +238,38 @@ def test_with_spark(spark: SparkSession, tree: Path, with_jar: bool) -> None:
     if not with_jar:
         with pytest.raises(AnalysisException, match="_metadata"):
             spark.read.format("sawlog").load(str(tree)).select("_metadata")
+
+
+NAMES = [
+    *("1", "007", "+5", "#5", "-5", "2147483648", "12345678901234567890", "9" * 38, "9" * 39, "0x10", "1_000", " 1"),
+    *("1.5", "1e5", "1.5e3", ".5", "5.", "1d", "1.5f", "NaN", "Infinity", "inf", "true", "null"),
+    *("2024-01-02", "2024-1-2", "2024-01", "2024-13-01", "2024-02-30", "2024-01-02 03:04:05", "2024-01-02 03:04:05.6"),
+    *("2024-01-02T03:04:05", "2024-01-02 03:04", "2024-01-02 25:04:05", "a", "1,2"),
+]
+TOGETHER = [
+    *(("1", "1.5"), ("1", "2147483648"), ("2147483648", "1.5"), ("1", "12345678901234567890"), ("1", "a")),
+    *(("12345678901234567890", "1.5"), ("2024-01-02", "2024-01-02 03:04:05"), ("1", "2024-01-02"), ("1", "NaN")),
+    ("1", "__HIVE_DEFAULT_PARTITION__"),
+]
+
+
+def test_types_of_directories_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own file source says what they are, and what the values are; our times have no zone of their own."""
+    columns = [*((name, name) for name in NAMES), *TOGETHER]
+    for line in zip(*columns, strict=True):
+        inner = "/".join(f"k{number}={quote(name, safe='+,')}" for number, name in enumerate(line))
+        write(tmp_path / "ours" / inner / "1.log", b"x")
+        (tmp_path / "theirs" / inner).mkdir(parents=True)
+        (tmp_path / "theirs" / inner / "1.txt").write_text("x\n")
+    ours = spark.read.format("sawlog").load(str(tmp_path / "ours")).drop("record")
+    theirs = spark.read.text(str(tmp_path / "theirs")).drop("value")
+    assert {"timestamp_ntz", "decimal(38,0)", "date"} < {field.dataType.simpleString() for field in ours.schema}
+    for field in ours.schema:
+        if field.dataType.simpleString() == "timestamp_ntz":
+            ours = ours.withColumn(field.name, ours[field.name].cast("timestamp"))
+    types = [[field.dataType.simpleString() for field in frame.schema] for frame in (ours, theirs)]
+    found = {name: (one, other) for name, one, other in zip(columns, *types, strict=True) if one != other}
+    assert not found
+    values = [list(zip(*sorted(frame.collect(), key=repr), strict=True)) for frame in (ours, theirs)]
+    wrong = {name: pair for name, *pair in zip(columns, *values, strict=True) if repr(pair[0]) != repr(pair[1])}
+    assert not wrong

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from sawlog.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+MakeSink = Callable[..., SawlogWriter]
 RECORDS = StructType().add("record", BinaryType())
 
 
@@ -149,6 +152,69 @@ def test_other_save_modes_are_sparks_to_refuse(spark: SparkSession, tmp_path: Pa
         save(numbers(spark, 1, 1), tmp_path, "error")
 
 
+def test_the_save_modes_that_spark_refuses_are_an_option(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    for mode in ("errorifexists", "ignore"):
+        save(numbers(spark, 3, 2), target / mode, saveMode=mode)
+        assert content(target / mode) == decimal(3)
+    save(numbers(spark, 5, 1), target / "ignore", saveMode="ignore")
+    assert content(target / "ignore") == decimal(3)
+    with pytest.raises(AnalysisException, match=r"OptionError: .*there are files already, .* 'errorifexists'"):
+        save(numbers(spark, 5, 1), target / "errorifexists", saveMode="ErrorIfExists")
+    with pytest.raises(AnalysisException, match="OptionError: option saveMode='ignore' goes with mode 'append'"):
+        save(numbers(spark, 5, 1), target / "ignore", "overwrite", saveMode="ignore")
+    assert content(target / "ignore") == content(target / "errorifexists") == decimal(3)
+    assert listing(target) == ["errorifexists", "ignore"]
+
+
+def test_files_that_came_while_a_job_ran(tmp_path: Path, sinks: MakeSink) -> None:
+    for mode in ("errorifexists", "ignore"):
+        sink, other = sinks(savemode=mode), sinks()
+        message = sink.write(iter([batch(b"late")]))
+        other.commit([other.write(iter([batch(b"first")]))])
+        if mode == "ignore":
+            sink.commit([message])
+        else:
+            with pytest.raises(sawlog.OptionError, match="there are files already"):
+                sink.commit([message])
+            sink.abort([message])
+        assert content(tmp_path / "out") == [b"first"]
+        assert listing(tmp_path) == ["out"]
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    """What Spark's own sink writes with `partitionBy`, names of directories included."""
+    values = ["(1, 'a', DATE '2024-01-02', 'r1')", "(1, 'b/=%', NULL, 'r2')", "(2, '', DATE '2024-01-03', 'r3')"]
+    rows = spark.sql(f"SELECT * FROM VALUES {', '.join(values)}, (NULL, 'é [x]', NULL, 'r4') AS t(n, s, d, record)")
+    rows = rows.withColumn("record", rows["record"].cast("binary"))
+    save(rows, tmp_path / "ours", partitionBy="n,s,d")
+    rows.write.partitionBy("n", "s", "d").parquet(str(tmp_path / "theirs"))
+    ours, theirs = (
+        {path.parent.relative_to(root).as_posix() for path in root.rglob("*/*/*/part-*")}
+        for root in (tmp_path / "ours", tmp_path / "theirs")
+    )
+    assert ours == theirs
+    found = spark.read.format("sawlog").load(str(tmp_path / "ours")).select("n", "s", "d", "record")
+    expected = spark.read.parquet(str(tmp_path / "theirs")).select("n", "s", "d", "record")
+    assert [one.dataType for one in found.schema] == [one.dataType for one in expected.schema]
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
+    one = rows.where("n = 1")
+    save(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d", partitionOverwriteMode="dynamic")
+    assert len(content(tmp_path / "ours")) == 4
+    save(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d")
+    assert content(tmp_path / "ours") == [b"r1", b"r2"]
+    for options, message in (
+        ({"partitionBy": "m"}, "OptionError: option partitionBy: no column 'm'"),
+        ({"partitionBy": "n,n"}, "OptionError: option partitionBy: expected different columns"),
+        ({"partitionBy": "record"}, "SchemaError: option partitionBy: column 'record' is binary; cast it"),
+        ({"partitionBy": "n", "format": "milvus_binlog"}, "milvus_binlog has partitions of its own"),
+    ):
+        with pytest.raises(AnalysisException, match=message):
+            save(rows, tmp_path / "no", **options)
+    assert listing(tmp_path) == ["ours", "theirs"]
+
+
 def test_on_an_object_store(spark: SparkSession, s3: dict[str, Any]) -> None:
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
     options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}
@@ -173,10 +239,17 @@ class Task:
 
 
 @pytest.fixture
-def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SawlogWriter:
+def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSink:
     monkeypatch.setattr("sawlog.spark.tasks.TaskContext", Task)
     monkeypatch.setattr(module, "LINGER", 0)
-    return make_writer({"path": str(tmp_path / "out")}, "leveldb_log", RECORDS, overwrite=False)
+    return lambda **options: make_writer(
+        {"path": str(tmp_path / "out"), **options}, "leveldb_log", RECORDS, overwrite=False
+    )
+
+
+@pytest.fixture
+def sink(sinks: MakeSink) -> SawlogWriter:
+    return sinks()
 
 
 def batch(*records: bytes) -> pa.RecordBatch:
@@ -185,19 +258,21 @@ def batch(*records: bytes) -> pa.RecordBatch:
 
 def test_nothing_is_visible_before_commit(sink: SawlogWriter, tmp_path: Path) -> None:
     message = sink.write(iter([batch(b"a")]))
-    assert all(name.startswith(".part-00003-") for name in listing(tmp_path / "out"))
+    assert listing(tmp_path / "out") == []
+    assert all(name.startswith(".out.") for name in listing(tmp_path))
     sink.commit([message])
     assert [name[:11] for name in listing(tmp_path / "out")] == ["part-00003-"]
+    assert listing(tmp_path) == ["out"]
 
 
 def test_abort_finds_what_killed_tasks_left(sink: SawlogWriter, tmp_path: Path) -> None:
     message = sink.write(iter([batch(b"a")]))
-    killed = sink._open(str(tmp_path / "out"), 4, Storage())
+    killed = sink.begin(sink.job, 4)
     killed.write(batch(b"b"))
     killed.finish()
-    assert len(listing(tmp_path / "out")) == 2
+    assert len(listing(Path(sink.job.staging))) == 2
     sink.abort([message, None])
-    assert listing(tmp_path / "out") == []
+    assert listing(tmp_path) == []
 
 
 def test_commit_takes_one_attempt_per_task(sink: SawlogWriter, tmp_path: Path) -> None:

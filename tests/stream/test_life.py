@@ -82,13 +82,19 @@ def test_logs_of_other_tables_are_left_alone(tmp_path: Path, later) -> None:
     assert stream.numbers == list(range(40))
 
 
-def test_two_tables_from_the_start_are_refused(tmp_path: Path) -> None:
-    Source(tmp_path).log(1)
+def test_a_stream_is_of_the_table_it_was_opened_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = Source(tmp_path)
+    source.log(1)
     stream = Stream(tmp_path)
-    with Logger(tmp_path, SCHEMA, namespace="Market", table="Quotes", internal_partition="w") as logger:
-        logger.write(rows(0, 1))
+    for number in range(2):
+        with Logger(tmp_path, SCHEMA, namespace="Market", table="Quotes", internal_partition=f"w{number}") as logger:
+            logger.write(rows(0, 1))
+        source.log(1)
+        stream.drain()
+    assert stream.numbers == list(range(60))
+    assert caplog.text.count("a log of the table Market.Quotes: the stream is of Market.Trades") == 1
     with pytest.raises(OptionError, match=r"logs of several tables.*Market.Quotes, Market.Trades"):
-        stream.step()
+        Stream(tmp_path)
 
 
 def test_a_reboot_gives_names_that_sort_first(tmp_path: Path, later) -> None:
@@ -240,23 +246,50 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     assert stream.numbers == list(range(80))
 
 
+def records(batch: pa.RecordBatch) -> list[int]:
+    return [int(value) for value in batch.column("record").to_pylist()]
+
+
 def test_rocksdb_uses_a_log_again(tmp_path: Path, later) -> None:
-    def log(number: int, *records: bytes) -> Path:
-        path = tmp_path / f"{number:06}.log"
-        sawlog.write(pa.table({"record": list(records)}), path, format="leveldb_log")
+    def log(number: int, *records: bytes, name: str = "") -> Path:
+        path = tmp_path / (name or f"{number:06}.log")
+        table = pa.table({"record": list(records)})
+        sawlog.write(table, path, format="leveldb_log", dialect="rocksdb", log_number=number)
         return path
 
+    for name in ("CURRENT", "IDENTITY", "MANIFEST-000001"):
+        (tmp_path / name).write_text("x")
     first = log(4, b"1", b"2")
     log(5, b"3")
     stream = Stream(tmp_path)
-    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.ints = records
     stream.drain()
-    first.unlink()
-    log(6, b"1", b"2")  # begins as the old one did, and is a later one all the same
+    again = first.rename(tmp_path / "000006.log")  # begins as the old one did, and is a later one all the same
     stream = later(stream)
-    stream.ints = lambda batch: [int(value) for value in batch.column("record").to_pylist()]
+    stream.ints = records
+    assert stream.step() == 0
+    with again.open("r+b") as file:
+        file.write(log(6, b"4", name=".aside").read_bytes())
+    stream = later(stream)
+    stream.ints = records
     stream.drain()
-    assert stream.numbers == [1, 2, 3, 1, 2]
+    assert stream.numbers == [1, 2, 3, 4]
+
+
+def test_a_log_of_leveldb_that_gets_another_number_was_read(tmp_path: Path, later) -> None:
+    """Its fragments carry no number: such logs are never written over."""
+    first = tmp_path / "000004.log"
+    sawlog.write(pa.table({"record": [b"1", b"2"]}), first, format="leveldb_log")
+    stream = Stream(tmp_path)
+    stream.ints = records
+    stream.drain()
+    again = first.rename(tmp_path / "000006.log")
+    stream = later(stream)
+    stream.ints = records
+    assert stream.step() == 0
+    sawlog.write(pa.table({"record": [b"3"]}), again, format="leveldb_log", append=True)
+    stream.drain()
+    assert stream.numbers == [1, 2, 3]
 
 
 def test_foreign_files_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture, later) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,10 @@ def delete(root: Path, keys: list[int], number: int) -> None:
 class Stream:
     def __init__(self, root: Path, view: str, offset: Offset | None = None, **options: Any) -> None:
         dataset = sawlog.open(root, format=FORMAT, view=view)
-        scan = replace(dataset.scan, schema=dataset.view_schema(), storage=dataset.scan.storage.anew())
-        self.follower = Follower(
-            [str(root)],
-            scan.storage,
-            dataset.format,
-            view,
-            StreamOptions(**options),
-            lambda some: dataset.format.open([one.file for one in some], scan),
-        )
+        self.follower = Follower.of(dataset, [str(root)], dataset.scan, StreamOptions(**options))
         self.offset = offset or Offset()
 
     def step(self) -> list[int]:
-        self.follower._rest = 0
         end = self.follower.latest(self.offset)
         if end is self.offset:
             return []

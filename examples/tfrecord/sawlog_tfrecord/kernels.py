@@ -1,15 +1,16 @@
 """What a record is, in one place: reading, counting, cutting, verifying, repairing and recognising all ask `judge`."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from sawlog.chain import kernels as chain
 from sawlog.chain.layout import loader, storer
-from sawlog.chain.record_walk import take_record
+from sawlog.chain.record_walk import STATE, Out, Rules, take_record
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.signature import Bytes, Int32s, Int64, OutBytes, Record
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
 
@@ -74,12 +75,12 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 
 @kernel
-def read(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read(window: chain.Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     return chain.walk_chain(chain.no_run, judge, gather, chain.note_damage, window, state, out, rules)
 
 
 @kernel
-def write(data: Any, offsets: Any, out: Any) -> None:
+def write(data: Bytes, offsets: Int32s, out: OutBytes) -> None:
     used = _ZERO
     for row in range(len(offsets) - 1):
         start, length = np.uint64(offsets[row]), np.uint64(offsets[row + 1] - offsets[row])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, walker
+from sawlog.kernels.signature import Bytes, UInt64
 
 # Verdicts: what `judge` says of what stands at a position; each with a number of bytes.
 GOOD = 0
@@ -63,10 +64,10 @@ class Window(NamedTuple):
         size: uint64, bytes in the file.
     """
 
-    data: Any
-    base: Any
-    end: Any
-    size: Any
+    data: Bytes
+    base: UInt64
+    end: UInt64
+    size: UInt64
 
 
 def head_window(head: bytes, size: int) -> Window:

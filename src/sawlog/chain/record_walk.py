@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from sawlog.chain.records import RECORD_COLUMN
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s
 from sawlog.scan import OFFSET_COLUMN
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ class Out(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    data: Any
-    ends: Any
-    starts: Any
-    events: Any
+    data: OutBytes
+    ends: OutInt32s
+    starts: OutInt64s
+    events: Annotated[Any, Array(k.EVENT, writable=True)]
 
 
 class Rules(NamedTuple):
@@ -53,9 +54,9 @@ class Rules(NamedTuple):
         longest: Bytes that a record may have.
     """
 
-    verify: Any
-    gather: Any
-    longest: Any
+    verify: Bool
+    gather: Bool
+    longest: Int64
 
 
 @always_inlined

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Findings
+from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import Dataset, FileWriter, Format, Match, Writer
@@ -104,7 +104,7 @@ class RecordFormat(Format):
         del options
         return _EncodingWriter(self, path, schema, storage)
 
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
         """See `Format.repair`."""
         findings = Findings("skip")
         scan = Scan(options=options, on_damage="skip", storage=storage)
@@ -113,7 +113,6 @@ class RecordFormat(Format):
         with self.writer(target, RECORD_SCHEMA, None, storage) as writer:
             for batch in whole.to_batches(findings):
                 writer.write(batch)
-        return FileReport.of(file.path, file.size, [findings])
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class RecordRange(FileRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.path, self.end)) as source:
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
             yield from self.format.walk(self, source, schema, findings).batches()
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from sawlog.arrow import constant_string, fixed_array
 from sawlog.chain import kernels as k
-from sawlog.damage import DAMAGE_SCHEMA, Damage, Findings, Tail, TailStatus
+from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
+from sawlog.errors import DiskError
 from sawlog.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ChainWalk(ABC):
     Attributes:
         kinds: The format's kinds of damage; one of them is `READ_ERROR`.
         details: What damage says, per kind; the two numbers of the event are filled in.
+        unsupported: Those kinds that a newer or another writer may have meant: they are told as `UNSUPPORTED`.
         torn: What is said of a tail that the end of the file cuts off.
         events_per_step: How many events one step of the kernel may write down behind the limit.
         window_passes: Whether what the kernel writes down points into the window, which then must be handed over first.
@@ -66,6 +68,7 @@ class ChainWalk(ABC):
 
     kinds: ClassVar[type[IntEnum]]
     details: ClassVar[Mapping[Any, str]]
+    unsupported: ClassVar[frozenset[IntEnum]] = frozenset()
     torn: ClassVar[str] = "the file ends inside a record"
     events_per_step: ClassVar[int] = 4
     window_passes: ClassVar[bool] = False
@@ -171,7 +174,7 @@ class ChainWalk(ABC):
             if window is None or status == k.MORE:
                 try:
                     window = self._window()
-                except OSError as error:
+                except DiskError as error:
                     yield from self._hand_over()
                     self._read_error(error)
                     return
@@ -187,7 +190,7 @@ class ChainWalk(ABC):
     def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
         """Tell of a row in hand that cannot be delivered, although the kernel took it; of no byte behind the file."""
         there = min(length, self.span.file.size - offset)
-        self._complaints.append(Damage(self.path, offset, there, kind.name.lower(), detail))
+        self._complaints.append(Damage(self.path, offset, there, self.kind_name(kind), detail))
 
     def _window(self) -> k.Window:
         position, size = int(self.state["position"]), self.span.file.size
@@ -245,7 +248,7 @@ class ChainWalk(ABC):
         places = pa.array(codes).dictionary_encode().indices
         _, first = np.unique(places.to_numpy(), return_index=True)
         said = list(map(Event._make, events[first].tolist()))
-        kinds = pa.array([self.kinds(one.kind).name.lower() for one in said], pa.string())
+        kinds = pa.array([self.kind_name(one.kind) for one in said], pa.string())
         details = pa.array([self.describe(one) for one in said], pa.string())
         dropped = events["dropped"]
         arrays = [
@@ -260,16 +263,20 @@ class ChainWalk(ABC):
 
     def _damage_of(self, event: Event) -> Damage:
         dropped = event.dropped if event.dropped >= 0 else None
-        name = self.kinds(event.kind).name.lower()
-        return Damage(self.path, event.offset, event.length, name, self.describe(event), dropped)
+        return Damage(self.path, event.offset, event.length, self.kind_name(event.kind), self.describe(event), dropped)
+
+    def kind_name(self, code: int) -> str:
+        """The name of a kind of damage."""
+        kind = self.kinds(code)
+        return UNSUPPORTED if kind in self.unsupported else kind.name.lower()
 
     def _tally(self, events: Any) -> None:
         for kind in np.unique(events["kind"]):
             lengths = events["length"][events["kind"] == kind]
-            self.findings.tally(self.kinds(int(kind)).name.lower(), len(lengths), int(lengths.sum()))
+            self.findings.tally(self.kind_name(int(kind)), len(lengths), int(lengths.sum()))
 
-    def _read_error(self, error: OSError) -> None:
-        """What cannot be read is damage up to the end of the range, and of what was read of it behind that."""
+    def _read_error(self, error: DiskError) -> None:
+        """What a disk cannot read is damage up to the end of the range, and of what was read of it behind that."""
         self._account()
         position = int(self.state["position"])
         offset = min(place for place in (*self.pending(), position) if place >= 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from sawlog import __version__, notice
+from sawlog import __version__
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
 COMMANDS_GROUP = "sawlog.commands"
@@ -21,7 +20,7 @@ COMMANDS_GROUP = "sawlog.commands"
 
 VERBS = (
     *("info", "cat", "verify", "map", "repair", "convert", "init", "run"),
-    *("sql", "formats", "warm-up", "spark-jar"),
+    *("sql", "formats", "vacuum", "warm-up", "spark-jar"),
 )
 """Verbs of all formats, each a function in a module of its own."""
 
@@ -112,8 +111,6 @@ def root(
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a wrong one is told in one line."""
-    if sys.stderr.isatty():
-        notice.compiling = _tell_compiling
     try:
         code = app(None if args is None else list(args), prog_name="sawlog", standalone_mode=False)
     except USAGE_ERROR as error:
@@ -122,7 +119,3 @@ def run(args: Sequence[str] | None = None) -> int:
         complain(f"{message.rstrip('.')}; see {context.command_path if context else 'sawlog'} --help")
         return Exit.UNUSABLE
     return code if isinstance(code, int) else Exit.OK
-
-
-def _tell_compiling() -> None:
-    complain("compiling kernels, once after installation; sawlog warm-up does it ahead of time")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import inspect
 import json
-import operator
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -19,9 +17,8 @@ import sawlog
 from sawlog.cli import completion
 from sawlog.cli.render import unescape
 from sawlog.errors import OptionError, SchemaError
-from sawlog.filters import OPERATORS, element_of
-from sawlog.format import PROVENANCE, Dataset
-from sawlog.spelling import meant
+from sawlog.format import Dataset
+from sawlog.query import OPERATORS, element_of, parse
 from sawlog.storage import Storage
 
 Paths = Annotated[
@@ -124,20 +121,12 @@ class OnDamage(StrEnum):
     SKIP = "skip"
 
 
-_SYMBOLS = sorted((op for op in OPERATORS if not op.endswith(("in", "~"))), key=len, reverse=True)
 _CONDITION = re.compile(
-    r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<column>[^\s=!<>]+))"""
-    rf"""(?:\s*(?P<op>{"|".join(map(re.escape, _SYMBOLS))})|\s+(?P<member>not\s+in|in)(?=[\s(\[]))(?P<value>.*)""",
-    re.DOTALL,
-)
-
-
-_PATTERN = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<column>[^\s=!<>~]+))
-    (?:(?:\s+(?=\w)|\s*(?=[!~]))(?P<op>not\s+like|like|!~|~)\s*(?P<value>.+)|\s+(?P<null>is\s+null|is\s+not\s+null))\s*""",
+    (?:\s*(?P<symbol>[=!<>]=|!~|[=<>~])
+    |\s+(?P<word>(?:not\s+)?in(?=[\s(\[])|(?:not\s+)?like\b|is\s+(?:not\s+)?null(?=\s*$)))(?P<value>.*)""",
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
-"""Conditions that are no comparison: patterns, and nulls."""
 
 
 def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
@@ -150,7 +139,8 @@ def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise OptionError(f"{flag} {text!r}: expected KEY=VALUE")
+            shown = "" if flag == "--storage" else f" {text!r}"  # it may be a password
+            raise OptionError(f"{flag}{shown}: expected KEY=VALUE")
         pairs[key.strip()] = value
     return pairs
 
@@ -208,108 +198,55 @@ def open_dataset(
         given = {**wanted, **options}
         return sawlog.open(paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **given)
 
-    filters = expression = None
+    filters = None
     if where:
         dataset = opened()
         format = dataset.format.name
-        filters, expression = understood(where, dataset.schema, dataset.extra_columns())
+        filters = parse_where(where, dataset.available)
     return opened(
         columns=columns,
-        filter=expression,
         filters=filters,
         on_damage="fail" if on_damage == "fail" else "skip",
         provenance=provenance,
     )
 
 
-def understood(
-    texts: Iterable[str], schema: pa.Schema, extra: Iterable[pa.Field] = PROVENANCE
-) -> tuple[list[tuple[str, str, Any]], Any]:
-    """Comparisons as filters, and what looks for patterns and nulls as one expression; None if there is no such text.
+def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
+    """Filters from texts like `price >= 1.5`, `name in (a, b)`, `name like a%` or `name is null`.
 
     Raises:
-        OptionError: For a text of another shape.
+        OptionError: For a text of another shape, or an operator that the column does not have.
         SchemaError: For an unknown column, or a value that does not fit its type.
     """
-    texts, extra = list(texts), list(extra)
-    patterns = [(text, match) for text in texts if (match := _PATTERN.fullmatch(text)) is not None]
-    every = pa.schema([*schema, *(field for field in extra if field.name not in schema.names)])
-    filters = [one for text, match in patterns for one in _element(match, every)]
-    found = [_pattern(text, match, schema, extra) for text, match in patterns if not _element(match, every)]
-    rest = [text for text in texts if _PATTERN.fullmatch(text) is None]
-    expression = functools.reduce(operator.and_, found) if found else None
-    return [*parse_where(rest, schema, extra), *filters], expression
-
-
-def _element(match: re.Match[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
-    """A regular expression for one key of maps as a filter; nothing for other patterns."""
-    name = match["quoted"] or match["column"]
-    if name in schema.names or element_of(name, schema) is None or match["op"] not in ("~", "!~"):
-        return []
-    return [(name, match["op"], _unquoted(match["value"].strip()))]
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
-
-
-def _pattern(text: str, match: re.Match[str], schema: pa.Schema, extra: Iterable[pa.Field]) -> Any:
-    import pyarrow.compute as pc
-
-    known = {field.name: field.type for field in (*extra, *schema)}
-    name = match["quoted"] or match["column"]
-    if name not in known:
-        near = meant(name, known)
-        raise SchemaError(f"--filter {text!r}: no column {name!r}{near}; columns: {', '.join(schema.names)}")
-    column, op = pc.field(name), " ".join((match["op"] or match["null"]).lower().split())
-    if op in ("is null", "is not null"):
-        return column.is_null() if op == "is null" else column.is_valid()
-    if not any(test(known[name]) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)):
-        raise SchemaError(f"--filter {text!r}: column {name!r} is {known[name]}; {op} is for text and bytes")
-    pattern = _unquoted(match["value"].strip())
-    function = pc.match_like if op.endswith("like") else pc.match_substring_regex
-    try:
-        function(pa.array([""]), pattern)
-    except pa.ArrowException as error:
-        raise OptionError(f"--filter {text!r}: {str(error).splitlines()[0]}") from error
-    found = function(column, pattern)
-    return ~found if op.startswith(("not", "!")) else found
-
-
-def parse_where(
-    texts: Iterable[str], schema: pa.Schema, extra: Iterable[pa.Field] = PROVENANCE
-) -> list[tuple[str, str, Any]]:
-    """Filters from texts like `price >= 1.5` or `name in (a, b)`.
-
-    Raises:
-        OptionError: For a text of another shape.
-        SchemaError: For an unknown column, or a value that does not fit its type.
-    """
-    every = pa.schema([*schema, *(field for field in extra if field.name not in schema.names)])
     filters = []
     for text in texts:
+        where = f"--filter {text!r}"
         match = _CONDITION.fullmatch(text)
         if match is None:
-            raise OptionError(f"--filter {text!r}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
-        column = match["quoted"] or match["column"]
-        found = element_of(column, every)
-        if found is None:
-            raise SchemaError(f"--filter {text!r}: no column {column!r}; columns: {', '.join(schema.names)}")
-        *_, kind = found
-        op = match["op"] or " ".join(match["member"].split())
+            raise OptionError(f"{where}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
+        column, value = match["quoted"] or match["column"], match["value"].strip()
+        op = " ".join((match["symbol"] or match["word"]).lower().split())
+        *_, kind = element_of(column, schema, where)
         try:
-            value = _operand(match["value"].strip(), op, kind)
+            given = (column, op, _operand(value, op, kind))
         except (pa.ArrowException, ValueError) as error:
-            raise SchemaError(f"--filter {text!r}: column {column!r} is {kind}: {error}") from error
-        filters.append((column, op, value))
+            raise SchemaError(f"{where}: column {column!r} is {kind}: {error}") from error
+        parse(given, schema, where)
+        filters.append(given)
     return filters
 
 
 def _operand(text: str, op: str, kind: pa.DataType) -> Any:
-    if op.endswith("in"):
+    if op in ("in", "not in"):
         inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
         return [_value(item.strip(), kind) for item in inner.split(",")]
-    return _value(text, kind)
+    if op.endswith("null"):
+        return None
+    return _unquoted(text) if op.endswith(("like", "~")) else _value(text, kind)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _value(text: str, kind: pa.DataType) -> Any:

@@ -1,4 +1,4 @@
-"""Options of formats, as they are shown: from their dataclasses and what the docstrings say."""
+"""Options of formats, as they are shown: from their dataclasses and docstrings."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class OptionCard:
-    """One option: what it takes, what it is when not given, what it does."""
+    """One option: what it takes, its default, what it does."""
 
     name: str
     takes: str
     default: str | None
     doc: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"name": self.name, "takes": self.takes, "default": self.default, "doc": self.doc}
-
 
 def option_cards(options: type) -> list[OptionCard]:
-    """The fields of an options dataclass, with what the `Attributes:` section of its docstring says on them."""
-    hints = get_type_hints(options)
-    docs = attribute_docs(options)
+    """The fields of an options dataclass, with what the `Attributes:` section of its docstring says about them."""
+    hints, docs = get_type_hints(options), attribute_docs(options)
     return [
         OptionCard(one.name, describe(hints[one.name]), _default(one), docs.get(one.name, ""))
         for one in fields(options)
@@ -36,32 +31,22 @@ def option_cards(options: type) -> list[OptionCard]:
 def attribute_docs(cls: type) -> dict[str, str]:
     """The entries of the `Attributes:` section of a Google style docstring."""
     _, _, section = (inspect.getdoc(cls) or "").partition("Attributes:\n")
-    docs: dict[str, str] = {}
-    name = ""
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            break
-        head = re.match(r" {4}(\w+):\s*(.*)", line)
-        if head:
-            name = head[1]
-            docs[name] = head[2]
-        elif name:
-            docs[name] = f"{docs[name]} {line.strip()}".strip()
-    return docs
+    section = re.split(r"\n(?=\S)", section)[0]
+    entries = re.findall(r"^ {4}(\w+):\s*(.*(?:\n {5,}.*|\n\s*$)*)", section, re.MULTILINE)
+    return {name: " ".join(doc.split()) for name, doc in entries}
 
 
 def describe(hint: Any) -> str:
     """What an option of that type takes, as one writes it on the command line."""
-    origin = get_origin(hint)
+    origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return "|".join(str(value) for value in get_args(hint))
+        return "|".join(map(str, args))
     if origin in (Union, types.UnionType):
-        return "|".join(describe(one) for one in get_args(hint) if one is not types.NoneType)
+        return "|".join(describe(one) for one in args if one is not types.NoneType)
     if origin is tuple:
-        return f"{describe(get_args(hint)[0])},..."
-    return {bool: "true|false", int: "integer", float: "number", str: "text"}.get(
-        hint, getattr(hint, "__name__", "text")
-    )
+        return f"{describe(args[0])},..."
+    known = {bool: "true|false", int: "integer", float: "number", str: "text"}
+    return known.get(hint, getattr(hint, "__name__", "text"))
 
 
 def _default(option: Field[Any]) -> str | None:
@@ -71,6 +56,4 @@ def _default(option: Field[Any]) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple | list):
-        return ",".join(map(str, value))
-    return str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -13,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.errors import Exit
+from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, progress
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
@@ -66,7 +67,7 @@ def cat(
 ) -> int:
     """Show rows.
 
-    Exit code 1 if damage was met.
+    Exit code 1 if damage was found, 4 if not damaged but in part unsupported.
     """
     dataset = arguments.open_dataset(
         paths,
@@ -83,7 +84,7 @@ def cat(
     if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
         raise OptionError("--tail, --sample and --follow exclude each other")
     if follow:
-        batches = _flushed(_limited(iter(Watch(dataset, poll=POLL)), limit))
+        batches = _flushed(_limited(followed(Watch(dataset, poll=POLL)), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)
@@ -93,7 +94,20 @@ def cat(
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
     losses.tell()
-    return Exit.DAMAGED if losses.damaged else Exit.OK
+    return losses.code
+
+
+def followed(watch: Watch) -> Iterator[pa.RecordBatch]:
+    """Rows without end. What the storage cannot say is asked again: nothing is lost, and nothing shown twice."""
+    said = ""
+    while True:
+        try:
+            yield from watch
+        except OSError as error:
+            if str(error) != said:
+                said = str(error)
+                complain(f"warning: {said}; looking again")
+            time.sleep(POLL)
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
@@ -166,7 +180,7 @@ def print_rows(batches: Iterator[pa.RecordBatch], schema: pa.Schema, rendering: 
         return
     sink = sys.stdout.buffer
     options = TextWriteOptions()
-    encoder = CsvEncoder(sink, schema, options) if rendering is Rendering.CSV else JsonlEncoder(sink, options)
+    encoder = (CsvEncoder if rendering is Rendering.CSV else JsonlEncoder)(sink, schema, options)
     for batch in batches:
         encoder.write(batch)
         sink.flush()

@@ -12,13 +12,12 @@ import typer
 import sawlog
 from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
-from sawlog.cli.arguments import column_names, understood
+from sawlog.cli.arguments import column_names, parse_where
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, progress
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Advance, Page, counted, progress, show, size_text
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import Losses, rows, size_of
-from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables, select
+from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Dataset, Format, Projection, Scan, recognize
 from sawlog.options import parse_options
@@ -53,6 +52,12 @@ class Conversion:
             }
             | {one.path: {"bytes": one.bytes, "reason": one.reason} for one in self.losses.skipped},
         }
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        page.line((counted(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
+        for file in self.files:
+            page.fact("written", f"{file.final}, {size_text(file.size)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +151,9 @@ def convert(
         writer.abort()
         raise
     if dst not in STDOUT:
-        rendering(json).converted(conversion)
+        show(conversion, json=json)
     conversion.losses.tell()
-    return Exit.LOST if conversion.losses.damaged else Exit.OK
+    return Exit.OK if conversion.losses.code is Exit.OK else Exit.LOST
 
 
 def target_format(dst: str, name: str | None) -> Format | TableFormat:
@@ -188,7 +193,7 @@ def source_tables(src: str, name: str | None, storage: Storage) -> tuple[TableFo
             return None
     else:
         table = TABLE_FORMATS[name]
-    chosen = select(files, table)
+    chosen = [file for file in files if file.explicit or by_suffix(file.path) is table]
     if not chosen:
         raise FormatError(f"{src}: none of the {len(files)} files there is {table.title}")
     return table, chosen
@@ -231,9 +236,8 @@ def of_tables(
     for name in columns or ():
         if name not in schema.names:
             raise SchemaError(f"no column {name!r} in {files[0].path}; columns: {', '.join(schema.names)}")
-    filters, expression = understood(where or (), schema)
     names = None if columns is None else tuple(columns)
-    projection = Projection.of(schema, Scan(columns=names, filters=tuple(filters), expression=expression))
+    projection = Projection.of(schema, Scan(columns=names, filters=tuple(parse_where(where or (), schema))))
     return Incoming(
         table.name,
         projection.schema,

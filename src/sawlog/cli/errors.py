@@ -14,14 +14,14 @@ from typing import ParamSpec
 import typer
 
 from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, ended
-from sawlog.errors import DamageError, SawlogError
+from sawlog.errors import DamageError, InternalError, SawlogError, UnsupportedError, without_secrets
+from sawlog.guard import internal
 
 P = ParamSpec("P")
 
 USAGE_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What Typer raises for a wrong command line; it has no public name for it."""
 
-_DAMAGE = DamageError.__name__
 _OWN_ERROR = re.compile(rf"{DamageError.__module__}\.(\w+): (.*)")
 _REMOTE_LIBRARIES = ("_duckdb", "aiohttp", "azure", "botocore", "duckdb", "fsspec", "gcsfs", "google", "s3fs")
 
@@ -36,12 +36,21 @@ class Exit(IntEnum):
     """Wrong command line, or files that are missing, unreadable or of no known format."""
     LOST = 3
     """A new file was written, and something of the source is not in it."""
+    UNSUPPORTED = 4
+    """Nothing is damaged, but a file holds what this version does not support: a newer writer's, or another codec's."""
     INTERRUPTED = INTERRUPTED
     TERMINATED = TERMINATED
     BUG = BUG
-    """Something that nobody has thought of; a traceback tells where."""
+    """A fault of sawlog or of the machine: the message, or a traceback, says where."""
     BROKEN_PIPE = 141
     """The reader of stdout went away; what any Unix filter ends with."""
+
+
+_CODES = {
+    DamageError.__name__: Exit.DAMAGED,
+    UnsupportedError.__name__: Exit.UNSUPPORTED,
+    InternalError.__name__: Exit.BUG,
+}
 
 
 def guarded(verb: Callable[P, int]) -> Callable[P, int]:
@@ -67,18 +76,26 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
             except Exception as error:
                 if (signalled := ended(error)) is not None:
                     return signalled
+                if isinstance(error, MemoryError):
+                    error = internal(error)
                 message = explain(error)
                 if message is None:
                     raise
                 complain(message)
-                return Exit.DAMAGED if isinstance(error, DamageError) or _own(error)[0] == _DAMAGE else Exit.UNUSABLE
+                return exit_code(error)
 
     return run
 
 
+def exit_code(error: Exception) -> Exit:
+    """What a verb ends with that an error has stopped; other libraries may have handed it on as text."""
+    kind = type(error).__name__ if isinstance(error, SawlogError) else _own(error)[0]
+    return _CODES.get(kind, Exit.UNUSABLE)
+
+
 def explain(error: Exception) -> str | None:
     """What to tell the user about an error; `None` for one that is a bug."""
-    if isinstance(error, DamageError):
+    if isinstance(error, DamageError | UnsupportedError):
         return f"{error.damage}; read on past it with --on-damage skip"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -96,7 +113,7 @@ def _own(error: Exception) -> tuple[str, str]:
 
 def complain(message: str) -> None:
     """Tell an error: one line on stderr, whatever the message is made of."""
-    line = " ".join(message.split())
+    line = without_secrets(" ".join(message.split()))
     sys.stderr.write(f"sawlog: {line.encode('unicode_escape').decode() if not line.isprintable() else line}\n")
 
 

@@ -1,8 +1,8 @@
-"""`sawlog formats`: what is known about formats."""
+"""`sawlog formats`: formats, their views and options."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,14 +11,14 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.cards import OptionCard, option_cards
 from sawlog.cli.errors import Exit
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Page, show
 from sawlog.cli.tabular import TABLE_FORMATS
 from sawlog.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
 class FormatCard:
-    """One format, as `sawlog formats` shows it."""
+    """One format."""
 
     name: str
     title: str
@@ -27,16 +27,33 @@ class FormatCard:
     read_options: list[OptionCard]
     write_options: list[OptionCard]
 
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """What is known about formats."""
+
+    formats: list[FormatCard]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "suffix": self.suffix,
-            "views": self.views,
-            "read_options": [option.to_dict() for option in self.read_options],
-            "write_options": [option.to_dict() for option in self.write_options],
-        }
+        return asdict(self)
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        for card in self.formats:
+            page.line((card.name, "bold"), (f"  {card.title}, {card.suffix}", ""))
+            if card.views:
+                page.line(("  views", "dim"))
+                page.grid("    ", card.views.items())
+            for title, options in (("reading (-o)", card.read_options), ("writing (-O)", card.write_options)):
+                if options:
+                    page.line((f"  options for {title}", "dim"))
+                for option in options:
+                    default = "" if option.default is None else f" = {option.default or '(none)'}"
+                    page.line((f"    {option.name}", "bold"), (default, ""), (f"  {option.takes}", "dim"))
+                    for line in page.wrapped(option.doc, 8):
+                        page.line((f"        {line}", ""))
+            page.line()
 
 
 def formats(
@@ -44,21 +61,14 @@ def formats(
     json: arguments.Json = False,
 ) -> int:
     """Show the formats, their views, and their options with defaults."""
-    known = {name: _card(format, dict(format.views)) for name, format in sawlog.formats().items()}
-    known |= {name: _card(table, {}) for name, table in TABLE_FORMATS.items()}
+    known: dict[str, Any] = {**sawlog.formats(), **TABLE_FORMATS}
     for name in names or ():
         if name not in known:
             raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
-    rendering(json).formats([known[name] for name in names or known])
+    show(Cards([_card(known[name]) for name in names or known]), json=json)
     return Exit.OK
 
 
-def _card(format: Any, views: dict[str, str]) -> FormatCard:
-    return FormatCard(
-        format.name,
-        format.title,
-        format.suffix,
-        views,
-        option_cards(format.read_options),
-        option_cards(format.write_options),
-    )
+def _card(format: Any) -> FormatCard:
+    options = option_cards(format.read_options), option_cards(format.write_options)
+    return FormatCard(format.name, format.title, format.suffix, dict(getattr(format, "views", {})), *options)

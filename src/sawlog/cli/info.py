@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from dataclasses import asdict, dataclass, field
@@ -11,18 +12,25 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.errors import Exit
-from sawlog.cli.output import progress
+from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
-from sawlog.cli.rendering import rendering
 from sawlog.cli.scan import Losses, size_of, told
-from sawlog.damage import Tail
+from sawlog.damage import Tail, TailStatus
 from sawlog.format import Dataset, Format
 from sawlog.skipped import Skipped
 from sawlog.storage import File
 
 if TYPE_CHECKING:
     from sawlog.map.model import FileMap
+
+_STYLES = {
+    "damage": "bold red",
+    "unsupported": "bold yellow",
+    "tail": "yellow",
+    "header": "blue",
+    "record": "cyan",
+    "padding": "dim",
+}
 
 
 @dataclass(slots=True)
@@ -90,6 +98,43 @@ class Info:
             document["tails"] = {path: asdict(tail) for path, tail in self.tails.items()}
         return document
 
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        page.fact("format", f"{self.format.name} ({self.format.title})")
+        if len(self.files) == 1:
+            page.fact("file", self.files[0].path)
+        else:
+            page.fact("files", f"{len(self.files)}: {self.files[0].path} … {self.files[-1].path}")
+        page.fact("size", size_text(self.size))
+        for name, value in self.facts.items():
+            page.fact(name, str(value))
+        if self.rows is not None:
+            page.fact("rows", f"{self.rows:,}")
+        for path, tail in self.tails.items():
+            if tail.status is not TailStatus.CLEAN:
+                page.fact("tail", (f"{path}: " if len(self.files) > 1 else "") + tail_text(tail))
+        self._print_strips(page)
+        page.skipped(self.skipped)
+        page.line(("views", "bold"))
+        page.grid("  ", self.format.views.items())
+        page.line((f"columns of {self.view}", "bold"))
+        page.grid("  ", ((column.name, _column_text(column)) for column in self.schema))
+
+    def _print_strips(self, page: Page) -> None:
+        """What the bytes of small files are for, a line per file, damage in red."""
+        if not self.strips:
+            return
+        from sawlog.map.strip import SIGNS, cells
+
+        for file in self.strips:
+            if len(self.files) > 1:
+                page.fact("", file.path)
+            shown = itertools.groupby(cells(file, max(20, min(page.console.width, 130) - 10)))
+            parts = [(SIGNS[use] * len(list(group)), _STYLES.get(use, "")) for use, group in shown]
+            page.line((f"{'map' if file is self.strips[0] else '':<10}", "bold"), *parts)
+        signs = "  ".join(f"{sign} {use or 'not read'}" for use, sign in SIGNS.items() if sign.strip())
+        page.line((" " * 10 + signs, "dim"))
+
 
 def info(
     paths: arguments.Paths,
@@ -119,9 +164,14 @@ def info(
         from sawlog.map.strip import strips
 
         found.strips = strips(dataset)
-    rendering(json).info(found)
+    show(found, json=json)
     found.losses.tell()
-    return Exit.DAMAGED if found.losses.damaged else Exit.OK
+    return found.losses.code
+
+
+def _column_text(column: pa.Field) -> str:
+    nulls = "" if column.nullable else " not null"
+    return f"{column.type}{nulls}" + "".join(f" {key}={value}" for key, value in metadata(column).items())
 
 
 def _count(dataset: Dataset, losses: Losses) -> int:

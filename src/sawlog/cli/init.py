@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, show
 from sawlog.errors import OptionError
-
-
-@dataclass(slots=True)
-class Created:
-    """The outcome of `sawlog init`: the file that was written."""
-
-    path: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def init(
@@ -36,5 +24,5 @@ def init(
             file.write(text)
     except FileExistsError:
         raise OptionError(f"{path}: is there already; name another file") from None
-    rendering(json).created(Created(path))
+    show(Outcome({"path": path}, path, "written; edit it, then", hint=f"sawlog run {path} --dry-run"), json=json)
     return Exit.OK

@@ -12,8 +12,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, progress
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, progress, show
 from sawlog.cli.scan import size_of
 from sawlog.storage import Storage
 
@@ -23,7 +22,7 @@ def map(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The page; - writes it to stdout.")
     ] = "map.html",
-    show: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     format: arguments.FormatName = None,
     view: arguments.View = "rows",
     option: Annotated[
@@ -36,7 +35,7 @@ def map(
 ) -> int:
     """Draw where every byte went, damage, rows and their content, as one HTML file.
 
-    Exit code 0 clean, 1 damaged, 2 unusable.
+    Exit code 0 clean, 1 damaged, 2 unusable, 4 unsupported in part.
     """
     dataset = arguments.open_dataset(
         paths,
@@ -57,10 +56,12 @@ def map(
     else:
         _write(render(found), output)
         facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
-        rendering(json=False).done(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts))
-        if show and not webbrowser.open(Path(output).resolve().as_uri()):
+        show(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts), json=False)
+        if browse and not webbrowser.open(Path(output).resolve().as_uri()):
             complain(f"no browser was found; open {output}")
-    return Exit.DAMAGED if found.damaged else Exit.OK
+    if found.damaged:
+        return Exit.DAMAGED
+    return Exit.UNSUPPORTED if found.unsupported else Exit.OK
 
 
 def _write(page: str, path: str) -> None:

@@ -1,150 +1,144 @@
-"""What verbs say: results on stdout, for people or for programs; remarks and progress on stderr."""
+"""Where verbs put what they found: results on stdout, for people or programs; progress on stderr."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import json as json_text
 import sys
+import textwrap
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from sawlog.cli.convert import Conversion
-    from sawlog.cli.formats import FormatCard
-    from sawlog.cli.info import Info
-    from sawlog.cli.init import Created
-    from sawlog.cli.repair import Repaired
-    from sawlog.cli.run import Planned
-    from sawlog.cli.verify import Verified
-    from sawlog.cli.warm_up import Warmed
-    from sawlog.pipeline.progress import BatchReport
-    from sawlog.pipeline.run import Totals
+from sawlog.cli.render import printable
+from sawlog.damage import UNSUPPORTED, Account, Damage, Tail, TailStatus
+from sawlog.skipped import Skipped, by_reason
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
+SHOWN_DAMAGES = 10
+"""Damages listed per file, unless all are asked for."""
+SHOWN_SKIPPED = 3
+"""Files named of those that are not read for one reason."""
 
 Advance = Callable[[int], None]
-"""Called with the input bytes that have been worked off."""
+"""Called with the number of input bytes processed."""
+
+
+class Result(Protocol):
+    """What a verb found: plain data for programs, a page for people."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+
+
+def show(result: Result, *, json: bool) -> None:
+    """Print a result on stdout."""
+    if json:  # ASCII only: file names may be no valid UTF-8, and a terminal may not either
+        sys.stdout.write(json_text.dumps(result.to_dict(), indent=2, default=str) + "\n")
+    else:
+        result.print_to(Page())
+
+
+def log(event: dict[str, Any], *, json: bool) -> None:
+    """Print one log line on stdout, at once. Not through Rich, whose live status would take it for its own."""
+    sys.stdout.write(f"{json_text.dumps(event) if json else logfmt(event)}\n")
+    sys.stdout.flush()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a format's own verb did.
-
-    Attributes:
-        document: Plain data for JSON.
-        amount: What it was about, such as `12 rows`.
-        summary: The rest of the first line.
-        facts: Names and values, a line each.
-    """
+    """A result that is one line and some facts: an amount, such as `12 rows`, and what became of it."""
 
     document: dict[str, Any]
     amount: str
     summary: str
     facts: Sequence[tuple[str, str]] = ()
+    hint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return self.document
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        page.line((self.amount, "bold"), (f" {printable(self.summary)}", ""))
+        for name, value in self.facts:
+            page.fact(name, value)
+        if self.hint:
+            page.line((f"  {printable(self.hint)}", ""))
 
 
-class Output(ABC):
-    """Where a verb puts its result. Every verb has one method here, and so both renderings."""
+class Page:
+    """Text on stdout; plain where that is no terminal."""
 
-    @abstractmethod
-    def info(self, info: Info) -> None:
-        """What `sawlog info` found."""
+    def __init__(self) -> None:
+        from rich.console import Console
 
-    @abstractmethod
-    def verified(self, verified: Verified) -> None:
-        """What `sawlog verify` found."""
+        class Terminal(Console):
+            def on_broken_pipe(self) -> None:  # Rich would exit with code 1
+                raise BrokenPipeError
 
-    @abstractmethod
-    def repaired(self, repaired: Repaired) -> None:
-        """What `sawlog repair` kept and lost."""
+        self.console = Terminal(highlight=False, markup=False, emoji=False)
 
-    @abstractmethod
-    def converted(self, conversion: Conversion) -> None:
-        """What `sawlog convert` wrote."""
+    def line(self, *parts: tuple[str, str]) -> None:
+        """Texts and their styles, on one line."""
+        from rich.text import Text
 
-    @abstractmethod
-    def formats(self, cards: list[FormatCard]) -> None:
-        """What is known about formats."""
+        self.console.print(Text.assemble(*parts), soft_wrap=True)
 
-    @abstractmethod
-    def warmed(self, warmed: Warmed) -> None:
-        """What `sawlog warm-up` compiled."""
+    def fact(self, name: str, value: str) -> None:
+        """A name in bold and what is known of it, on one line."""
+        self.line((f"{name:<9} ", "bold"), (printable(value), ""))
 
-    @abstractmethod
-    def created(self, created: Created) -> None:
-        """What `sawlog init` wrote."""
+    def grid(self, indent: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Names and descriptions, aligned, wrapped at the edge of a terminal."""
+        rows = list(rows)
+        margin = max((len(name) for name, _ in rows), default=0) + 2
+        for name, text in rows:
+            first, *rest = self.wrapped(printable(text), len(indent) + margin)
+            self.line((indent, ""), (f"{printable(name):<{margin}}", "bold"), (first, ""))
+            for line in rest:
+                self.line((f"{'':<{len(indent) + margin}}{line}", ""))
 
-    @abstractmethod
-    def planned(self, planned: Planned) -> None:
-        """What `sawlog run --dry-run` would do."""
+    def wrapped(self, text: str, used: int) -> list[str]:
+        """Lines for the room left beside `used` columns."""
+        if not self.console.is_terminal:
+            return [text]
+        return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]
 
-    @abstractmethod
-    def done(self, outcome: Outcome) -> None:
-        """What a format's own verb did."""
+    def skipped(self, skipped: Iterable[Skipped]) -> None:
+        """Files that were not read, one line per reason."""
+        for reason, group in by_reason(skipped).items():
+            names = [one.path for one in group[:SHOWN_SKIPPED]]
+            more = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
+            self.fact("not read", f"{', '.join(names)}{more}, {size_text(sum(one.bytes for one in group))}: {reason}")
 
-    def batch(self, report: BatchReport) -> None:
-        """A batch of `sawlog run`: one line."""
-        self._tell(report.to_dict())
-
-    def ended(self, totals: Totals) -> None:
-        """The end of `sawlog run`: one line."""
-        self._tell(totals.to_dict())
-
-    @abstractmethod
-    def _tell(self, event: dict[str, Any]) -> None:
-        """One line of a log, at once."""
+    def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
+        """One line per damage, of `count` that there are."""
+        shown = damages if every else damages[:SHOWN_DAMAGES]
+        for damage in shown:
+            place = f"byte {damage.offset:,}, {damage.length:,} bytes: "
+            style = "yellow" if damage.kind == UNSUPPORTED else "red"
+            self.line((f"         {damage.kind} ", style), (f"at {place}{printable(damage.detail)}", ""))
+        if count > len(shown):
+            self.line((f"         and {count - len(shown):,} more; sawlog verify --all lists them", ""))
 
 
-class JsonOutput(Output):
-    """One JSON object on stdout."""
-
-    def info(self, info: Info) -> None:
-        """See `Output.info`."""
-        self._print(info.to_dict())
-
-    def verified(self, verified: Verified) -> None:
-        """See `Output.verified`."""
-        self._print(verified.to_dict())
-
-    def repaired(self, repaired: Repaired) -> None:
-        """See `Output.repaired`."""
-        self._print(repaired.to_dict())
-
-    def converted(self, conversion: Conversion) -> None:
-        """See `Output.converted`."""
-        self._print(conversion.to_dict())
-
-    def formats(self, cards: list[FormatCard]) -> None:
-        """See `Output.formats`."""
-        self._print({"formats": [card.to_dict() for card in cards]})
-
-    def done(self, outcome: Outcome) -> None:
-        """See `Output.done`."""
-        self._print(outcome.document)
-
-    def warmed(self, warmed: Warmed) -> None:
-        """See `Output.warmed`."""
-        self._print(warmed.to_dict())
-
-    def created(self, created: Created) -> None:
-        """See `Output.created`."""
-        self._print(created.to_dict())
-
-    def planned(self, planned: Planned) -> None:
-        """See `Output.planned`."""
-        self._print(planned.to_dict())
-
-    def _tell(self, event: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(event) + "\n")
-        sys.stdout.flush()
-
-    def _print(self, document: dict[str, Any]) -> None:
-        # ASCII only: file names may be no valid UTF-8, and a terminal may not either.
-        sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+def logfmt(event: dict[str, Any]) -> str:
+    """One line of `name=value`, quoted where needed; unknown values are left out."""
+    pairs = []
+    for name, value in event.items():
+        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
+            if one is not None:
+                text = str(one)
+                plain = text.isprintable() and text and not set(text) & set(' ="\\')
+                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else json_text.dumps(text)}")
+    return " ".join(pairs)
 
 
 def counted(count: int, what: str) -> str:
@@ -152,34 +146,47 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
+def account_text(account: Account) -> str:
+    """Bytes by use; what is unsupported is named where there is any."""
+    uses = ["header", "record", "padding", "tail", "damage", *(["unsupported"] if account.unsupported else [])]
+    return ", ".join(f"{use} {getattr(account, use):,}" for use in uses)
+
+
+def tail_text(tail: Tail) -> str:
+    """How a file ends, and where."""
+    if tail.status is TailStatus.CLEAN:
+        return str(tail.status)
+    detail = f" ({tail.detail})" if tail.detail else ""
+    return printable(f"{tail.status} from byte {tail.offset:,}, {tail.length:,} bytes{detail}")
+
+
+def size_text(size: int) -> str:
+    """Bytes in a suitable unit, and exactly."""
+    value, unit = float(size), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return counted(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
+
+
 def watched() -> bool:
-    """Whether somebody may see a progress bar: stderr is a terminal that rows are not being printed on."""
+    """Whether somebody may see a progress bar."""
     return sys.stderr.isatty()
 
 
 @contextlib.contextmanager
 def progress(total: int, label: str) -> Iterator[Advance]:
-    """A progress bar on stderr: on a terminal only, and only for work that takes longer than `PATIENCE`.
-
-    Args:
-        total: Input bytes; 0 for no bar.
-        label: What is being done.
-    """
+    """A progress bar on stderr, for work on `total` bytes that takes longer than `PATIENCE`; 0 for no bar."""
     if not (total and watched()):
         yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(label, total=total)
     begun = time.monotonic()
 

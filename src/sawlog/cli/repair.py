@@ -11,8 +11,9 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.rendering import rendering
-from sawlog.damage import Report
+from sawlog.cli.output import Page, account_text, counted, show, tail_text
+from sawlog.cli.render import printable
+from sawlog.damage import UNSUPPORTED, Account, Report, TailStatus, places
 from sawlog.errors import OptionError
 
 
@@ -29,7 +30,7 @@ class Repaired:
         """0 everything kept, 3 something lost, 1 nothing recovered. An unfinished tail was never a record."""
         if not self.report.rows and (self.report.damaged or self.report.account.tail):
             return Exit.DAMAGED
-        return Exit.LOST if self.report.damaged else Exit.OK
+        return Exit.LOST if self.report.damaged or self.report.unsupported else Exit.OK
 
     @property
     def outcome(self) -> str:
@@ -44,6 +45,35 @@ class Repaired:
             "outcome": self.outcome,
             **self.report.to_dict(),
         }
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        files = self.report.files
+        for file in files:
+            if len(files) > 1:
+                page.line((printable(file.path), "bold"))
+            count = sum(file.kinds.values())
+            _kept_and_lost(page, file.rows, file.account, count - file.kinds[UNSUPPORTED])
+            if file.tail.status is not TailStatus.CLEAN:
+                page.fact("tail", tail_text(file.tail))
+            page.damages(file.damages, count)
+        if len(files) > 1:
+            page.line((f"all {len(files)} files", "bold"))
+            count = sum(sum(file.kinds.values()) - file.kinds[UNSUPPORTED] for file in files)
+            _kept_and_lost(page, self.report.rows, self.report.account, count)
+        page.skipped(self.report.skipped)
+        page.line((self.outcome, "bold"), (f"; written to {printable(self.destination)}", ""))
+
+
+def _kept_and_lost(page: Page, rows: int, account: Account, damages: int) -> None:
+    page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
+    lost = places(damages) if damages else "nothing"
+    if account.damage:
+        lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
+    page.fact("lost", lost)
+    if account.unsupported:
+        page.fact("left out", f"{account.unsupported:,} bytes that this version does not support")
+    page.fact("source", f"{account.total:,} bytes: {account_text(account)}")
 
 
 def repair(
@@ -71,7 +101,7 @@ def repair(
         **arguments.format_options(option),
     )
     repaired = Repaired(src, dst, report)
-    rendering(json).repaired(repaired)
+    show(repaired, json=json)
     return repaired.code
 
 

@@ -7,14 +7,15 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Output
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Page, log, show
+from sawlog.cli.render import printable
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ class Planned:
         """Plain data for JSON."""
         return asdict(self)
 
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        page.line((printable(self.name), "bold"))
+        page.grid("  ", self.facts.items())
+        for part in self.parts:
+            page.line((f"{part.kind} {part.name}".rstrip(), "bold"))
+            page.grid("  ", part.facts.items())
+            page.line(("  columns", "dim"))
+            page.grid("    ", part.schema.items())
+
 
 def run(
     path: Annotated[str, typer.Argument(metavar="PIPELINE", help="TOML file; sawlog init writes an example.")],
@@ -71,14 +82,17 @@ def run(
     from sawlog.pipeline.plan import Plan
     from sawlog.pipeline.session import session
 
-    output = rendering(json)
+    if find_spec("pyspark") is not None:
+        from sawlog.pipeline.beforehand import check
+
+        check(pipeline, settings)
     try:
         with session(pipeline, settings) as spark:
             plan = Plan(pipeline, spark)
             if dry_run:
-                output.planned(Planned.of(plan))
+                show(Planned.of(plan), json=json)
                 return Exit.OK
-            return _run(pipeline, plan, output)
+            return _run(pipeline, plan, json=json)
     except PipelineError as error:
         complain(str(error))
         return Exit.DAMAGED if error.damaged else Exit.UNUSABLE
@@ -92,7 +106,7 @@ def _level(pipeline: Pipeline) -> dict[str, str]:
     return {level: "ERROR"} if is_shown(pipeline) and level not in pipeline.spark else {}
 
 
-def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
+def _run(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
     from sawlog.cli.status import live_status
     from sawlog.pipeline.metrics import serve
     from sawlog.pipeline.progress import BatchReport
@@ -103,7 +117,7 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
         if pipeline.metrics is not None:
             listeners.append(stack.enter_context(serve(pipeline.metrics)))
         # The status comes before the line: printing the line draws the status again below it.
-        listeners += [stack.enter_context(live_status(pipeline)), output.batch]
+        listeners += [stack.enter_context(live_status(pipeline)), lambda batch: log(batch.to_dict(), json=json)]
 
         def report(batch: BatchReport) -> None:
             for listener in listeners:
@@ -112,7 +126,7 @@ def _run(pipeline: Pipeline, plan: Plan, output: Output) -> int:
         # A batch has no end but its own: a signal ends it as it ends any other command.
         stop = stack.enter_context(_stoppable()) if pipeline.mode == "stream" else None
         totals = Run(plan, report, stop, complain)()
-    output.ended(totals)
+    log(totals.to_dict(), json=json)
     if totals.skipped:
         return Exit.LOST
     return Exit.INTERRUPTED if stop is not None and stop.interrupted else Exit.OK

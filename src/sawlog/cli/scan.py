@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.cli.errors import complain
+from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
-from sawlog.damage import Findings
+from sawlog.damage import UNSUPPORTED, Findings
 from sawlog.format import Dataset, Fragment
 from sawlog.reading import PIECE_BYTES
 from sawlog.skipped import Skipped, remarks
@@ -36,8 +36,18 @@ class Losses:
 
     @property
     def damaged(self) -> bool:
-        """Whether damage was skipped."""
-        return any(findings.kinds for findings in self.files.values())
+        """Whether damage was skipped; what is merely unsupported is not damage."""
+        return any(findings.kinds.keys() - {UNSUPPORTED} for findings in self.files.values())
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether something was skipped that this version does not support."""
+        return any(UNSUPPORTED in findings.kinds for findings in self.files.values())
+
+    @property
+    def code(self) -> Exit:
+        """The exit code of a verb that shows what it can read."""
+        return Exit.DAMAGED if self.damaged else Exit.UNSUPPORTED if self.unsupported else Exit.OK
 
     def tell(self) -> None:
         """One line per file with damage or an unfinished tail, and one per reason why others were not read."""

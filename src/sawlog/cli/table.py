@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from sawlog.cli.errors import complain
+from sawlog.cli.output import Page
 from sawlog.cli.render import is_binary, printable, texts
 
 SAMPLE_ROWS = 200
@@ -89,13 +90,9 @@ class _Printer:
 
     def header(self, heads: list[tuple[str, str]]) -> None:
         """Names in bold, types below them dimmed, where a terminal can show that."""
-        from rich.text import Text
-
-        from sawlog.cli.terminal import Terminal
-
-        console = Terminal()
+        page = Page()
         for line, style in zip(zip(*heads, strict=True), ("bold", "dim"), strict=False):
-            console.print(Text(self._line(line[: len(self._widths)]), style), soft_wrap=True)
+            page.line((self._line(line[: len(self._widths)]), style))
 
     def rows(self, columns: list[list[str]]) -> None:
         """Print the rows of some columns."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -15,15 +14,18 @@ from sawlog.arrow import GrowingDictionary
 from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Writer
+from sawlog.format import FileWriter
 from sawlog.options import NoOptions
-from sawlog.storage import File, Source, Staged, Storage, is_remote, normalize
+from sawlog.sources import SourceFile
+from sawlog.storage import File, Storage, is_remote, normalize
 
 BATCH_ROWS = 64 << 10
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes collected for a row group of Parquet."""
 BLOCK_BYTES = 16 << 20
 """Bytes of text parsed at a time; no line may be longer."""
+
+Rows: TypeAlias = "tuple[pa.Schema, Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +75,143 @@ class TextWriteOptions:
     binary: BinaryText = "escape"
 
 
-class TableFormat(ABC):
-    """One kind of table file."""
+class Encoder(Protocol):
+    """Writes one file on a sink; made with the sink, a schema and options."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    suffix: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]]
-    """All suffixes that it is known by."""
-    read_options: ClassVar[type]
-    write_options: ClassVar[type]
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
 
-    @abstractmethod
-    def read(self, file: pa.NativeFile, options: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Schema and rows of one file."""
+    def close(self) -> None:
+        """Complete the file; the sink stays open."""
 
-    @abstractmethod
-    def encoder(self, sink: Any, schema: pa.Schema, options: Any) -> Encoder:
-        """Begin a file on a sink with `write`."""
+
+class ParquetEncoder:
+    """Parquet in row groups of about `ROW_GROUP_BYTES`."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, options: ParquetWriteOptions) -> None:
+        from pyarrow import parquet
+
+        self._writer = parquet.ParquetWriter(sink, schema, compression=options.compression)
+        self._batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._batches.append(batch)
+        if sum(one.nbytes for one in self._batches) >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the last row group, and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches))
+        self._batches = []
+
+
+class ArrowEncoder:
+    """A file holds one dictionary per column, which later batches may only add to."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, options: ArrowWriteOptions) -> None:
+        compression = None if options.compression == "none" else options.compression
+        ipc = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=True)
+        self._writer = pa.ipc.new_file(sink, schema, options=ipc)
+        places = (place for place, field in enumerate(schema) if pa.types.is_dictionary(field.type))
+        self._dictionaries = {place: GrowingDictionary() for place in places}
+        self.close = self._writer.close
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        for place, dictionary in self._dictionaries.items():
+            batch = batch.set_column(place, batch.schema.field(place), dictionary.take(batch.column(place)))
+        self._writer.write_batch(batch)
+
+
+class CsvEncoder:
+    """CSV with a header line. Null is nothing, the empty string is `""`; nested values are JSON."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> None:
+        from pyarrow import csv
+
+        self._encode, self._names = ENCODE[options.binary], schema.names
+        self._writer = csv.CSVWriter(sink, self._text([pa.nulls(0, field.type) for field in schema]).schema)
+        self.close = self._writer.close
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._writer.write(self._text(batch.columns))
+
+    def _text(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([text_array(one, self._encode) for one in columns], names=self._names)
+
+
+class JsonlEncoder:
+    """One JSON object per line."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> None:
+        self._sink, self._encode = sink, ENCODE[options.binary]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._sink.write("".join(f"{line}\n" for line in json_lines(batch, self._encode)).encode())
+
+    def close(self) -> None:
+        """Nothing ends a file of lines."""
+
+
+def read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
+    """Schema and batches of a Parquet file."""
+    from pyarrow import parquet
+
+    opened = parquet.ParquetFile(file)
+    return opened.schema_arrow, opened.iter_batches(BATCH_ROWS)
+
+
+def read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
+    """Schema and batches of an Arrow IPC file."""
+    opened = pa.ipc.open_file(file)
+    return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
+
+
+def read_csv(file: pa.NativeFile, options: TextReadOptions) -> Rows:
+    """Types are inferred from the first block."""
+    from pyarrow import csv
+
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(options.binary_columns, pa.large_string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(newlines_in_values=True)
+    return _with_binary(csv.open_csv(file, csv.ReadOptions(block_size=BLOCK_BYTES), parse, convert), options)
+
+
+def read_jsonl(file: pa.NativeFile, options: TextReadOptions) -> Rows:
+    """Types are inferred from the first block."""
+    from pyarrow import json
+
+    return _with_binary(json.open_json(file, json.ReadOptions(block_size=BLOCK_BYTES)), options)
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """One kind of table file, known by its suffixes; it writes the first of them."""
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    read: Callable[[pa.NativeFile, Any], Rows]
+    encoder: Callable[[Any, pa.Schema, Any], Encoder]
+    read_options: type
+    write_options: type
+
+    @property
+    def suffix(self) -> str:
+        """The suffix that is written."""
+        return self.suffixes[0]
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> TableWriter:
         """Begin a file that appears at `path` when it is published.
@@ -103,332 +224,93 @@ class TableFormat(ABC):
                 raise SchemaError(f"two columns are named {name!r}; {self.title} cannot tell them apart")
         return TableWriter(path, lambda sink: self.encoder(sink, schema, options), storage)
 
-    def partitioned_writer(
-        self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage
-    ) -> TableWriter:
-        """Refused: that is what other tools are for.
-
-        Raises:
-            OptionError: Always.
-        """
+    def partitioned_writer(self, path: str, column: str, *_: Any) -> TableWriter:
+        """Refused: that is what other tools are for."""
         raise OptionError(f"--partition-by {column}: {self.title} is written as one file")
 
+    def open(self, file: File, options: Any, storage: Storage) -> Rows:
+        """Schema and rows of one file, in batches of bounded size.
 
-class Encoder(ABC):
-    """Makes the bytes of one file."""
+        Raises:
+            FormatError: When it cannot be read; names the file.
+        """
+        name = normalize(file.path)
+        with self._explained(file):
+            stream = pa.PythonFile(SourceFile(storage.open(name)), mode="r") if is_remote(name) else pa.OSFile(name)
+            schema, rows = self.read(stream, options)
+        return schema, self._bounded(rows, file)
 
-    @abstractmethod
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
+    def _bounded(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
+        with self._explained(file):
+            for batch in rows:
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS)
 
-    @abstractmethod
-    def close(self) -> None:
-        """Write what completes the file."""
+    @contextlib.contextmanager
+    def _explained(self, file: File) -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise FormatError(f"{file.path}: not readable as {self.title}: {error}") from error
 
 
-class TableWriter(Writer):
+TABLE_FORMATS: dict[str, TableFormat] = {
+    one.name: one
+    for one in (
+        TableFormat(
+            "parquet",
+            "Parquet",
+            (".parquet", ".parq", ".pq"),
+            read_parquet,
+            ParquetEncoder,
+            NoOptions,
+            ParquetWriteOptions,
+        ),
+        TableFormat(
+            "arrow",
+            "Arrow IPC file",
+            (".arrow", ".feather", ".ipc"),
+            read_arrow,
+            ArrowEncoder,
+            NoOptions,
+            ArrowWriteOptions,
+        ),
+        TableFormat("csv", "CSV", (".csv",), read_csv, CsvEncoder, TextReadOptions, TextWriteOptions),
+        TableFormat(
+            "jsonl", "JSON lines", (".jsonl", ".ndjson"), read_jsonl, JsonlEncoder, TextReadOptions, TextWriteOptions
+        ),
+    )
+}
+"""By name."""
+
+
+class TableWriter(FileWriter):
     """One table file, written beside its place and renamed when it is whole."""
 
     def __init__(self, path: str, encoder: Callable[[Any], Encoder], storage: Storage) -> None:
         self.storage = storage
-        self._staged = storage.stage(path)
+        self._file = storage.stage(path)
         try:
-            with _explained():
-                self._encoder = encoder(pa.PythonFile(_Sink(self._staged.write), mode="w"))
+            with _unwritable():
+                self._encoder = encoder(pa.PythonFile(_Sink(self._file.write), mode="w"))
         except BaseException:
-            self._staged.discard(storage)
+            self._file.discard(storage)
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See `Writer.write`."""
-        with _explained():
+        with _unwritable():
             self._encoder.write(batch)
 
-    def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
-        with _explained():
+    def _flush(self) -> None:
+        with _unwritable():
             self._encoder.close()
-        return [self._staged.finish()]
 
     def abort(self) -> None:
         """See `Writer.abort`."""
         with contextlib.suppress(pa.ArrowException, OSError, ValueError):
             self._encoder.close()
-        self._staged.discard(self.storage)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Types and values that Arrow cannot write are the data's fault."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise SchemaError(f"cannot be written: {error}") from error
-
-
-class Parquet(TableFormat):
-    """Parquet files."""
-
-    name = "parquet"
-    title = "Parquet"
-    suffix = ".parquet"
-    suffixes = (".parquet", ".parq", ".pq")
-    read_options = NoOptions
-    write_options = ParquetWriteOptions
-
-    def read(self, file: pa.NativeFile, options: NoOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """See `TableFormat.read`."""
-        from pyarrow import parquet
-
-        opened = parquet.ParquetFile(file)
-        return opened.schema_arrow, opened.iter_batches(BATCH_ROWS)
-
-    def encoder(self, sink: Any, schema: pa.Schema, options: ParquetWriteOptions) -> Encoder:
-        """See `TableFormat.encoder`."""
-        return _ParquetEncoder(sink, schema, options)
-
-
-class _ParquetEncoder(Encoder):
-    def __init__(self, sink: Any, schema: pa.Schema, options: ParquetWriteOptions) -> None:
-        from pyarrow import parquet
-
-        self._writer = parquet.ParquetWriter(sink, schema, compression=options.compression)
-        self._batches: list[pa.RecordBatch] = []
-        self._size = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self._size += batch.nbytes
-        if self._size >= ROW_GROUP_BYTES:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def _flush(self) -> None:
-        if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches))
-        self._batches, self._size = [], 0
-
-
-class Arrow(TableFormat):
-    """Arrow IPC files, also known as Feather."""
-
-    name = "arrow"
-    title = "Arrow IPC file"
-    suffix = ".arrow"
-    suffixes = (".arrow", ".feather", ".ipc")
-    read_options = NoOptions
-    write_options = ArrowWriteOptions
-
-    def read(self, file: pa.NativeFile, options: NoOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """See `TableFormat.read`."""
-        opened = pa.ipc.open_file(file)
-        return opened.schema, (opened.get_batch(index) for index in range(opened.num_record_batches))
-
-    def encoder(self, sink: Any, schema: pa.Schema, options: ArrowWriteOptions) -> Encoder:
-        """See `TableFormat.encoder`."""
-        compression = None if options.compression == "none" else options.compression
-        # A file holds one dictionary per column, which later batches may only add to.
-        ipc = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=True)
-        return _ArrowEncoder(pa.ipc.new_file(sink, schema, options=ipc), schema)
-
-
-class _ArrowEncoder(Encoder):
-    def __init__(self, writer: pa.RecordBatchFileWriter, schema: pa.Schema) -> None:
-        self._writer = writer
-        self._dictionaries = {
-            place: GrowingDictionary() for place, field in enumerate(schema) if pa.types.is_dictionary(field.type)
-        }
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for place, dictionary in self._dictionaries.items():
-            batch = batch.set_column(place, batch.schema.field(place), dictionary.take(batch.column(place)))
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class Csv(TableFormat):
-    """CSV with a header line. Null is nothing, the empty string is `""`; nested values are JSON."""
-
-    name = "csv"
-    title = "CSV"
-    suffix = ".csv"
-    suffixes = (".csv",)
-    read_options = TextReadOptions
-    write_options = TextWriteOptions
-
-    def read(self, file: pa.NativeFile, options: TextReadOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """See `TableFormat.read`. Types are inferred from the first block."""
-        from pyarrow import csv
-
-        convert = csv.ConvertOptions(
-            column_types={name: pa.large_string() for name in options.binary_columns},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        parse = csv.ParseOptions(newlines_in_values=True)
-        reader = csv.open_csv(file, csv.ReadOptions(block_size=BLOCK_BYTES), parse, convert)
-        return _with_binary(reader, options)
-
-    def encoder(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> Encoder:
-        """See `TableFormat.encoder`."""
-        return CsvEncoder(sink, schema, options)
-
-
-class CsvEncoder(Encoder):
-    """Makes CSV of record batches."""
-
-    def __init__(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> None:
-        from pyarrow import csv
-
-        self._encode = ENCODE[options.binary]
-        self._names = schema.names
-        empty = [text_array(pa.nulls(0, field.type), self._encode) for field in schema]
-        self._writer = csv.CSVWriter(sink, pa.RecordBatch.from_arrays(empty, names=self._names).schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """See `Encoder.write`."""
-        arrays = [text_array(column, self._encode) for column in batch.columns]
-        self._writer.write(pa.RecordBatch.from_arrays(arrays, names=self._names))
-
-    def close(self) -> None:
-        """See `Encoder.close`."""
-        self._writer.close()
-
-
-class Jsonl(TableFormat):
-    """JSON lines: one object per row."""
-
-    name = "jsonl"
-    title = "JSON lines"
-    suffix = ".jsonl"
-    suffixes = (".jsonl", ".ndjson")
-    read_options = TextReadOptions
-    write_options = TextWriteOptions
-
-    def read(self, file: pa.NativeFile, options: TextReadOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """See `TableFormat.read`. Types are inferred from the first block."""
-        from pyarrow import json
-
-        return _with_binary(json.open_json(file, json.ReadOptions(block_size=BLOCK_BYTES)), options)
-
-    def encoder(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> Encoder:
-        """See `TableFormat.encoder`."""
-        return JsonlEncoder(sink, options)
-
-
-class JsonlEncoder(Encoder):
-    """Makes JSON lines of record batches."""
-
-    def __init__(self, sink: Any, options: TextWriteOptions) -> None:
-        self._sink = sink
-        self._encode = ENCODE[options.binary]
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """See `Encoder.write`."""
-        self._sink.write("".join(f"{line}\n" for line in json_lines(batch, self._encode)).encode())
-
-    def close(self) -> None:
-        """See `Encoder.close`."""
-
-
-TABLE_FORMATS: dict[str, TableFormat] = {one.name: one for one in (Parquet(), Arrow(), Csv(), Jsonl())}
-"""By name."""
-
-
-def by_suffix(path: str) -> TableFormat | None:
-    """The table format that a file's suffix stands for."""
-    lowered = path.lower()
-    return next((one for one in TABLE_FORMATS.values() if lowered.endswith(one.suffixes)), None)
-
-
-def select(files: Sequence[File], format: TableFormat) -> list[File]:
-    """Those files that the user named, or that have a suffix of the format."""
-    return [file for file in files if file.explicit or by_suffix(file.path) is format]
-
-
-def open_tables(
-    format: TableFormat, files: Sequence[File], options: Any, storage: Storage
-) -> tuple[pa.Schema, Callable[[Advance], Iterator[pa.RecordBatch]]]:
-    """Schema of some files, and how to read their rows, once.
-
-    Raises:
-        FormatError: When a file cannot be read as the format.
-        SchemaError: When a file has other columns than the first one.
-    """
-    schema, first = _open(format, files[0], options, storage)
-
-    def batches(advance: Advance) -> Iterator[pa.RecordBatch]:
-        for index, file in enumerate(files):
-            own, rows = _open(format, file, options, storage) if index else (schema, first)
-            if own != schema:
-                raise SchemaError(f"{file.path}: columns differ from those of {files[0].path}")
-            yield from _bounded(rows, file, format)
-            advance(file.size)
-
-    return schema, batches
-
-
-def _open(
-    format: TableFormat, file: File, options: Any, storage: Storage
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    name = normalize(file.path)
-    opened = pa.PythonFile(_SourceFile(storage.open(name)), mode="r") if is_remote(name) else pa.OSFile(name)
-    try:
-        return format.read(opened, options)
-    except pa.ArrowException as error:
-        raise FormatError(f"{file.path}: not readable as {format.title}: {error}") from error
-
-
-def _bounded(rows: Iterator[pa.RecordBatch], file: File, format: TableFormat) -> Iterator[pa.RecordBatch]:
-    """Batches of bounded size; errors name the file."""
-    try:
-        for batch in rows:
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                yield batch.slice(start, BATCH_ROWS)
-    except pa.ArrowException as error:
-        raise FormatError(f"{file.path}: not readable as {format.title}: {error}") from error
-
-
-def _with_binary(reader: Any, options: TextReadOptions) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """A stream of text columns, with binary made of those that hold it."""
-    names = options.binary_columns
-    schema = reader.schema
-    for name in names:
-        if name not in schema.names:
-            raise SchemaError(f"binary_columns: no column {name!r}; columns: {', '.join(schema.names)}")
-        if not is_text(schema.field(name).type):
-            raise SchemaError(f"binary_columns: column {name!r} is {schema.field(name).type}, not text")
-    fields = [pa.field(f.name, pa.large_binary()) if f.name in names else f for f in schema]
-    decoded = pa.schema(fields)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        row = 0
-        for batch in reader:
-            arrays = [
-                _decoded(column, name, row, options.binary) if name in names else column
-                for name, column in zip(batch.schema.names, batch.columns, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=decoded)
-            row += batch.num_rows
-
-    return decoded, batches()
-
-
-def _decoded(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.Array:
-    decode = DECODE[binary]
-    items: list[bytes | None] = []
-    for text in column.to_pylist():
-        try:
-            items.append(None if text is None else decode(text))
-        except ValueError as error:
-            raise SchemaError(f"column {name!r}, row {first + len(items)}: not binary as {binary}: {error}") from error
-    return binary_array(items)
+        super().abort()
 
 
 class _Sink(io.RawIOBase):
@@ -445,34 +327,69 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
-class _SourceFile(io.RawIOBase):
-    """A source as a file that can be read and sought."""
+@contextlib.contextmanager
+def _unwritable() -> Iterator[None]:
+    """Types and values that Arrow cannot write are the data's fault."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise SchemaError(f"cannot be written: {error}") from error
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._position = 0
 
-    def readable(self) -> bool:
-        return True
+def by_suffix(path: str) -> TableFormat | None:
+    """The table format of a file's suffix."""
+    lowered = path.lower()
+    return next((one for one in TABLE_FORMATS.values() if lowered.endswith(one.suffixes)), None)
 
-    def seekable(self) -> bool:
-        return True
 
-    def tell(self) -> int:
-        return self._position
+def open_tables(
+    format: TableFormat, files: Sequence[File], options: Any, storage: Storage
+) -> tuple[pa.Schema, Callable[[Advance], Iterator[pa.RecordBatch]]]:
+    """Schema of some files, and how to read their rows, once.
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
-        self._position = base + offset
-        return self._position
+    Raises:
+        FormatError: When a file cannot be read as the format.
+        SchemaError: When a file has other columns than the first one.
+    """
+    schema, first = format.open(files[0], options, storage)
 
-    def readinto(self, buffer: Any) -> int:
-        found = self._source.window(self._position, len(buffer))
-        buffer[: len(found)] = found.tobytes()
-        self._position += len(found)
-        return len(found)
+    def batches(advance: Advance) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            own, rows = (schema, first) if file is files[0] else format.open(file, options, storage)
+            if own != schema:
+                raise SchemaError(f"{file.path}: columns differ from those of {files[0].path}")
+            yield from rows
+            advance(file.size)
 
-    def close(self) -> None:
-        if not self.closed:
-            self._source.close()
-        super().close()
+    return schema, batches
+
+
+def _with_binary(reader: Any, options: TextReadOptions) -> Rows:
+    """Rows of text columns, with binary made of those that hold it."""
+    names, schema = options.binary_columns, reader.schema
+    for name in names:
+        if name not in schema.names:
+            raise SchemaError(f"binary_columns: no column {name!r}; columns: {', '.join(schema.names)}")
+        if not is_text(schema.field(name).type):
+            raise SchemaError(f"binary_columns: column {name!r} is {schema.field(name).type}, not text")
+    decoded = pa.schema([pa.field(f.name, pa.large_binary()) if f.name in names else f for f in schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
+        for batch in reader:
+            columns = zip(batch.schema.names, batch.columns, strict=True)
+            arrays = [_decoded(one, name, row, options.binary) if name in names else one for name, one in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=decoded)
+            row += batch.num_rows
+
+    return decoded, batches()
+
+
+def _decoded(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.Array:
+    items: list[bytes | None] = []
+    for text in column.to_pylist():
+        try:
+            items.append(None if text is None else DECODE[binary](text))
+        except ValueError as error:
+            raise SchemaError(f"column {name!r}, row {first + len(items)}: not binary as {binary}: {error}") from error
+    return binary_array(items)

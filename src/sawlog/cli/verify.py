@@ -12,10 +12,11 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
-from sawlog.cli.output import progress, watched
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
+from sawlog.cli.render import printable
 from sawlog.cli.scan import size_of
-from sawlog.damage import Account, FileReport, Report
+from sawlog.damage import UNSUPPORTED, Account, FileReport, Report
+from sawlog.errors import InternalError
 from sawlog.format import Dataset
 from sawlog.reading import PIECE_BYTES
 
@@ -62,16 +63,57 @@ class Verified:
         """Exit code: the worst of all paths."""
         if any(path.report is None for path in self.paths):
             return Exit.UNUSABLE
-        return Exit.DAMAGED if any(file.damaged for file in self.files) else Exit.OK
+        if any(file.damaged for file in self.files):
+            return Exit.DAMAGED
+        return Exit.UNSUPPORTED if any(file.unsupported for file in self.files) else Exit.OK
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "damaged": any(file.damaged for file in self.files),
+            "unsupported": any(file.unsupported for file in self.files),
             "rows": sum(file.rows for file in self.files),
             "bytes": asdict(self.account),
             "paths": [path.to_dict() for path in self.paths],
         }
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        for path in self.paths:
+            for file in path.report.files if path.report is not None else ():
+                self._print_file(page, file)
+            page.skipped(path.report.skipped if path.report is not None else ())
+        files, account = self.files, self.account
+        if not files:
+            return
+        damaged = sum(file.damaged for file in files)
+        unsupported = sum(file.unsupported and not file.damaged for file in files)
+        parts = [
+            f"{counted(len(files), 'file')}: {len(files) - damaged - unsupported} clean, {damaged} damaged",
+            counted(sum(file.rows for file in files), "row"),
+            f"{account.damage:,} of {account.total:,} bytes damaged",
+        ]
+        if any(file.unsupported for file in files):
+            parts[0] += f", {unsupported} unsupported"
+            parts.append(f"{account.unsupported:,} bytes unsupported")
+        if unfinished := sum(file.tail.unfinished for file in files):
+            parts.append(counted(unfinished, "unfinished tail"))
+        if unusable := sum(path.report is None for path in self.paths):
+            parts.append(f"{counted(unusable, 'path')} unusable")
+        page.line(("; ".join(parts), "bold"))
+
+    def _print_file(self, page: Page, file: FileReport) -> None:
+        status, style = "clean", "green"
+        if file.damaged or file.unsupported:
+            status, style = ("damaged", "bold red") if file.damaged else (UNSUPPORTED, "bold yellow")
+        size = f"  {counted(file.rows, 'row')}, {size_text(file.size)}"
+        page.line(
+            (f"{status:<8} ", style),
+            (printable(file.path), "bold"),
+            (size, ""),
+        )
+        page.line((f"         {account_text(file.account)}; tail {tail_text(file.tail)}", ""))
+        page.damages(file.damages, sum(file.kinds.values()), every=self.every)
 
 
 def verify(
@@ -86,7 +128,7 @@ def verify(
 ) -> int:
     """Check every byte, and with a view what the bytes mean to it.
 
-    Exit code 0 clean, 1 damaged, 2 unusable.
+    Exit code 0 clean, 1 damaged, 2 unusable, 4 not damaged but in part unsupported.
     """
     opened = functools.partial(
         sawlog.open,
@@ -98,7 +140,7 @@ def verify(
         **arguments.format_options(option),
     )
     verified = Verified([_verify(path, opened, every) for path in paths], every)
-    rendering(json).verified(verified)
+    show(verified, json=json)
     for path in verified.paths:
         if path.error is not None:
             complain(path.error)
@@ -113,6 +155,6 @@ def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedP
         return VerifiedPath(path, Report(dataset.format.name, files, dataset.skipped))
     except Exception as error:
         message = explain(error)
-        if message is None:
+        if message is None or isinstance(error, InternalError):
             raise
         return VerifiedPath(path, error=message)

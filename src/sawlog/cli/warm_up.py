@@ -1,42 +1,26 @@
-"""`sawlog warm-up`: fill the kernel cache."""
+"""`sawlog warm-up`: nothing to do, for kernels are compiled before they are installed."""
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, show
 from sawlog.format import get_format
-
-
-@dataclass(slots=True)
-class Warmed:
-    """The outcome of `sawlog warm-up`: seconds per format, and where Numba keeps machine code."""
-
-    seconds: dict[str, float]
-    cache: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"seconds": {name: round(taken, 3) for name, taken in self.seconds.items()}, "cache": self.cache}
 
 
 def warm_up(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these formats.")] = None,
     json: arguments.Json = False,
 ) -> int:
-    """Compile all kernels now, so that no job has to wait for them."""
-    seconds = {}
-    for format in [get_format(name) for name in names or sawlog.formats()]:
-        begun = time.perf_counter()
-        format.warm_up()
-        seconds[format.name] = time.perf_counter() - begun
-    rendering(json).warmed(Warmed(seconds, os.environ.get("NUMBA_CACHE_DIR") or "__pycache__ beside each module"))
+    """Do nothing: kernels come compiled. Recipes from before they did go on working."""
+    from sawlog.kernels.jit import MODE
+
+    for name in names or ():
+        get_format(name)
+    said = "there is nothing to do" if MODE == "library" else "each process has them compiled when it needs them"
+    show(Outcome({"kernels": MODE}, "kernels", f"{MODE}: {said}"), json=json)
     return Exit.OK

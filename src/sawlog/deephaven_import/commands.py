@@ -10,8 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, Output, counted
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, counted, show
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
@@ -120,23 +119,23 @@ def load(
             more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
             said: list[str] = []
             for look in follow_logs(spark, src, root, seconds=follow, **more, **settings):
-                _say_look(src, root, look, rendering(json), said)
+                _say_look(src, root, look, said, json=json)
         done = import_logs(spark, src, root, max_bytes=max_bytes, **settings)
-        _say_imported(src, root, done, rendering(json))
+        _say_imported(src, root, done, json=json)
         return Exit.LOST if done.skipped or done.unstorable else Exit.OK
 
 
-def _say_imported(src: str, root: str, done: Import, output: Output) -> None:
+def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
     facts = [("written", path) for path in done.locations]
     facts += [("deleted", f"{path}, by DELETE_PARTITION") for path in done.removed]
     document = {"source": src, "root": root, **asdict(done)}
     summary = f"imported into {counted(done.partitions, 'partition')}"
-    output.done(Outcome(document, counted(done.rows, "row"), summary, facts))
+    show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
 
 
-def _say_look(src: str, root: str, look: Look, output: Output, said: list[str]) -> None:
+def _say_look(src: str, root: str, look: Look, said: list[str], *, json: bool) -> None:
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
@@ -145,7 +144,7 @@ def _say_look(src: str, root: str, look: Look, output: Output, said: list[str]) 
         facts = [(partition, f"{counted(lag, 'byte')} behind") for partition, lag in done.lag.items()]
         document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
         summary += f" in {look.seconds:.2f} s, {behind} behind"
-        output.done(Outcome(document, counted(done.rows, "row"), summary, facts))
+        show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *look.errors):
         if remark not in said:
             complain(remark)
@@ -165,7 +164,7 @@ def status(
     lag = sum(one.lag for one in found)
     facts = [(str(one.partition), f"{one.log}: {one.lag} of {one.size} bytes behind") for one in found]
     document = {"source": src, "root": root, "lag": lag, "logs": [{**asdict(one), "lag": one.lag} for one in found]}
-    rendering(json).done(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts))
+    show(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts), json=json)
     return Exit.OK
 
 
@@ -239,7 +238,7 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
         facts += [("deleted", path) for path in done.merged]
     document = {"table": name, "date": date, **asdict(done)}
     state = "merged and proven" if done.written else "merged before, proven again"
-    rendering(json).done(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts))
+    show(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
     for remark in done.remarks:
         complain(remark)
     return Exit.OK
@@ -252,5 +251,5 @@ def _say_nightly(root: str, done: Nightly, json: bool) -> int:
         facts.append((f"{one.namespace}.{one.table} {one.date}", rows))
     merged = len(done.dates) - len(done.failed)
     document = {"root": root, "dates": [asdict(one) for one in done.dates]}
-    rendering(json).done(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts))
+    show(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
     return Exit.DAMAGED if done.failed else Exit.OK

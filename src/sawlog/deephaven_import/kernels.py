@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
@@ -22,7 +23,7 @@ def _mixed(word: Any) -> Any:
 
 
 @kernel
-def hash_words(words: Any, there: Any, seed: Any, hashes: Any) -> None:
+def hash_words(words: UInt64s, there: Bytes, seed: UInt64, hashes: OutUInt64s) -> None:
     """Add the hash of each value to that of its row.
 
     Args:
@@ -41,7 +42,7 @@ def hash_words(words: Any, there: Any, seed: Any, hashes: Any) -> None:
 
 
 @kernel
-def hash_lists(elements: Any, ends: Any, ordered: Any, words: Any) -> None:
+def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s) -> None:
     """A number for each list.
 
     Args:
@@ -58,7 +59,7 @@ def hash_lists(elements: Any, ends: Any, ordered: Any, words: Any) -> None:
 
 
 @kernel
-def hash_rows(hashes: Any) -> Any:
+def hash_rows(hashes: UInt64s) -> UInt64:
     """The sum of the hashes of rows, modulo 2**64, each of them mixed once more.
 
     Args:
@@ -71,7 +72,7 @@ def hash_rows(hashes: Any) -> Any:
 
 
 @kernel
-def count_order(codes: Any, least: Any, places: Any, before: Any, order: Any) -> None:
+def count_order(codes: Int64s, least: Int64, places: OutInt64s, before: Int64s, order: OutInt64s) -> None:
     """Sort rows by small numbers; those of the same number keep their order.
 
     Args:

@@ -97,4 +97,4 @@ class Filler:
 def _with_provenance(fragment: RowRange) -> RowRange:
     """The fragment with the columns that say where a row comes from."""
     schema = pa.schema([*fragment.projection.schema, *PROVENANCE])
-    return replace(fragment, projection=Projection(schema, schema, ()))
+    return replace(fragment, projection=Projection(schema, schema))

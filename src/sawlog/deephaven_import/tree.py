@@ -164,7 +164,7 @@ class IntradayTable:
         path = os.path.join(self.directory, internal, column, self.table)
         try:
             state = os.stat(path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         key = state.st_ino, state.st_mtime_ns
         known = self._known.get(path)

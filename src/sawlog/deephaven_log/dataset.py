@@ -37,6 +37,7 @@ from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Dataset, Fragment, Scan
 from sawlog.names import is_remote
+from sawlog.query import possible
 from sawlog.reading import Remarks
 from sawlog.scanner import narrowed
 
@@ -267,7 +268,7 @@ class DeephavenLogDataset(Dataset):
         header = next((log.header for log in self.logs if log.file.path == file.path), None)
         return lambda offset: parts(source, offset, header)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Version, table, partitions and columns of the logs."""
         headers = [log.header for log in self.logs if log.header is not None]
         facts: dict[str, Any] = {"version": ", ".join(sorted({str(header.version) for header in headers}))}
@@ -373,9 +374,7 @@ class DeephavenLogDataset(Dataset):
         if log.header is not None and name in {column.name for column in log.header.columns}:
             return True
         value = constant(log.name.column_partition, field.type, 1)
-        batch = pa.RecordBatch.from_arrays([value], schema=pa.schema([field]))
-        conditions = [condition for condition in self.projection.filters if condition.column == name]
-        return all(condition.mask(batch)[0].as_py() for condition in conditions)
+        return possible(self.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
     def _layout(self, log: Log, task_bytes: int | None) -> Layout:
         if log.header is None:

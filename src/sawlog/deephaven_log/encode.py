@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from sawlog.arrow import boolean_values
+from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string, encoded_array
 from sawlog.deephaven.types import BOXED, BY_LOG, LogType, is_bytes, is_text
 from sawlog.deephaven_log import columns, layout
@@ -308,12 +309,18 @@ class Encoder:
             return _Piece(ends, data, valid)
         if column.type is LogType.BOOLEAN:
             return _Piece(boolean_values(array), None, valid)
+        given = array
         if pa.types.is_timestamp(array.type):
             array = self._times(column, array)
+        error = partial(self._error, column)
         if column.type is LogType.CHAR and array.type != pa.uint16():
-            return _Piece(code_units(array, partial(self._error, column)), None, valid)
-        values = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
-        return _Piece(values[array.offset : array.offset + len(array)], None, valid)
+            values = code_units(array, error)
+        else:
+            stored = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
+            values = stored[array.offset : array.offset + len(array)]
+        pattern = layout.null_pattern(column.type), layout.null_mask(column.type)
+        refuse_nulls(values, valid, pattern, given, column.type.title, error)
+        return _Piece(values, None, valid)
 
     def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:
         unit = self._unit or array.type.unit

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog import api
-from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions, WriteOptions
@@ -19,7 +14,6 @@ from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan, Writer
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 
@@ -71,25 +65,8 @@ class DeephavenLog(Format):
 
         return LogWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """See `Format.repair`. Header, commands and intact entries are carried over byte for byte."""
         from sawlog.deephaven_log.repair import repair
 
-        return repair(file, target, options, storage)
-
-    def warm_up(self) -> None:
-        """Compile every kernel: write a small damaged log, read every view of it, repair it. See `Format.warm_up`."""
-        table = pa.table({"Sym": ["A", "B", None], "Px": [1.0, 2.0, None], "Ok": [True, None, False]})
-        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DamageWarning)
-            log, copy = (os.path.join(directory, name) for name in ("log.bin", "copy.bin"))
-            api.write(table, log, format=self.name, transactions="batch")
-            api.write(table, log, format=self.name, append=True)
-            with open(log, "ab") as file:
-                file.write(b"damage")
-            for view in ("rows", "entries", "commands", "damage"):
-                api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
-            dataset = api.open(log, format=self.name, on_damage="skip")
-            dataset.fragments(64)
-            dataset.head(1)
-            api.repair(log, copy, format=self.name)
+        repair(file, target, options, storage)

@@ -92,7 +92,7 @@ class RowRange(LogFragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.path, self.end)) as source:
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
             chosen = self
             if self.alone:
                 source.window(self.start, self.end - self.start)  # from here on it is fetched
@@ -121,7 +121,7 @@ class RowRange(LogFragment):
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
     """One range over all of a log that delivers no columns: to check it, to repair it, to go on writing it."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    projection = Projection(pa.schema([]), pa.schema([]), ())
+    projection = Projection(pa.schema([]), pa.schema([]))
     return RowRange(scan, projection, file.path, file.size, file, header, header.size, file.size)
 
 

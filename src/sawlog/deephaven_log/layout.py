@@ -105,12 +105,14 @@ class Kind(IntEnum):
     READ_ERROR = 11
     BAD_HEADER = 12
     UNUSED_SPACE = 13
+    UNKNOWN_FLAGS = 14
 
 
 DETAIL = {
     Kind.BAD_SIZE: "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_entry_bytes",
     Kind.CHECKSUM_MISMATCH: "expected Adler-32 {0:#010x}, found {1:#010x}",
     Kind.BAD_FLAGS: "flags {0:#04x} have reserved bits set",
+    Kind.UNKNOWN_FLAGS: "flags {0:#04x} have reserved bits set, and the digest says that they were written so",
     Kind.BAD_ROW: "the columns do not fit the row of {0} bytes: they need more at byte {1} of it",
     Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage behind them",
     Kind.LOST_START: "a row of a set that lost a member to the damage before it",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.damage import MAX_LISTED, Damage, FileReport, Findings, TailStatus
+from sawlog.damage import Damage, Findings, TailStatus
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.dataset import open_log
 from sawlog.deephaven_log.fragments import whole_log
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COPY_BYTES = 8 << 20
 
 
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
     """Copy header and intact entries; leave damage and an unfinished tail behind. See `Format.repair`.
 
     Rows of aborted sets, which no reader delivers, are left behind too, and so are those of sets that lack a member,
@@ -33,7 +33,6 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
     """
     header = open_log(file, options, storage)
     findings = Findings("skip", drained=True)
-    listed: list[Damage] = []
     whole = whole_log(file, header, options, storage)
     with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
@@ -42,8 +41,8 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
             walk = whole.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
             for _ in walk.batches():
-                listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
-            listed += copy.around(findings.drain())[: MAX_LISTED - len(listed)]
+                copy.around(findings.drain())
+            copy.around(findings.drain())
             tail = findings.tail
             if tail is None or tail.status is TailStatus.CLEAN:
                 copy.up_to(file.size)
@@ -56,8 +55,6 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
         except BaseException:
             staged.discard(storage)
             raise
-    findings.damages = listed
-    return FileReport.of(file.path, file.size, [findings])
 
 
 def _sound(header: Header) -> bytes:
@@ -89,12 +86,11 @@ class _Copy:
     remarkable: list[Remarkable]
     bad_values: list[tuple[int, int]]
 
-    def around(self, damages: list[Damage]) -> list[Damage]:
+    def around(self, damages: list[Damage]) -> None:
         """Copy what lies between damaged ranges."""
         for damage in damages:
             self.up_to(damage.offset)
             self.position = max(self.position, damage.offset + damage.length)
-        return damages
 
     def up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""

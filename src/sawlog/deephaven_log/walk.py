@@ -89,6 +89,7 @@ class LogWalk(ChainWalk):
 
     kinds: ClassVar = Kind
     details: ClassVar = DETAIL
+    unsupported: ClassVar = frozenset({Kind.UNKNOWN_FLAGS})
     torn: ClassVar = "the file ends inside an entry"
 
     def __init__(

@@ -127,7 +127,8 @@ class ColumnWriter:
 
     def _append(self, suffix: str, data: Any) -> None:
         with open(self._path(suffix), "ab", buffering=0) as file:
-            view = memoryview(data).cast("B")
+            view = memoryview(data)
+            view = view.cast("B") if view.nbytes else memoryview(b"")  # what has no rows has no shape to be cast
             while len(view):
                 view = view[file.write(view) :]
 

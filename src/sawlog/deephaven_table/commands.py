@@ -9,8 +9,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, counted
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, counted, show
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.expectations import Expectations
@@ -73,7 +72,7 @@ def validate(
         "locations": [asdict(one) for one in found.locations],
     }
     summary = f"in {counted(len(found.locations), 'location')}: {counted(len(found.problems), 'problem')}"
-    rendering(json).done(Outcome(document, counted(found.rows, "row"), summary, facts))
+    show(Outcome(document, counted(found.rows, "row"), summary, facts), json=json)
     for problem in found.problems:
         complain(problem)
     return Exit.OK if found.valid else Exit.DAMAGED

@@ -34,14 +34,15 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError
 from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
+from sawlog.query import conditions, possible
 from sawlog.storage import File, Source, is_remote
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.groups.grouping import Grouping
     from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.filters import Filter
     from sawlog.format import Format
+    from sawlog.query import Condition
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -149,7 +150,7 @@ class DeephavenTableDataset(Dataset):
         """See `Dataset.dissector`: the header of a column file."""
         return lambda offset: parts(source, file.path, offset)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Layout, table, partitions and columns."""
         first = self.locations[0]
         facts: dict[str, Any] = {"layout": first.layout}
@@ -218,13 +219,8 @@ class DeephavenTableDataset(Dataset):
     def _possible(self, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         told = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
-        for condition in self.projection.filters:
-            if condition.column in told and condition.column not in self.specs:
-                value = pa.array([told[condition.column]], pa.string())
-                batch = pa.RecordBatch.from_arrays([value], names=[condition.column])
-                if not condition.mask(batch)[0].as_py():
-                    return False
-        return True
+        known = {name: pa.array([value], pa.string()) for name, value in told.items() if name not in self.specs}
+        return possible(self.projection.query, pa.record_batch(known))
 
     def _ranges(self, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         rows = self._rows(location)
@@ -259,13 +255,15 @@ class DeephavenTableDataset(Dataset):
         names = set(self.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(self, location: Location, rows: Rows) -> tuple[list[tuple[int, int]], tuple[Filter, ...]]:
+    def _grouped(self, location: Location, rows: Rows) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
         ranges = [(0, rows.count)] if rows.count else []
-        for condition in self.projection.filters:
+        for condition in conditions(self.projection.query):
             column = location.columns.get(condition.column)
-            if column is None or condition.op not in ("=", "==", "in") or not rows.count:
+            if column is None or condition.key is not None or not condition.values or not rows.count:
+                continue
+            if None in condition.values:  # groups do not list rows without a value
                 continue
             try:
                 grouping = self._trusted(column, location, rows)
@@ -299,15 +297,9 @@ class DeephavenTableDataset(Dataset):
             raise FormatError(f"{column.data.path}: grouping: row {wrong} is in the group of another value")
         return grouping
 
-    def _group_ranges(self, grouping: Any, condition: Filter) -> list[tuple[int, int]]:
+    def _group_ranges(self, grouping: Any, condition: Condition) -> list[tuple[int, int]]:
         field = self.rows_schema.field(condition.column)
-        values = condition.value if condition.op == "in" else [condition.value]
-        found = [
-            (group.first, group.end)
-            for value in values
-            if value is not None
-            for group in grouping.find(_key(value, field))
-        ]
+        found = [(group.first, group.end) for value in condition.values for group in grouping.find(_key(value, field))]
         return sorted(set(found))
 
     def _every(self, location: Location) -> list[File]:

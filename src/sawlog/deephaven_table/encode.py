@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.arrow import boolean_values
+from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.text import CHARSETS, code_units, encode_string
 from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, is_text
 from sawlog.deephaven_table.layout import EMPTY_STRING
@@ -116,14 +117,9 @@ def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any
     else:
         array = cast(array, facts.arrow, place) if kind in NUMBERS else array
         bits = values_of(array, dtype)
-    taken = bits == facts.null
-    if kind is ColumnType.CHAR:  # of the other types only readers take a second pattern for null
-        taken |= bits == facts.also_null
-    if valid is not None:
-        taken &= valid
-    if taken.any():
-        at = int(taken.argmax())
-        raise place.error(at, f"{array[at]} stands for null in a {kind} column, so that it cannot be written")
+    # Of other types than Char only readers take a second pattern for null.
+    mask = facts.null ^ facts.also_null if kind is ColumnType.CHAR and facts.also_null is not None else 0
+    refuse_nulls(bits, valid, (facts.null, mask), array, str(kind), place.error)
     return bits if valid is None else np.where(valid, bits, np.array(facts.null, dtype))
 
 

@@ -19,7 +19,6 @@ from sawlog.storage import normalize
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 
@@ -109,7 +108,7 @@ class DeephavenTable(Format):
         inside = [one for one in owners if one.startswith(normalize(root).rstrip("/") + "/")]
         return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """Refused: the files of a location only make sense together.
 
         Raises:
@@ -120,9 +119,3 @@ class DeephavenTable(Format):
             f' sawlog.write(sawlog.open({posixpath.dirname(file.path)!r}, on_damage="skip"), NEW,'
             f' format="deephaven_table")'
         )
-
-    def warm_up(self) -> None:
-        """See `Format.warm_up`."""
-        from sawlog.deephaven_table.warm_up import warm_up
-
-        warm_up()

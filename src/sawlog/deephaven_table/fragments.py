@@ -23,7 +23,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 if TYPE_CHECKING:
     from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.filters import Filter
+    from sawlog.query import Condition
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
@@ -63,7 +63,7 @@ class RowRange(Fragment):
     rows: Rows
     start: int
     end: int
-    grouped: tuple[Filter, ...] = ()
+    grouped: tuple[Condition, ...] = ()
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
@@ -99,7 +99,7 @@ class RowRange(Fragment):
         """Tell of rows that are not what their groups say: then rows of other groups may be what is looked for."""
         for condition in self.grouped:
             if condition.column in batch.schema.names:
-                place = condition.mask(batch).index(False).as_py()
+                place = condition.met(batch.column(condition.column)).index(False).as_py()
                 if place >= 0:
                     value = batch.column(condition.column)[place]
                     detail = f"grouping: row {row + place} is {value}, and in the group of another value"

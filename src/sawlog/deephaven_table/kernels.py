@@ -5,9 +5,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sawlog.kernels.jit import kernel
+from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch, same_bytes
+from sawlog.kernels.signature import (
+    Bool,
+    Bytes,
+    Int64,
+    Int64s,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    OutUInt64s,
+    UInt16s,
+    UInt32s,
+    UInt64,
+    UInt64s,
+)
 from sawlog.kernels.xxh64 import xxh64
 
 _ZERO = np.uint64(0)
@@ -18,14 +33,8 @@ _AHEAD = 16
 """Strings whose slots are asked for in advance."""
 
 
-@kernel
-def holds(values: Any, pattern: Any) -> bool:
-    """Whether a bit pattern occurs.
-
-    Args:
-        values: Unsigned integers, read-only.
-        pattern: Of the same type.
-    """
+@inlined
+def _holds(values: Any, pattern: Any) -> Any:
     found = False
     for i in range(len(values)):
         found |= values[i] == pattern
@@ -33,7 +42,36 @@ def holds(values: Any, pattern: Any) -> bool:
 
 
 @kernel
-def reaches(values: Any, limit: Any) -> bool:
+def holds_1(values: Bytes, pattern: UInt64) -> Bool:
+    """Whether a bit pattern occurs among values of one byte."""
+    return _holds(values, np.uint8(pattern))
+
+
+@kernel
+def holds_2(values: UInt16s, pattern: UInt64) -> Bool:
+    """As `holds_1`, of two bytes."""
+    return _holds(values, np.uint16(pattern))
+
+
+@kernel
+def holds_4(values: UInt32s, pattern: UInt64) -> Bool:
+    """As `holds_1`, of four bytes."""
+    return _holds(values, np.uint32(pattern))
+
+
+@kernel
+def holds_8(values: UInt64s, pattern: UInt64) -> Bool:
+    """As `holds_1`, of eight bytes."""
+    return _holds(values, pattern)
+
+
+def holds(values: NDArray[Any], pattern: int) -> bool:
+    """Whether a bit pattern occurs among unsigned integers."""
+    return bool((holds_1, holds_2, holds_4, holds_8)[values.itemsize.bit_length() - 1](values, pattern))
+
+
+@kernel
+def reaches(values: UInt32s, limit: UInt64) -> Bool:
     """Whether a value is as large as a limit, or larger.
 
     Args:
@@ -47,7 +85,7 @@ def reaches(values: Any, limit: Any) -> bool:
 
 
 @kernel
-def hash_bytes(data: Any, ends: Any, hashes: Any) -> None:
+def hash_bytes(data: Bytes, ends: Int64s, hashes: OutUInt64s) -> None:
     """A hash of each binary value.
 
     Args:
@@ -68,17 +106,31 @@ class Known(NamedTuple):
         data: uint8.
     """
 
-    hashes: Any
-    ends: Any
-    data: Any
+    hashes: OutUInt64s
+    ends: OutInt64s
+    data: OutBytes
+
+
+class Texts(NamedTuple):
+    """Strings to be looked up.
+
+    Attributes:
+        valid: 0 for null.
+        hashes: As those of `Known`, like the others.
+    """
+
+    valid: Bytes
+    hashes: UInt64s
+    ends: Int64s
+    data: Bytes
 
 
 @kernel
-def enter(texts: Any, slots: Any, known: Any, count: Any, numbers: Any, rows: Any) -> Any:
+def enter(texts: Texts, slots: OutUInt64s, known: Known, count: Int64, numbers: OutInt32s, rows: OutInt64s) -> Int64:
     """Look strings up, and enter those that are new; how many there are then.
 
     Args:
-        texts: uint8, 0 for null; hashes, ends and data of the strings as those of `Known`.
+        texts: The strings.
         slots: uint64, a power of two of them and twice the strings at least: the high half of a hash, and below it the
             string's number plus one; 0 for free.
         known: The table, with room for all of them.
@@ -121,7 +173,7 @@ def enter(texts: Any, slots: Any, known: Any, count: Any, numbers: Any, rows: An
 
 
 @kernel
-def spread(hashes: Any, slots: Any) -> None:
+def spread(hashes: UInt64s, slots: OutUInt64s) -> None:
     """Fill the slots of a larger table; see `enter`.
 
     Args:

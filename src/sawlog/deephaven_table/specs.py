@@ -26,7 +26,7 @@ from sawlog.deephaven_table.infer import (
 from sawlog.deephaven_table.location import Headers, Location
 from sawlog.deephaven_table.schema_file import told
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
-from sawlog.errors import OptionError, SawlogError, SchemaError
+from sawlog.errors import FormatError, OptionError, SchemaError
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
@@ -226,7 +226,7 @@ class TableSpecs:
         if data not in self._parsed:
             try:
                 self._parsed[data] = parse_schema(file.path, data)
-            except SawlogError as error:
+            except (FormatError, SchemaError) as error:
                 warnings.warn(f"{error}; it is not used", DamageWarning, stacklevel=6)
                 self._parsed[data] = None
         left = self._parsed[data]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import Place, cast, encode_strings, validity, values_of
-from sawlog.deephaven_table.kernels import Known, enter, hash_bytes, spread
+from sawlog.deephaven_table.kernels import Known, Texts, enter, hash_bytes, spread
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ class SymbolTable:
             self._make_room(len(part), int(ends[-1] - ends[0]))
             rows = np.empty(len(part), np.int64)
             count = self._count
-            chunk = there[start : start + _CHUNK], hashes, ends, characters
+            chunk = Texts(there[start : start + _CHUNK], hashes, ends, characters)
             numbers = ids[start : start + _CHUNK]
             self._count = int(enter(chunk, self._slots, self._known, np.int64(count), numbers, rows))
             if self._count > count:
                 self._add(count, _Nth(place.column, place.row, place, rows + start))
-            numbers[:] = np.where(chunk[0], numbers + np.int32(self._first), np.int32(layout.NULL_SYMBOL))
+            numbers[:] = np.where(chunk.valid, numbers + np.int32(self._first), np.int32(layout.NULL_SYMBOL))
         return ids
 
     def _make_room(self, strings: int, characters: int) -> None:

@@ -18,6 +18,7 @@ from sawlog.deephaven_table.tree import is_member, place
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
+from sawlog.staging import published
 from sawlog.storage import File, Staged, StagedDirectory, Storage
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class LocationWriter(Writer):
         return self._open
 
     def _schema_file(self) -> bytes:
-        location = place(self._path, "auto")
+        location = place(published(self._path), "auto")
         columns: dict[str, ColumnSpec | None] = {}
         for one in self._schema:
             if one.name in self.specs:
@@ -180,7 +181,7 @@ def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
 
 def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
     """Columns that the names of directories tell, and their values."""
-    location = place(path, "auto")
+    location = place(published(path), "auto")
     told = {b"column": location.column_partition, b"internal": location.internal_partition}
     found = {one.name: told.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}
     return {name: value for name, value in found.items() if value is not None}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from sawlog.filodb_record.builder import RecordBuilder
-from sawlog.filodb_record.builder.container import RecordContainer
-from sawlog.filodb_record.histograms import (
-    Buckets,
-    Histogram,
-    histogram_add,
-    histogram_fraction,
-    histogram_merge,
-    histogram_quantile,
-)
-from sawlog.filodb_record.maps import MapEncoder
-from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
-from sawlog.filodb_record.schemas.column import Column
-from sawlog.filodb_record.schemas.record import RecordSchema
+from typing import TYPE_CHECKING
+
+from sawlog.lazy import exported
+
+if TYPE_CHECKING:
+    from sawlog.filodb_record.builder import RecordBuilder
+    from sawlog.filodb_record.builder.container import RecordContainer
+    from sawlog.filodb_record.histograms import (
+        Buckets,
+        Histogram,
+        histogram_add,
+        histogram_fraction,
+        histogram_merge,
+        histogram_quantile,
+    )
+    from sawlog.filodb_record.maps import MapEncoder
+    from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
+    from sawlog.filodb_record.schemas.column import Column
+    from sawlog.filodb_record.schemas.record import RecordSchema
 
 __all__ = [
     "Buckets",
@@ -34,3 +39,23 @@ __all__ = [
     "histogram_merge",
     "histogram_quantile",
 ]
+
+__getattr__ = exported(
+    __name__,
+    {
+        "builder": ("RecordBuilder",),
+        "builder.container": ("RecordContainer",),
+        "histograms": (
+            "Buckets",
+            "Histogram",
+            "histogram_add",
+            "histogram_fraction",
+            "histogram_merge",
+            "histogram_quantile",
+        ),
+        "maps": ("MapEncoder",),
+        "schemas": ("DatasetOptions", "PartitionSchema", "Schema", "Schemas"),
+        "schemas.column": ("Column",),
+        "schemas.record": ("RecordSchema",),
+    },
+)

@@ -16,7 +16,7 @@ from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
 from sawlog.filodb_record.kernels.series import FIXED, PAYLOADS
-from sawlog.filodb_record.layout import Kind
+from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas.record import RecordSchema
 
@@ -42,7 +42,10 @@ class Marks:
     def add(self, name: str, bad: gather.Bad) -> None:
         """Take in what a kernel marked in one column."""
         for row in np.flatnonzero(bad.kinds).tolist():
-            self.found.setdefault(row, (int(bad.kinds[row]), name, int(bad.where[row])))
+            kind, where = int(bad.kinds[row]), int(bad.where[row])
+            if kind == Kind.BAD_HISTOGRAM and where >= 0 and where not in HistogramFormat.__members__.values():
+                kind = int(Kind.UNKNOWN_HISTOGRAM)
+            self.found.setdefault(row, (kind, name, where))
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Gatherer:
                 fixed += _WIDTHS[one.kind] * capacity
             elif one.kind in _PAYLOADS:
                 self._places[one.name] = payloads, payloads + 8 * capacity
-                payloads += 12 * capacity
+                payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
         self._scratch = np.zeros(max(payloads, 1), np.uint8)
         self._ops = self._operations()
@@ -289,8 +292,9 @@ class Gatherer:
             keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
             bad.kinds[:] = 0
             used = np.zeros(1, maps.ROOM)[0]
-            texts = [gather.Texts(keys.values, key_ends.values), gather.Texts(values.values, value_ends.values)]
-            labels = gather.Labels(ends.values, *(one._replace(ends=one.ends.view(np.uint8)) for one in texts))
+            parts = ((keys, key_ends), (values, value_ends))
+            texts = (gather.TextRoom(data.values, into.values.view(np.uint8)) for data, into in parts)
+            labels = gather.LabelRoom(ends.values, *texts)
             status = maps.gather_maps(payloads, names, memo, labels, used, bad)
             ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
         entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
@@ -298,8 +302,8 @@ class Gatherer:
             self._ratios[one.name] = (entries / total, key_bytes / total, value_bytes / total)
         text = one.arrow.type.key_type
         if pa.types.is_string(text) and used.beyond_ascii:
-            for of in texts:
-                _check_text(of._replace(ends=of.ends[: entries + 1]), ends.values, bad)
+            for data, into in parts:
+                _check_text(gather.Texts(data.values, into.values[: entries + 1]), ends.values, bad)
         children = [
             pa.Array.from_buffers(text, entries, [None, places.take(entries + 1), data.take(size)])
             for places, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))

@@ -93,21 +93,22 @@ class FiloDBRecordDataset(Dataset):
     def dissector(self, file: File, source: Source) -> Dissector:
         """See `Dataset.dissector`: containers and records."""
         del file
-        return lambda offset: parts(source, offset, self._selection)
+        return lambda offset: parts(source, offset, self.selection)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""
         if not self.files:
             return {}
-        one = self._selection.layouts
+        one = self.selection.layouts
         facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in one)}
-        if not self._selection.plain:
+        if not self.selection.plain:
             facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in one)
-            facts["records"] = "part keys" if self._part_keys else "samples"
+            facts["records"] = "part keys" if self.part_keys else "samples"
         return facts
 
     @cached_property
-    def _selection(self) -> Selection:
+    def selection(self) -> Selection:
+        """The schemas that are read: those named, or those of the records at the start of the files."""
         storage = self.scan.storage
         heads = storage.each(
             lambda file: storage.read(file.path, 0, PROBE_BYTES), [file for file in self.files if file.size]
@@ -118,16 +119,17 @@ class FiloDBRecordDataset(Dataset):
     def _fields(self) -> tuple[ViewField, ...]:
         options: ReadOptions = self.scan.options
         if self.scan.view == "partkeys":
-            return series_fields(self._selection, options)
-        return row_fields(self._selection, options)
+            return series_fields(self.selection, options)
+        return row_fields(self.selection, options)
 
     @cached_property
     def _extra_fields(self) -> tuple[ViewField, ...]:
-        return extra_fields(self._selection) if self.scan.view == "rows" else ()
+        return extra_fields(self.selection) if self.scan.view == "rows" else ()
 
     @property
-    def _part_keys(self) -> bool:
-        return not self._selection.plain and self._selection.layouts[0].record.partition_field_start == 0
+    def part_keys(self) -> bool:
+        """Whether records are part keys, not samples."""
+        return not self.selection.plain and self.selection.layouts[0].record.partition_field_start == 0
 
     @property
     def _step(self) -> int:
@@ -136,8 +138,8 @@ class FiloDBRecordDataset(Dataset):
     def _metadata(self) -> dict[bytes, bytes]:
         """What the writer needs to make the same records again."""
         known: Schemas = self.scan.options.known
-        names = [one.name for one in self._selection.layouts]
-        records = "partkeys" if self._part_keys or self.scan.view == "partkeys" else "ingestion"
+        names = [one.name for one in self.selection.layouts]
+        records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: known.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
     def _whole(self, file: File) -> ContainerRange:
@@ -147,7 +149,7 @@ class FiloDBRecordDataset(Dataset):
         named = {one.name for one in self._fields}
         fields = (*self._fields, *(one for one in self._extra_fields if one.name not in named))
         return ContainerRange(
-            self.scan, self.projection, file.path, end - start, file, start, end, step, self._selection, fields
+            self.scan, self.projection, file.path, end - start, file, start, end, step, self.selection, fields
         )
 
     def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog import api
-from sawlog.damage import DamageWarning
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.format import Dataset, Format, Match, Scan, Writer
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 _SUFFIXES = (".container", ".filodb")
@@ -69,48 +64,19 @@ class FiloDBRecord(Format):
 
         return ContainerWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
         from sawlog.filodb_record.repair import repair
 
-        return repair(file, target, options, storage)
+        repair(file, target, options, storage)
 
-    def warm_up(self) -> None:
-        """See `Format.warm_up`: write a container, read every view of it, check and repair it; and what is beside."""
-        from sawlog.filodb_record.histograms import Buckets, Histogram, nibblepack
-        from sawlog.filodb_record.schemas import Schemas, default_partition
-        from sawlog.filodb_record.series import FIRST_SERIES
-        from sawlog.filodb_record.values import ValueDecoder, partition_hashes, shards
+    def repair_files(
+        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
+    ) -> None:
+        """See `Format.repair_files`: records of the schemas that the dataset reads are kept, and of unknown ones."""
+        from sawlog.filodb_record.dataset import FiloDBRecordDataset
+        from sawlog.filodb_record.repair import taken
 
-        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DamageWarning)
-            path, copy = (os.path.join(directory, f"{number}{self.suffix}") for number in (1, 2))
-            count = FIRST_SERIES + 1  # a table of series that must grow
-            histogram = {"tops": [1.0, 2.0], "values": [1.0, 2.0]}
-            columns: dict[str, list[Any]] = {"timestamp": [0], "sum": [0.0], "count": [2.0], "h": [histogram]}
-            metrics = pa.array([f"é{n}" for n in range(count)])
-            labels = pa.array([[("_ws_", "é")]] * count, _LABELS)
-            values = {name: pa.array(values * count) for name, values in columns.items()}
-            table = pa.table({**values, "_metric_": metrics, "tags": labels})
-            api.write(table, path, format=self.name, schema="prom-histogram")
-            for view in self.views:
-                api.read(path, format=self.name, view=view, on_damage="skip", provenance=True)
-            statistics: dict[str, Any] = {"statistics": ("count", "sum"), "quantiles": (0.5,), "verify_hashes": True}
-            api.read(path, format=self.name, **statistics)
-            api.verify(path, format=self.name)
-            api.repair(path, copy, format=self.name)
-            with open(path, "rb") as file:
-                ValueDecoder(ReadOptions(schema=("prom-histogram",))).decode(pa.array([file.read()]))
-            nested = pa.table({"timestamp": [0], "inner": [{"x": 1.0}]})
-            schemas = Schemas.parse(_NESTED)
-            api.write(nested, path, format=self.name, schemas=schemas)
-            api.read(path, format=self.name, schemas=schemas)
-        partition_hashes({"_metric_": metrics, "tags": labels}, Schemas.built_in()["gauge"])
-        shards(metrics, labels, 4, 1, default_partition())
-        whole = Histogram(Buckets.geometric(1.0, 2.0, 2), (1.0, 2.0))
-        for buckets in (whole.buckets, Buckets.exponential(1, 0, 1)):
-            Histogram(buckets, (1.0, 2.0)).fraction(0.0, 1.5)
-        whole.quantile(0.5)
-        nibblepack.unpack(nibblepack.pack([1]), 1)
-        nibblepack.unpack_delta(nibblepack.pack_delta([1]), 1)
-        nibblepack.unpack_doubles(nibblepack.pack_doubles([1.0]), 1)
+        assert isinstance(dataset, FiloDBRecordDataset)
+        settled = dataset.rescan(replace(dataset.scan, options=taken(dataset)))
+        super().repair_files(settled, places, storage, threads)

@@ -124,6 +124,7 @@ class Kind(IntEnum):
     BAD_TIMESTAMP = 15
     BAD_RECORD_SIZE = 16
     HIDDEN_CONTAINER = 17
+    UNKNOWN_HISTOGRAM = 18
 
 
 DETAIL = {
@@ -142,6 +143,7 @@ DETAIL = {
     Kind.BAD_MAP: "column {0}: the map's entries do not end where the map does (entry at byte {1} of the map)",
     Kind.UNKNOWN_PREDEFINED_KEY: "column {0}: predefined key number {1} is beyond the schema's list",
     Kind.BAD_HISTOGRAM: "column {0}: not a histogram (format code {1})",
+    Kind.UNKNOWN_HISTOGRAM: "column {0}: a histogram of format {1}, which is not known",
     Kind.BAD_NESTED_RECORD: "column {0}: the nested record is damaged (byte {1} of its payload)",
     Kind.INVALID_UTF8: 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" delivers the bytes',
     Kind.BAD_RECORD_SIZE: "a record of length {0}, whose columns end at byte {1} of it",

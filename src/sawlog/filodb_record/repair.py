@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Findings
-from sawlog.errors import SawlogError
+from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.columns import row_fields
 from sawlog.filodb_record.fragments import ContainerRange
@@ -18,39 +18,40 @@ from sawlog.filodb_record.writer import ContainerWriter
 from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.storage import File, Storage
 
+if TYPE_CHECKING:
+    from sawlog.filodb_record.dataset import FiloDBRecordDataset
+
 _NAMES = (RECORD_COLUMN, TIME_COLUMN)
 
 
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
     """Write the intact records of one file, byte for byte, to trimmed containers. See `Format.repair`.
 
     Records of unknown schemas are kept: all that can be known of them is that they are whole.
-
-    Raises:
-        SawlogError: When what was written and the damage do not make up the file; then nothing is written.
     """
     fragment = _whole_file(file, options, storage)
-    findings = Findings("skip")
     schema = pa.schema([fragment.projection.schema.field(name) for name in _NAMES])
     biggest = max([layout.DEFAULT_CONTAINER_SIZE, *(one.record.max_record_size for one in fragment.selection.layouts)])
     size = layout.align(biggest + layout.CONTAINER_HEADER_SIZE)
-    written = 0
     with ContainerWriter(target, schema, WriteOptions(container_size=size), storage) as writer:
-        for batch in fragment.to_batches(findings):
+        for batch in fragment.to_batches(Findings("skip")):
             writer.write(batch.select(list(_NAMES)))
-            written += batch.num_rows
-        if written != findings.rows or findings.account.total != file.size:
-            raise SawlogError(
-                f"{file.path}: of {findings.rows} records {written} were to be written, and {findings.account.total} of"
-                f" {file.size} bytes are accounted for; nothing was written"
-            )
-    return FileReport.of(file.path, file.size, [findings])
+
+
+def taken(dataset: FiloDBRecordDataset) -> ReadOptions:
+    """The read options that name what a dataset takes its records for: the start of the repaired files may show less.
+
+    Where the user names schemas, records of the others that are known are kept, too.
+    """
+    options: ReadOptions = dataset.scan.options
+    every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.schema
+    schema = every if options.schema else tuple(one.name for one in dataset.selection.layouts)
+    return replace(options, schema=schema, records="partkeys" if dataset.part_keys else "ingestion")
 
 
 def _whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
-    """One range over all of a file: all records of any schema, as they stand."""
-    every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.schema
-    wanted = replace(options, schema=every, unknown_schemas="raw", extras=("container_timestamp", "record"))
+    """One range over all of a file: all records that a reader takes, and those of unknown schemas, as they are."""
+    wanted = replace(options, unknown_schemas="raw", extras=("container_timestamp", "record"))
     scan = Scan(options=wanted, on_damage="skip", storage=storage)
     selection = select(wanted, [storage.read(file.path, 0, PROBE_BYTES)])
     fields = row_fields(selection, wanted, apart=True)

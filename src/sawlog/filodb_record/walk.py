@@ -27,6 +27,7 @@ from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.kernels.settle import LOOK
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
+from sawlog.query import conditions
 
 if TYPE_CHECKING:
     from sawlog.damage import Findings
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sawlog.filodb_record.options import ReadOptions
     from sawlog.filodb_record.schemas.record import RecordSchema
     from sawlog.filodb_record.selection import Layout, Selection
-    from sawlog.filters import Filter
+    from sawlog.query import Condition
     from sawlog.storage import Source
 
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
@@ -99,6 +100,7 @@ class Walk(ChainWalk):
 
     kinds: ClassVar = Kind
     details: ClassVar = DETAIL
+    unsupported: ClassVar = frozenset({Kind.UNKNOWN_SCHEMA, Kind.UNKNOWN_VERSION, Kind.UNKNOWN_HISTOGRAM})
     events_per_step: ClassVar = BLOCK
     window_passes: ClassVar = True
 
@@ -274,14 +276,18 @@ class RowsWalk(RecordsWalk):
         """The wanted fields; for the ledger alone, all columns of the records."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
-        self._conditions: list[Filter] = []
+        self._conditions: list[Condition] = []
         if not len(self._schema):
             return (*(one for one in self._fragment.fields if one.sources), *self._hidden)
         every = {one.name: one for one in (*self._fragment.fields, *PROVENANCE_FIELDS)}
         if not self._hidden:
-            filters = self._fragment.projection.filters
+            query = self._fragment.projection.query
             maps = {name for name in self._schema.names if every[name].kind == "map"}
-            self._conditions = [one for one in filters if one.key is not None and one.column in maps]
+            self._conditions = [
+                one
+                for one in conditions(query)
+                if one.key is not None and one.column in maps and one.op != "is null" and None not in one.values
+            ]
         return (*(every[name] for name in self._schema.names), *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -293,7 +299,7 @@ class RowsWalk(RecordsWalk):
                 met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
             except pa.ArrowInvalid:
                 continue  # values that are not UTF-8, which decoding tells
-            wanted = np.asarray(met.take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
+            wanted = np.asarray(met.fill_null(False).take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
             kept = int(wanted.sum())
             if kept < rows.count:
                 self._gatherer.keep(wanted)

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, PLAIN, inlined
+from sawlog.kernels.jit import CHECKED, PLAIN, inlined, intrinsic, ir, target, types
 from sawlog.kernels.memory import load_u64
 from sawlog.kernels.vector import spread
 
@@ -37,8 +33,15 @@ _ODD = np.uint64(0x0007000500030001)
 _TOP = np.uint64(48)
 _HALF = np.uint64(32)
 _U32 = np.uint64(0xFFFFFFFF)
-_BYTE = ir.IntType(8)
-_WIDE = ir.IntType(64)
+
+
+def _byte() -> ir.IntType:
+    return ir.IntType(8)
+
+
+def _wide(value: int | None = None) -> Any:
+    """The type of 64 bits, or a constant of it."""
+    return ir.IntType(64) if value is None else ir.IntType(64)(value)
 
 
 def vector_width(triple: str, features: Mapping[str, bool]) -> int:
@@ -51,12 +54,8 @@ def vector_width(triple: str, features: Mapping[str, bool]) -> int:
     return 0
 
 
-WIDTH = (
-    0
-    if CHECKED
-    else vector_width(llvmlite.binding.get_process_triple(), dict(llvmlite.binding.get_host_cpu_features()))
-)
-"""The vector width in use on this machine."""
+WIDTH = 0 if CHECKED else vector_width(*target())
+"""The vector width in use."""
 _WIDTH = np.uint64(max(WIDTH, 1))
 LEAD = WIDTH
 """Bytes before a stretch that `adler32_before` may look at."""
@@ -80,10 +79,10 @@ def emit(builder: ir.IRBuilder, width: int, pointer: ir.Value, used: ir.Value) -
 
     All `width` bytes must be readable; those behind the first `used` count as zero.
     """
-    vector = ir.VectorType(_BYTE, width)
+    vector = ir.VectorType(_byte(), width)
     data = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
     places = ir.Constant(vector, list(range(width)))
-    keep = builder.icmp_unsigned("<", places, spread(builder, builder.trunc(used, _BYTE), width))
+    keep = builder.icmp_unsigned("<", places, spread(builder, builder.trunc(used, _byte()), width))
     data = builder.select(keep, data, ir.Constant(vector, [0] * width))
     return _add_up(builder, width, *_lane_sums(builder, width, data))
 
@@ -94,11 +93,11 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     The first vector may reach `width` bytes before them, which must be readable. It is summed for the bytes that count,
     the others as a whole: what is before a vector weighs its width more.
     """
-    vector, quads = ir.VectorType(_BYTE, width), ir.VectorType(_WIDE, width // 8)
-    used = builder.add(builder.and_(builder.sub(length, _WIDE(1)), _WIDE(width - 1)), _WIDE(1))
+    vector, quads = ir.VectorType(_byte(), width), ir.VectorType(_wide(), width // 8)
+    used = builder.add(builder.and_(builder.sub(length, _wide(1)), _wide(width - 1)), _wide(1))
     left = builder.sub(length, used)
     distances = ir.Constant(vector, [width - i for i in range(width)])
-    keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _BYTE), width))
+    keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _byte()), width))
     data = builder.select(keep, _load_vector(builder, width, end, left), ir.Constant(vector, [0] * width))
     begun = (left, *_lane_sums(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
     entry, head, body, done = builder.block, *(builder.append_basic_block() for _ in range(3))
@@ -106,9 +105,9 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     builder.position_at_end(head)
     state = [builder.phi(value.type) for value in begun]
     left, plain, weighted, before = state
-    builder.cbranch(builder.icmp_unsigned("==", left, _WIDE(0)), done, body)
+    builder.cbranch(builder.icmp_unsigned("==", left, _wide(0)), done, body)
     builder.position_at_end(body)
-    next_left = builder.sub(left, _WIDE(width))
+    next_left = builder.sub(left, _wide(width))
     more = _lane_sums(builder, width, _load_vector(builder, width, end, next_left))
     passed = (next_left, builder.add(plain, more[0]), builder.add(weighted, more[1]), builder.add(before, plain))
     builder.branch(head)
@@ -118,21 +117,21 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     builder.position_at_end(done)
     lifted = builder.shl(before, ir.Constant(quads, [31 + width.bit_length()] * (width // 8)))
     both = _add_up(builder, width, builder.add(plain, lifted), weighted)
-    low = builder.urem(builder.add(builder.and_(both, _WIDE(0xFFFFFFFF)), _WIDE(1)), _WIDE(MODULUS))
-    high = builder.urem(builder.add(builder.lshr(both, _WIDE(32)), length), _WIDE(MODULUS))
-    return builder.or_(builder.shl(high, _WIDE(16)), low)
+    low = builder.urem(builder.add(builder.and_(both, _wide(0xFFFFFFFF)), _wide(1)), _wide(MODULUS))
+    high = builder.urem(builder.add(builder.lshr(both, _wide(32)), length), _wide(MODULUS))
+    return builder.or_(builder.shl(high, _wide(16)), low)
 
 
 def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, left: ir.Value) -> ir.Value:
     """The vector that ends `left` bytes before a pointer."""
-    start = builder.gep(end, [builder.neg(builder.add(left, _WIDE(width)))])
-    return builder.load(builder.bitcast(start, ir.VectorType(_BYTE, width).as_pointer()), align=1)
+    start = builder.gep(end, [builder.neg(builder.add(left, _wide(width)))])
+    return builder.load(builder.bitcast(start, ir.VectorType(_byte(), width).as_pointer()), align=1)
 
 
 def _lane_sums(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Plain sums of a vector's bytes in lanes of 64 bits, and sums weighted from its end in lanes of 32 bits."""
     sad, multiply_bytes, multiply_words = _NAMES[width]
-    plain = _call(builder, sad, ir.VectorType(_WIDE, width // 8), data, ir.Constant(data.type, [0] * width))
+    plain = _call(builder, sad, ir.VectorType(_wide(), width // 8), data, ir.Constant(data.type, [0] * width))
     weights = ir.Constant(data.type, [width - i for i in range(width)])
     pairs = _call(builder, multiply_bytes, ir.VectorType(ir.IntType(16), width // 2), data, weights)
     ones = ir.Constant(pairs.type, [1] * (width // 2))
@@ -146,7 +145,7 @@ def _add_up(builder: ir.IRBuilder, width: int, plain: ir.Value, weighted: ir.Val
     upper = builder.and_(pairs, ir.Constant(plain.type, [0xFFFFFFFF << 32] * count))
     lower = builder.shl(pairs, ir.Constant(plain.type, [32] * count))
     both = builder.add(builder.add(upper, lower), plain)
-    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _WIDE, both)
+    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _wide(), both)
 
 
 @intrinsic

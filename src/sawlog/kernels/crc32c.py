@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import llvmlite.binding
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, config, inlined
+from sawlog.kernels.jit import CHECKED, inlined, intrinsic, ir, target, types
 from sawlog.kernels.memory import load_u32, load_u64, prefetch
 
 if TYPE_CHECKING:
@@ -63,16 +59,8 @@ def emit(builder: ir.IRBuilder, name: str, width: int, crc: ir.Value, word: ir.V
     return builder.zext(step, wide) if state != wide else step
 
 
-def _features() -> Mapping[str, bool]:
-    """Features of the CPU that Numba compiles for: this one, or what its environment variables say."""
-    if config.CPU_FEATURES is None:
-        return dict(llvmlite.binding.get_host_cpu_features())
-    given = (feature.strip() for feature in config.CPU_FEATURES.split(","))
-    return {feature[1:]: feature.startswith("+") for feature in given if feature}
-
-
-INSTRUCTIONS = {} if CHECKED else instructions_for(llvmlite.binding.get_process_triple(), _features())
-"""The intrinsics in use on this machine; none means tables."""
+INSTRUCTIONS = {} if CHECKED else instructions_for(*target())
+"""The intrinsics in use; none means tables."""
 
 
 def _step_hardware(width: int) -> Any:

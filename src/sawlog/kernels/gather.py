@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 
 
 @kernel
-def gather_slices(data: Any, starts: Any, lengths: Any, out: Any, ends: Any) -> None:
+def gather_slices(data: Bytes, starts: Int64s, lengths: Int64s, out: OutBytes, ends: OutInt32s) -> None:
     """Copy slices one behind the other.
 
     Args:

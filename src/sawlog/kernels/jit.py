@@ -1,115 +1,144 @@
-"""The one decorator for kernels, and how they are compiled.
+"""The decorators of kernels, and where the machine code of kernels comes from.
 
-Kernels run in one of three modes, chosen by Numba's own environment variables before the first import:
+The environment variable `SAWLOG_KERNELS` says it, before the first kernel is imported:
 
-- compiled (default): memory primitives are raw loads, stores and CPU instructions;
-- `NUMBA_BOUNDSCHECK=1`: compiled, but every memory access is an indexed one that Numba checks;
-- `NUMBA_DISABLE_JIT=1`: plain Python.
+- `library`: the shared library that comes with the package; neither Numba nor a compiler is needed. Kernels of other
+  packages, which are not in it, are plain Python;
+- `jit`: Numba compiles each kernel on its first call. For development, and where there is no library that fits;
+- `python`: plain Python.
 
-The last two exist for tests, which prove by them that no kernel leaves its arrays.
+By default it is the library if it fits, and otherwise the JIT if Numba is installed. Numba's own variables count, too:
+`NUMBA_DISABLE_JIT=1` is plain Python, and with `NUMBA_BOUNDSCHECK=1` every memory access of compiled kernels is an
+indexed one that is checked. By these two, tests prove that no kernel leaves its arrays.
 """
 
 from __future__ import annotations
 
-import gc
-from typing import Any
+import functools
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
 
-import numba
-from numba.core import event
+from sawlog.kernels import native
+from sawlog.kernels.signature import Signature
 
-from sawlog import notice
+LIBRARY, JIT, PYTHON = "library", "jit", "python"
 
-try:
-    from sawlog.kernels.helper import Helper
-except ImportError:  # a Numba that is built otherwise: it compiles helpers as it does kernels, which takes longer
-    Helper: Any = None  # type: ignore[no-redef]
 
-config: Any = numba.config
-"""Numba's settings, of which its types name none."""
-_njit: Any = numba.njit
-"""Its types leave out options."""
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
 
-PLAIN = bool(config.DISABLE_JIT)
-CHECKED = PLAIN or bool(config.BOUNDSCHECK)
+
+def _mode() -> str:
+    if _is_set("NUMBA_DISABLE_JIT"):
+        return PYTHON
+    if _is_set("NUMBA_BOUNDSCHECK"):
+        return JIT
+    asked = os.environ.get("SAWLOG_KERNELS")
+    if asked:
+        if asked not in (LIBRARY, JIT, PYTHON):
+            raise ValueError(f"SAWLOG_KERNELS={asked}: expected {LIBRARY}, {JIT} or {PYTHON}")
+        return asked
+    return LIBRARY if native.misfit() is None or importlib.util.find_spec("numba") is None else JIT
+
+
+MODE = _mode()
+"""Where machine code comes from: `LIBRARY`, `JIT` or `PYTHON`."""
+PLAIN = MODE != JIT
+"""Whether the functions that kernels call are plain Python in this process, because nothing is compiled."""
+CHECKED = PLAIN or _is_set("NUMBA_BOUNDSCHECK")
+"""Whether primitives are indexed accesses instead of instructions."""
+
+if TYPE_CHECKING or not PLAIN:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    from sawlog.kernels import compiler
+else:  # what generates instructions is not called
+    ir = types = cgutils = None
+
+    def intrinsic(function: Any) -> Any:
+        """Not called, either."""
+        return function
+
+
+__all__ = ["CHECKED", "MODE", "PLAIN", "Kernel", "cgutils", "intrinsic", "ir", "types"]
+
+
+class Kernel:
+    """A kernel, as Python calls it: with the GIL released, and with arguments as it declares them.
+
+    Attributes:
+        py_func: Its plain Python.
+
+    Args:
+        function: The same.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.py_func = function
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """What it takes and returns."""
+        return Signature(self.py_func)
+
+    @functools.cached_property
+    def _entry(self) -> Any:
+        if MODE == PYTHON:
+            return self._plainly
+        if MODE == JIT:
+            return native.Entry(self.signature, compiler.reader(), compiler.entry(self))
+        if not self.__module__.startswith("sawlog."):
+            return self._plainly
+        return native.library().entry(self.signature)
+
+    def _plainly(self, *arguments: Any) -> Any:
+        self.signature.check(arguments)
+        return self.signature.converted(self.py_func(*self.signature.plain(arguments)))
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it.
+
+        Raises:
+            TypeError: For arguments that are not as declared.
+            InternalError: When there is no machine code for it.
+        """
+        return self._entry(*arguments)
 
 
 def kernel(function: Any) -> Any:
-    """Compile a hot loop on its first call, with the GIL released.
+    """A hot loop that Python calls. The annotations of its parameters declare them, see `sawlog.kernels.signature`.
 
     Kernels allocate nothing: all arrays are the caller's. That frees them of Numba's reference counting, whose atomic
-    operations would cost more than the decoding of a small record. Machine code is cached on disk where a place is
-    writable. Checked builds are never cached: Numba's cache does not tell them from ordinary ones.
+    operations would cost more than the decoding of a small record.
     """
-    if CHECKED:
-        return _compiled(function, no_cfunc_wrapper=True)
-    try:
-        return _compiled(function, no_cfunc_wrapper=True, cache=True)
-    except RuntimeError:  # no writable place for the cache
-        return _compiled(function, no_cfunc_wrapper=True)
+    return Kernel(function)
 
 
 def inlined(function: Any) -> Any:
     """A helper that is compiled into the kernels that call it."""
-    return _helper(function)
+    return function if PLAIN else compiler.helper(function)
 
 
 def walker(function: Any) -> Any:
-    """A function that takes other jitted functions, and is laid into each kernel that calls it before it is compiled.
-
-    So the kernel can be cached: a jitted function that is passed to a compiled one could not be found again.
-    """
-    return _compiled(function, inline="always")
+    """A function that takes other jitted functions. It is laid into each kernel that calls it before it is compiled."""
+    return function if PLAIN else compiler.helper(function, inline="always")
 
 
 def always_inlined(function: Any) -> Any:
     """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
-    return _helper(function, forceinline=not CHECKED)
+    return function if PLAIN else compiler.helper(function, forceinline=not CHECKED)
+
+
+def target() -> tuple[str, dict[str, bool]]:
+    """The platform that is compiled for, and features of its CPU, as LLVM names them."""
+    return compiler.target()
 
 
 def as_written(function: Any) -> Any:
     """The plain Python of a jitted function, for what is done so rarely that to compile it would take longer."""
     return getattr(function, "py_func", function)
-
-
-_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
-
-
-def _compiled(function: Any, **more: Any) -> Any:
-    return _njit(**_OPTIONS, **more)(function)
-
-
-def _helper(function: Any, **more: Any) -> Any:
-    if PLAIN:
-        return function
-    return _compiled(function, **more) if Helper is None else Helper(function, targetoptions={**_OPTIONS, **more})
-
-
-class _Compiling(event.Listener):
-    """Tells of the first compilation in this process, and keeps the collector of garbage out of all of them.
-
-    It would look again and again through all that Numba holds: a twelfth of the time.
-    """
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._collects = False
-
-    def on_start(self, event: Any) -> None:
-        """Numba holds its lock: one thread at a time compiles."""
-        tell, notice.compiling = notice.compiling, None
-        if tell is not None:
-            tell()
-        if not self._depth and (collects := gc.isenabled()):
-            self._collects = collects
-            gc.disable()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        """Of the outermost: as it was before."""
-        self._depth -= 1
-        if not self._depth and self._collects:
-            self._collects = False
-            gc.enable()
-
-
-event.register("numba:compile", _Compiling())

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined
+from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u64, store_u64
+from sawlog.kernels.signature import Bool, Bytes, OutBytes, UInt64
 from sawlog.kernels.snappy import repeat_bytes
 
 _ZERO = np.uint64(0)
@@ -33,10 +34,13 @@ def _extended(data: Any, pos: Any, end: Any, length: Any) -> Any:
 
 
 @inlined
-def expand_lz4(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
-    """Expand `data[start:end]`: whether it makes `size` bytes. As `sawlog.kernels.snappy.expand_snappy`."""
+def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any) -> Any:
+    """Expand `data[start:end]`: whether it makes `out[begin:size]`; what is before `begin` may be referred to.
+
+    As `sawlog.kernels.snappy.expand_snappy`.
+    """
     pos = start
-    at = _ZERO
+    at = begin
     while pos < end:
         token = np.uint64(data[pos])
         pos += _ONE
@@ -71,3 +75,16 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
         repeat_bytes(out, at, back, length)
         at += length
     return False
+
+
+@kernel
+def expand_after(data: Bytes, out: OutBytes, begin: UInt64, end: UInt64) -> Bool:
+    """Expand a block that was compressed with a dictionary: whether it makes `out[begin:end]`.
+
+    Args:
+        data: uint8, the block.
+        out: uint8, begins with the dictionary; `SLACK` bytes longer than `end`.
+        begin: uint64.
+        end: uint64.
+    """
+    return expand_lz4(data, _ZERO, np.uint64(len(data)), out, begin, end)

@@ -8,15 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, always_inlined, inlined
+from sawlog.kernels.jit import CHECKED, always_inlined, cgutils, inlined, intrinsic, ir, types
 
 _EIGHT = np.uint64(8)
-_WORD = ir.IntType(64)
 
 
 def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
@@ -25,10 +20,12 @@ def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
     @intrinsic
     def load(typing_context: Any, array: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.gep(_pointer(context, builder, signature, arguments, 0), [ir.Constant(_WORD, offset)])
+            pointer = builder.gep(
+                _pointer(context, builder, signature, arguments, 0), [ir.Constant(ir.IntType(64), offset)]
+            )
             value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
             value = builder.bswap(value) if big and bits > 8 else value
-            return builder.zext(value, _WORD) if bits < 64 else value
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
 
         return types.uint64(array, types.uint64), generate
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.jit import CHECKED, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import (
     load_big_u16,
     load_big_u32,
@@ -76,7 +73,6 @@ def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Val
 
 def _gather(width: int) -> Any:
     count = lanes(width)
-    kind = ir.IntType(8 * width)
 
     @intrinsic
     def gather(
@@ -95,7 +91,8 @@ def _gather(width: int) -> Any:
             values = emit_big(builder, width, addresses[0], addresses[1])
             builder.store(values, builder.bitcast(addresses[2], values.type.as_pointer()), align=1)
             sought, ignored = (
-                spread(builder, value if width == 8 else builder.trunc(value, kind), count) for value in arguments[6:8]
+                spread(builder, value if width == 8 else builder.trunc(value, ir.IntType(8 * width)), count)
+                for value in arguments[6:8]
             )
             found = builder.icmp_unsigned("==", builder.or_(values, ignored), sought)
             return builder.zext(builder.bitcast(found, ir.IntType(count)), ir.IntType(64))
@@ -176,9 +173,8 @@ PLACES = 64
 
 @intrinsic
 def _pairs(typing_context: Any, data: Any, at: Any, first: Any, second: Any) -> Any:
-    byte, wide = ir.IntType(8), ir.IntType(64)
-
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, wide = ir.IntType(8), ir.IntType(64)
         start = _address(context, builder, signature, arguments, 0)
         found = []
         for distance, sought in enumerate(arguments[2:]):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from sawlog.kernels.jit import CHECKED, inlined
+from sawlog.kernels.jit import CHECKED, cgutils, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import load_u32
 
 _P1 = np.uint64(0x9E3779B1)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings
+from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
 from sawlog.leveldb_database.value_records import BlobIndex, RecordFile, blob_index
 from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs
-from sawlog.leveldb_table.blocks import BlockRules
+from sawlog.leveldb_table.blocks import BlockRules, block_damage
+from sawlog.leveldb_table.columnar import MalformedError
 from sawlog.leveldb_table.columns import KEY, OPERATION, VALUE
 from sawlog.leveldb_table.layout import SIZED_VERSION, Checksum
+from sawlog.leveldb_table.rows import BATCH_BYTES
 
 if TYPE_CHECKING:
     from sawlog.storage import Source, Storage
@@ -29,7 +31,7 @@ def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -
     """A blob file, by whose it is.
 
     Raises:
-        ValueError: When nothing of it can be found.
+        MalformedError: When nothing of it can be found.
     """
     if blobs.dialect == "rocksdb":
         return RecordFile(source, verify=verify)
@@ -68,16 +70,31 @@ class Blobs:
         self._open.close()
 
     def resolved(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with `key`, `operation` and `value`, with values in the places of those that lead to them."""
+        """Batches with `key`, `operation` and `value`, with values in the places of those that lead to them.
+
+        They are cut by the bytes of these values: many entries may lead to the same.
+        """
         for batch in batches:
             names = batch.column(OPERATION).to_numpy(zero_copy_only=False)
             places = np.flatnonzero(names == BLOB_INDEX)
-            yield self._replaced(batch, places) if len(places) else batch
+            first = size = 0
+            values: dict[int, bytes | None] = {}
+            for place in places.tolist():
+                value = self._read(batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py())
+                values[place - first] = value
+                size += len(value or b"")
+                if size >= BATCH_BYTES:
+                    yield self._replaced(batch.slice(first, place + 1 - first), values)
+                    first, size, values = place + 1, 0, {}
+            rest = batch.slice(first)
+            if rest.num_rows or not first:
+                yield self._replaced(rest, values) if values else rest
 
-    def _replaced(self, batch: pa.RecordBatch, places: np.ndarray) -> pa.RecordBatch:
-        values: list[bytes | None] = batch.column(VALUE).to_pylist()
-        for place in places.tolist():
-            values[place] = self._read(batch.column(KEY)[place].as_py(), values[place] or b"")
+    def _replaced(self, batch: pa.RecordBatch, found: dict[int, bytes | None]) -> pa.RecordBatch:
+        """A batch with values in the places of some; without the rows of those that are lost."""
+        values = batch.column(VALUE).to_pylist()
+        for place, value in found.items():
+            values[place] = value
         at = batch.schema.get_field_index(VALUE)
         whole = np.array([value is not None for value in values])
         columns = [*batch.columns[:at], pa.array(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
@@ -116,9 +133,11 @@ class Blobs:
                 if not isinstance(content, tuple):
                     expanded: bytes = content.to_pybytes()
                     return expanded
+                if content[0].label == UNSUPPORTED:
+                    return block_damage(path, offset, 0, content)
         except FileNotFoundError:
             return _lost(path, 0, Kind.MISSING_FILE, place.size, key)
-        except ValueError:
+        except MalformedError:
             pass
         return _lost(path, offset, Kind.BAD_BLOB, place.size, key)
 

@@ -108,6 +108,7 @@ class DatabaseDataset(Dataset):
                 advance(fragment.size)
         for path, values in lost.items():  # files that are not there
             yield FileReport.of(path, 0, [values])
+        self.scan.storage.confirm()
 
     def _files(self) -> Iterator[Fragment]:
         """Each table, log and blob file as a whole."""
@@ -158,7 +159,7 @@ class DatabaseDataset(Dataset):
             return lambda offset: log_anatomy.parts(source, offset, head.dialect)
         return super().dissector(file, source)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})

@@ -13,7 +13,6 @@ from sawlog.leveldb_database import layout
 from sawlog.leveldb_database.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
     from sawlog.format import Writer
     from sawlog.storage import File, Storage
 
@@ -64,7 +63,7 @@ class LevelDBDatabase(Format):
         del schema, options, storage
         raise OptionError(f"{path}: databases are not written; write a leveldb_table, and have the database ingest it")
 
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
         """Refused: tables and logs are repaired one by one.
 
         Raises:
@@ -72,18 +71,3 @@ class LevelDBDatabase(Format):
         """
         del target, options, storage
         raise OptionError(f"{file.path}: repair the tables and logs of a database one by one")
-
-    def warm_up(self) -> None:
-        """See `Format.warm_up`: two runs of one entry each, settled."""
-        from sawlog.leveldb_database.columns import ENTRY_SCHEMA, OPERATION_NAMES, RANGE, Run
-        from sawlog.leveldb_database.places import Judge
-        from sawlog.leveldb_database.state import Settled, covers_of
-        from sawlog.leveldb_database.version import LiveTable
-        from sawlog.storage import File
-
-        columns = ([1, 2], [OPERATION_NAMES.index("put"), RANGE], [b"a", b"a"], [b"v", b"z"])
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, ENTRY_SCHEMA, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
-        table = LiveTable(File("", 0), 0, b"a", b"b")
-        list(Judge(table, b"", None).entries(batch.slice(0, 1), 0))
-        Settled([[Run("", 0, [batch.slice(0, 1)])]] * 2, covers_of([batch]), bytewise=True)

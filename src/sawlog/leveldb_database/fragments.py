@@ -24,7 +24,7 @@ from sawlog.leveldb_database.columns import (
     Stream,
     operation_names,
 )
-from sawlog.leveldb_database.layout import BLOB_NAME, Kind
+from sawlog.leveldb_database.layout import BLOB_NAME, INGEST, Kind
 from sawlog.leveldb_database.tables import Forwarded, JudgedTable
 from sawlog.leveldb_database.value_files import addressed
 from sawlog.leveldb_database.value_records import Part
@@ -32,8 +32,10 @@ from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTabl
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb_table.columnar import MalformedError
 from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.stamps import split_stamps
+from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
@@ -68,8 +70,8 @@ HISTORY_SCHEMA = pa.schema(
 """`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
 
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
-_OF_RANGE_KEYS = ("range_key_set", "range_key_unset", "range_key_delete")
-"""Pebble's range keys are no part of the state: they stand beside its keys."""
+_APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
+"""Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class KeyRange(Fragment):
         high = (table.end if ends is None else ends) if table.part else ends
         bounds = [("key", ">=", low)] if low else []
         bounds += [("key", "<", high)] if high is not None else []
-        bounds += [(one.column, one.op, one.value) for one in self.projection.filters if one.column == "key"]
+        bounds += [(one.column, one.op, one.value) for one in conditions(self.projection.query) if one.column == "key"]
         bytewise = self.version.bytewise
         filters = tuple(bounds) if bytewise else ()
         scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
@@ -164,7 +166,9 @@ class KeyRange(Fragment):
         first, behind = table.told
         told = begins or first, behind if ends is None else ends
         place = (file.path, file.size, file, 0, file.size, True)
-        whole = JudgedTable(scan, projection, *place, live=live, begins=begins, ends=ends, told=told)
+        whole = JudgedTable(
+            scan, projection, *place, live=live, begins=begins, ends=ends, told=told, sequence=table.sequence
+        )
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
         batches = whole.decode(schema, Forwarded(findings, owned=not begins and not first))
         if table.blobs:
@@ -213,14 +217,9 @@ class KeyRange(Fragment):
                 f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
                 ' read them with view="writes", latest=True'
             )
-        if pc.any(pc.equal(batch.column("operation"), "ingest_sst")).as_py():
-            raise FormatError(
-                f"{self.path}: the logs tell of tables that the MANIFEST does not name yet; a database takes them in"
-                ' when it is opened: read its tables, and its logs with view="writes"'
-            )
         family = pc.equal(batch.column("column_family"), self.version.family)
-        of_ranges = pc.is_in(batch.column("operation"), value_set=pa.array(_OF_RANGE_KEYS))
-        kept = batch.filter(pc.and_(pc.and_not(family, of_ranges), pc.is_valid(batch.column("key"))))
+        others = pc.is_in(batch.column("operation"), value_set=pa.array(_APART))
+        kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
         codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, EXCISE), pa.array([RANGE], pa.uint8())[0], codes)
         columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
@@ -275,7 +274,7 @@ class BlobParts(Fragment):
         verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
         try:
             return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
-        except ValueError as error:
+        except MalformedError as error:
             return iter([Part(0, source.size, str(error))])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_big_u64
+from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s
 
 # What becomes of an entry.
 HIDDEN = 0
@@ -37,11 +38,11 @@ class Entries(NamedTuple):
         effects: uint8, what the operation of each does to its key: PUTS, DELETES or MERGES.
     """
 
-    keys: Any
-    starts: Any
-    ends: Any
-    sequences: Any
-    effects: Any
+    keys: Bytes
+    starts: Int64s
+    ends: Int64s
+    sequences: Int64s
+    effects: Bytes
 
 
 class Covers(NamedTuple):
@@ -53,9 +54,9 @@ class Covers(NamedTuple):
         sequences: int64, of the deletion; -1 for none.
     """
 
-    keys: Any
-    starts: Any
-    sequences: Any
+    keys: Bytes
+    starts: Int64s
+    sequences: Int64s
 
 
 @inlined
@@ -93,7 +94,7 @@ def _compare(entries: Any, one: Any, two: Any) -> Any:
 
 
 @kernel
-def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, merged: Any) -> None:
+def merge_runs(entries: Entries, order: Int64s, first: Int64, middle: Int64, last: Int64, merged: OutInt64s) -> None:
     """Merge two neighbouring runs, `order[first:middle]` and `order[middle:last]`, into `merged[first:last]`.
 
     Args:
@@ -122,7 +123,7 @@ def merge_runs(entries: Any, order: Any, first: Any, middle: Any, last: Any, mer
 
 
 @kernel
-def find_places(keys: Any, offsets: Any, first: Any, places: Any) -> Any:
+def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -> Int64:
     """Tell which entries of a file are in their place: not before one that is.
 
     Args:
@@ -144,7 +145,7 @@ def find_places(keys: Any, offsets: Any, first: Any, places: Any) -> Any:
 
 
 @kernel
-def sorted_so(entries: Any, first: Any, last: Any) -> Any:
+def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
     """Whether the entries `first` to `last` are a run."""
     for at in range(first + 1, last):
         compared = _compare(entries, at - 1, at)
@@ -154,7 +155,7 @@ def sorted_so(entries: Any, first: Any, last: Any) -> Any:
 
 
 @kernel
-def settle(entries: Any, order: Any, covers: Any, fates: Any) -> Any:
+def settle(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> Bool:
     """Tell which entries a database would answer with.
 
     Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows

@@ -16,6 +16,8 @@ DEFAULT_FAMILY = "default"
 """The column family that every database has."""
 
 
+INGEST = "ingest_sst"
+"""The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""
 LAST_SEQUENCE = (1 << 56) - 1
 """The sequence number of a largest key that is itself behind the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")

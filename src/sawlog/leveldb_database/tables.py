@@ -16,6 +16,7 @@ from sawlog.leveldb_table.columns import KEY, OPERATION
 from sawlog.leveldb_table.fragments import TableRange
 
 if TYPE_CHECKING:
+    from sawlog.leveldb_table.bounds import BoundsReader
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.storage import Source
 
@@ -32,23 +33,28 @@ class JudgedTable(TableRange):
         begins: From which key on its entries are wanted.
         ends: The key behind; `None`: all that follow.
         told: From which key on, and before which, damage of the blocks with such separators is to be told.
+        sequence: See `LiveTable.sequence`.
     """
 
     live: tuple[LiveTable, ...] = ()
     begins: bytes = b""
     ends: bytes | None = None
     told: tuple[bytes, bytes | None] = (b"", None)
+    sequence: int | None = None
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`. Batches are those of `columns.Stream`."""
         from sawlog.leveldb_database.places import Judge
+        from sawlog.leveldb_table.bounds import BoundsReader
         from sawlog.leveldb_table.rows import RowReader
         from sawlog.leveldb_table.spans import Role
 
+        table.sequence = self.sequence
         ledger = findings
         if isinstance(findings, Forwarded):
             ledger = findings.every
-            findings.owns = partial(self._owns, table)
+            index = None if table.bounds is None else BoundsReader(table.bounds)
+            findings.owns = partial(self._owns, table, index)
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
         reader = RowReader(self, table, source, schema if KEY in schema.names else _JUDGED, findings)
         spans = reader.spans
@@ -70,7 +76,7 @@ class JudgedTable(TableRange):
         for judge in judges:
             judge.tell(ledger)
 
-    def _owns(self, table: TableMap, offset: int) -> bool | None:
+    def _owns(self, table: TableMap, index: BoundsReader | None, offset: int) -> bool | None:
         """Whether the damage of a data block is this range's to tell: the one with the block's separator.
 
         No other range need read the block. `None` for what is no data block.
@@ -78,9 +84,9 @@ class JudgedTable(TableRange):
         import numpy as np
 
         found = np.flatnonzero(table.handles["offset"] == offset)
-        if table.bounds is None or not len(found):
+        if index is None or not len(found):
             return None
-        separator = table.bounds.separator(int(found[0]))
+        separator = index.separator(int(found[0]))
         first, behind = self.told
         return separator >= first and (behind is None or separator < behind)
 

@@ -22,7 +22,7 @@ from sawlog.leveldb_database.layout import (
 from sawlog.leveldb_database.value_records import Part
 from sawlog.leveldb_log.kernels import masked_checksum
 from sawlog.leveldb_table.blocks import BlockRules
-from sawlog.leveldb_table.columnar import Columns, Slices
+from sawlog.leveldb_table.columnar import Columns, MalformedError, Slices
 from sawlog.leveldb_table.columns import OPERATION, VALUE
 from sawlog.leveldb_table.layout import TRAILER_SIZE, Checksum
 from sawlog.varints import decode_varints, encode_varint
@@ -78,7 +78,7 @@ class ValueFile:
         longest: Blocks that expand to more are damage.
 
     Raises:
-        ValueError: When its footer or its index is damaged.
+        MalformedError: When its footer or its index is damaged.
     """
 
     def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
@@ -89,49 +89,51 @@ class ValueFile:
             or footer[VALUE_MAGIC_OFFSET:] != VALUE_MAGIC
             or VALUE_VERSION.of(footer) != 1
         ):
-            raise ValueError("no blob file of Pebble's")
+            raise MalformedError("no blob file of Pebble's")
         if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
-            raise ValueError("a footer with another checksum than it should have")
+            raise MalformedError("a footer with another checksum than it should have")
         limit = source.size - VALUE_FOOTER_SIZE
         self._index = VALUE_INDEX_OFFSET.of(footer), VALUE_INDEX_SIZE.of(footer) + TRAILER_SIZE
+        if VALUE_CHECKSUM_TYPE.of(footer) not in Checksum.__members__.values():
+            raise MalformedError("a footer with a type of checksums that is not known")
         checksum = Checksum(VALUE_CHECKSUM_TYPE.of(footer))
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
         index = Columns(self._block(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
         if max(index.rows, index.number(0, 4)) > len(index.data):
-            raise ValueError("more blocks than the index can name")
+            raise MalformedError("more blocks than the index can name")
         self._virtual = index.integers(0, index.number(0, 4)).tolist()
         self._offsets: list[int] = index.integers(1, index.rows + 1).tolist()
         if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
-            raise ValueError("blocks that are not one behind the other")
+            raise MalformedError("blocks that are not one behind the other")
         self._held: tuple[int, Columns, Slices] | None = None
 
     def _block(self, offset: int, size: int) -> pa.Buffer:
         content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
         if isinstance(content, tuple):
-            raise ValueError("a damaged block")  # noqa: TRY004
+            raise MalformedError("a damaged block")
         return content
 
     def _place(self, address: Address) -> tuple[int, int]:
         """The block that holds a value, and its number there.
 
         Raises:
-            ValueError: When there is no such block.
+            MalformedError: When there is no such block.
         """
         block, number = address.block, address.value
         if self._virtual:
             if block >= len(self._virtual):
-                raise ValueError("no such block")
+                raise MalformedError("no such block")
             number += self._virtual[block] >> 32
             block = self._virtual[block] & _BLOCK
         if block + 1 >= len(self._offsets):
-            raise ValueError("no such block")
+            raise MalformedError("no such block")
         return block, number
 
     def block(self, address: Address) -> int:
         """The file offset of the block that holds a value.
 
         Raises:
-            ValueError: When there is no such block.
+            MalformedError: When there is no such block.
         """
         return self._offsets[self._place(address)[0]]
 
@@ -139,17 +141,17 @@ class ValueFile:
         """A value.
 
         Raises:
-            ValueError: When it is not there.
+            MalformedError: When it is not there.
         """
         block, number = self._place(address)
         if self._held is None or self._held[0] != block:
             columns = Columns(self._stored(block))
             if columns.rows > len(columns.data):
-                raise ValueError("more values than the block can hold")
+                raise MalformedError("more values than the block can hold")
             self._held = block, columns, columns.strings(0, columns.rows)
         _, columns, slices = self._held
         if number >= columns.rows or int(slices.lengths[number]) != address.size:
-            raise ValueError("no such value")
+            raise MalformedError("no such value")
         start = int(slices.starts[number])
         return columns.data[start : start + address.size].tobytes()
 
@@ -165,7 +167,7 @@ class ValueFile:
                 yield Part(at, start - at, _NOWHERE)
             try:
                 self._stored(block)
-            except ValueError as error:
+            except MalformedError as error:
                 yield Part(start, end - start, str(error))
             else:
                 yield Part(start, end - start)

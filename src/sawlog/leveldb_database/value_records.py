@@ -20,6 +20,7 @@ from sawlog.leveldb_database.layout import (
     BLOB_WITH_EXPIRATION,
 )
 from sawlog.leveldb_log.kernels import masked_checksum
+from sawlog.leveldb_table.columnar import MalformedError
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
@@ -81,17 +82,17 @@ class RecordFile:
         """A value as it is stored, if the record around it is that of the key.
 
         Raises:
-            ValueError: When it is not there, or not whole.
+            MalformedError: When it is not there, or not whole.
         """
         start = index.record(key)
         if start < 0 or index.offset + index.size > self._source.size:
-            raise ValueError("no such value")
+            raise MalformedError("no such value")
         record = bytes(self._source.window(start, BLOB_RECORD_HEADER + len(key) + index.size))
         header, content = record[:BLOB_RECORD_HEADER], record[BLOB_RECORD_HEADER:]
         if (BLOB_KEY_SIZE.of(header), BLOB_VALUE_SIZE.of(header)) != (len(key), index.size):
-            raise ValueError("a record of other sizes")
+            raise MalformedError("a record of other sizes")
         if not self._whole(header, content) or not content.startswith(key):
-            raise ValueError("a damaged record, or that of another key")
+            raise MalformedError("a damaged record, or that of another key")
         return content[len(key) :]
 
     def parts(self) -> Iterator[Part]:

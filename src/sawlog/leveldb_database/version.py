@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import (
     BLOB_NAME,
     BYTEWISE,
+    INGEST,
     LAST_SEQUENCE,
     LOG_NAME,
     MANIFEST_NAME,
@@ -24,10 +28,16 @@ from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.manifests import live_manifest
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
+from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb_table.columns import KEY, OPERATION, SCHEMAS, VALUE
+from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.options import ReadOptions as TableOptions
 from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
+from sawlog.varints import decode_varints
+
+_INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class LiveTable:
         part: Whether it is a part of a file; what else the file holds belongs to others, or to nobody any more.
         blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
         told: Of several parts of a file: from which key on, and before which, it answers for what is wrong there.
+        sequence: The sequence number of all of its entries, which those of a table that was ingested do not have
+            themselves; `None` where there are several.
     """
 
     file: File
@@ -51,6 +63,7 @@ class LiveTable:
     part: bool = False
     blobs: tuple[int, ...] = ()
     told: tuple[bytes, bytes | None] = (b"", None)
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,15 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     }
     ordered = tuple(file for _, file in sorted(live.items()))
     dialect = settle_dialect(manifest, "auto", storage)
+    if dialect == "pebble":
+        unnamed = {int(match[1]): file for file in dead if (match := TABLE_NAME.match(file.name))}
+        for number, sequence in _ingested(ordered, storage):
+            if number in unnamed:
+                dead.remove(unnamed[number])
+                tables.append(_unnamed(unnamed.pop(number), sequence, storage, comparator))
+            elif number not in alive:
+                missing.append(_table_path(manifest, number))
+            alive.add(number)
     return DatabaseVersion(
         manifest=manifest,
         comparator=comparator,
@@ -232,10 +254,45 @@ def _tables(
         end = max(end, smallest + b"\0")
         led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in present:
-            missing.append(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"))
+            missing.append(_table_path(manifest, number))
         else:
-            tables.append(LiveTable(present[number], row["level"], smallest, end, backing is not None, led))
+            sequence = row.get("smallest_sequence") or None
+            sequence = sequence if sequence == row.get("largest_sequence") else None
+            part = backing is not None
+            tables.append(LiveTable(present[number], row["level"], smallest, end, part, led, sequence=sequence))
     return _shared(tables), missing
+
+
+def _table_path(manifest: File, number: int) -> str:
+    return posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}")
+
+
+def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int]]:
+    """The tables that Pebble's logs take in, by number, each with the sequence number of all of its entries."""
+    scan = Scan(view="writes", options=LogOptions(), storage=storage)
+    projection = Projection.of(_INGESTS, scan)
+    for log in logs:
+        whole = WriteRange(scan, projection, log.path, log.size, log, 0, log.size, synced=True, dialect="pebble")
+        for batch in whole.decode(_INGESTS, Findings("skip")):
+            found = batch.filter(pc.equal(batch.column("operation"), INGEST))
+            for key, sequence in zip(
+                found.column("key").to_pylist(), found.column("sequence").to_pylist(), strict=True
+            ):
+                yield from ((number, sequence) for number in list(decode_varints(key))[:1])
+
+
+def _unnamed(file: File, sequence: int, storage: Storage, comparator: str) -> LiveTable:
+    """A table that the MANIFEST does not name yet, between the keys that it holds; Pebble puts it on level 0."""
+    scan = Scan(options=TableOptions(comparator=comparator), storage=storage)
+    schema = SCHEMAS["internal"]
+    whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
+    smallest, end = None, b""
+    for batch in whole.decode(schema, Findings("skip")):
+        keys, behind = batch.column(KEY), batch.filter(pc.equal(batch.column(OPERATION), "delete_range")).column(VALUE)
+        first, last = pc.min_max(keys).values()
+        smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
+        end = max(end, last.as_py() + b"\0", pc.max(behind).as_py() or b"")
+    return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
 
 
 def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:

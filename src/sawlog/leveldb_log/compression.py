@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from sawlog.guard import Undecodable, decode_by
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
+from sawlog.kernels.signature import Bytes, Int32s, OutInt64s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +45,7 @@ _ONE = np.uint64(1)
 
 
 @kernel
-def measure_frames(data: Any, ends: Any, sizes: Any, bounds: Any) -> None:
+def measure_frames(data: Bytes, ends: Int32s, sizes: OutInt64s, bounds: OutInt64s) -> None:
     """Measure the ZSTD frame of each record, without decoding it.
 
     Args:
@@ -185,12 +187,13 @@ class _Expansion:
         if begin == end:
             return
         total = int(self._sizes[first:last].sum())
-        try:
-            pieces.append(self._codec.decompress(self._source.slice(begin, end - begin), decompressed_size=total))
-        except OSError:
-            if last - first == 1:
-                failed[first] = None
-                return
+        frames = self._source.slice(begin, end - begin)
+        content = decode_by(self._codec.decompress, frames, decompressed_size=total)
+        if not isinstance(content, Undecodable):
+            pieces.append(content)
+        elif last - first == 1:
+            failed[first] = None
+        else:
             for row in range(first, last):
                 self._declared(row, row + 1, pieces, failed)
 
@@ -200,10 +203,8 @@ class _Expansion:
             failed[row] = size if size != BROKEN else None
             return
         begin, end = int(self._ends[row]), int(self._ends[row + 1])
-        try:
-            with pa.CompressedInputStream(pa.BufferReader(self._source.slice(begin, end - begin)), "zstd") as stream:
-                piece = stream.read_buffer(int(self._bounds[row]) + 1)
-        except OSError:
+        piece = decode_by(_expanded, self._source.slice(begin, end - begin), int(self._bounds[row]) + 1)
+        if isinstance(piece, Undecodable):
             failed[row] = None
             return
         if piece.size > self._longest:
@@ -211,3 +212,9 @@ class _Expansion:
             return
         self._sizes[row] = piece.size
         pieces.append(piece)
+
+
+def _expanded(frame: pa.Buffer, most: int) -> pa.Buffer:
+    """The content of a frame, `most` bytes of it."""
+    with pa.CompressedInputStream(pa.BufferReader(frame), "zstd") as stream:
+        return stream.read_buffer(most)

@@ -20,6 +20,7 @@ from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.layout import Dialect
+from sawlog.query import interval
 from sawlog.storage import File, Source
 
 
@@ -75,7 +76,7 @@ class LevelDBLogDataset(Dataset):
         head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         return lambda offset: parts(source, offset, head.dialect)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""
         if not self.files:
             return {}
@@ -116,13 +117,6 @@ class LevelDBLogDataset(Dataset):
 
     def _offset_bounds(self) -> tuple[int, int]:
         """The range of record offsets that the filters leave possible."""
-        low, high = 0, 1 << 62
-        for condition in self.projection.filters:
-            # Damage in front of a block may be noticed only in it.
-            if condition.column != OFFSET_COLUMN or condition.value is None or self.scan.view == "damage":
-                continue
-            if condition.op in (">", ">=", "=", "=="):
-                low = max(low, int(condition.value))
-            if condition.op in ("<", "<=", "=", "=="):
-                high = min(high, int(condition.value) + (condition.op != "<"))
-        return low, high
+        # Damage in front of a block may be noticed only in it.
+        first, end = (None, None) if self.scan.view == "damage" else interval(self.projection.query, OFFSET_COLUMN)
+        return max(first or 0, 0), 1 << 62 if end is None else end

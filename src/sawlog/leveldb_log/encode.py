@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from sawlog.chain.layout import storer
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.signature import Bytes, Int32s, Int64, OutBytes, Record, UInt64
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.judge import masked
 from sawlog.leveldb_log.kernels import AHEAD, LINE
@@ -47,7 +48,9 @@ _store_log_number = storer(layout.LOG_NUMBER)
 
 
 @kernel
-def write_fragments(data: Any, offsets: Any, header: Any, log: Any, state: Any, out: Any) -> Any:
+def write_fragments(
+    data: Bytes, offsets: Int32s, header: UInt64, log: UInt64, state: Annotated[Any, Record(STATE)], out: OutBytes
+) -> Int64:
     """Lay records out as fragments, until all are done or `out` has no room for another block.
 
     Args:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog import api
-from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError
 from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.columns import RECORD_COLUMN
+from sawlog.leveldb_log.columns import RECOVERED_COLUMN, STALE_COLUMN
 from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.datastore import layout as datastore_layout
 from sawlog.leveldb_log.head import first_fragments
@@ -27,7 +21,6 @@ from sawlog.leveldb_log.writer import LogWriter
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 _METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
@@ -51,6 +44,7 @@ class LevelDBLog(Format):
     name = "leveldb_log"
     title = "LevelDB / RocksDB log"
     suffix = ".log"
+    marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
     views: ClassVar = {
         "rows": "one row per record: record (binary)",
         "damage": "one row per damaged range",
@@ -94,10 +88,11 @@ class LevelDBLog(Format):
             return posixpath.join(posixpath.dirname(directory), base)
         return name
 
-    def predecessors(self, name: str) -> Iterator[str]:
-        """RocksDB and Pebble write new logs over old ones, whose numbers are smaller."""
+    def predecessors(self, name: str, head: bytes) -> Iterator[str]:
+        """RocksDB and Pebble write new logs over old ones, whose numbers are smaller and in each of their fragments."""
         directory, base = posixpath.split(name)
-        if number := layout.LOG_NAME.match(base):
+        numbered = len(head) < layout.HEADER_SIZE or layout.TYPE.of(head, 0) not in layout.TYPES["leveldb"]
+        if numbered and (number := layout.LOG_NAME.match(base)):
             last = int(number[1])
             for earlier in range(max(0, last - _WRITTEN_OVER), last):
                 yield posixpath.join(directory, f"{earlier:06}.log")
@@ -120,27 +115,11 @@ class LevelDBLog(Format):
             return WritesWriter(path, schema, options, storage)
         return LogWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
         from sawlog.leveldb_log.repair import repair
 
-        return repair(file, target, options, storage)
-
-    def warm_up(self) -> None:
-        """See `Format.warm_up`: write a log of one write batch, read every view of it, check and repair it."""
-        with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DamageWarning)
-            log, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
-            record = pa.array([_WRITE_BATCH], pa.binary())
-            api.write(pa.table([record], names=[RECORD_COLUMN]), log, format=self.name)
-            operations = pa.table({"operation": ["noop"], "key": [None], "value": [None]})
-            api.write(operations, copy, format=self.name, view="writes")
-            # Without the extra `datastore` there are no entities to be read.
-            extra = find_spec("orjson") is not None
-            for view in self.views if extra else self.views.keys() - {"entities"}:
-                api.read(log, format=self.name, view=view, on_damage="skip", provenance=True)
-            api.verify(log, format=self.name)
-            api.repair(log, copy, format=self.name)
+        repair(file, target, options, storage)
 
 
 def _dataset_type(view: str) -> type[LevelDBLogDataset]:

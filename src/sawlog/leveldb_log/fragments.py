@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning, Findings, Tail
-from sawlog.errors import SawlogError
+from sawlog.errors import ChangedError, DiskError
 from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import ROWS_SCHEMA
@@ -42,9 +42,9 @@ class LogRange(FileRange):
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
         from sawlog.leveldb_log.walk import Walk
 
-        with closing(self.scan.storage.open(self.path, self.end)) as source:
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
-                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
             try:
                 if self.start < PROBE_BYTES:
                     # What is read of a remote file anyway is not fetched twice.
@@ -52,7 +52,7 @@ class LogRange(FileRange):
                         bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect, self.scan.storage
                     )
                 head = self.head
-            except OSError as error:
+            except DiskError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
                 return

@@ -32,8 +32,13 @@ class LogHead:
     renamed: bool = False
 
 
-def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, bytes]]:
+def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
     """Intact fragments at the block starts in `head`, and behind those that hold no record but tell of the log.
+
+    Args:
+        head: The first bytes of a file.
+        dialect: Whose fragments are looked for.
+        resync: Whether all fragments are looked for, also after damage.
 
     Yields:
         Offset, type, and body (what follows the type byte).
@@ -50,14 +55,16 @@ def first_fragments(head: bytes, dialect: Dialect) -> Iterator[tuple[int, int, b
         while at + layout.HEADER_SIZE <= end:
             kind = layout.TYPE.of(head, at)
             # What is no fragment by that, as in files of other formats, is not worth compiling a kernel for.
-            if kind not in known or known[kind].header_size + layout.LENGTH.of(head, at) > end - at:
-                break
+            fits = kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at
             state.position = at
-            size = int(k.judge_fragment(window, state, rules))
+            size = int(k.judge_fragment(window, state, rules)) if fits else 0
+            if not size and resync:
+                at += 1
+                continue
             if not size:
                 break
             yield at, kind, head[at + layout.TYPE.end : at + size]
-            if known[kind].role not in (Role.METADATA, Role.COMPRESSION):
+            if known[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
                 break
             at += size
 
@@ -74,7 +81,7 @@ def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Stor
         directory = posixpath.dirname(directory)
     try:
         beside = {one.name: one for one in storage.files_in(directory or ".")}
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
     if any(name.startswith(layout.PEBBLE_MARKER) for name in beside):
         return "pebble"
@@ -116,6 +123,8 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.COMPRESSION_NONE)
     named = layout.LOG_NAME.match(file.name)
     fragments = list(first_fragments(head, dialect))
+    if not fragments and not _in_database(file, storage):
+        fragments = list(first_fragments(head, dialect, resync=True))
     number = int(named[1]) & 0xFFFFFFFF if named else -1
     # Pebble ends every log, an empty one too, with a header of the next one.
     recycled = dialect == "pebble" and named is not None and not fragments
@@ -154,8 +163,12 @@ def _in_database(file: File, storage: Storage) -> bool:
 
 
 def _dialect_of(head: bytes) -> Dialect:
-    """Whose fragments a log begins with; LevelDB's where they are everyone's."""
-    for dialect, own in layout.OWN_TYPES.items():
-        if any(kind in own for _, kind, _ in first_fragments(head, dialect)):
-            return dialect
+    """Whose fragments a log begins with, or has where it begins with none; LevelDB's where they are everyone's."""
+    for resync in (False, True):
+        found = {one: {kind for _, kind, _ in first_fragments(head, one, resync=resync)} for one in layout.OWN_TYPES}
+        for dialect, own in layout.OWN_TYPES.items():
+            if found[dialect] & own:
+                return dialect
+        if any(found.values()):
+            break
     return "leveldb"

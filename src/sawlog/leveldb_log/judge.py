@@ -14,6 +14,7 @@ from sawlog.chain.kernels import DAMAGED, ENDED, GOOD, PADDING, SHORT, SKIPPED, 
 from sawlog.chain.layout import loader
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import always_inlined, inlined
+from sawlog.kernels.signature import Bool, Bytes, Int64, UInt64, UInt64s
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.layout import Kind, Role
 
@@ -32,14 +33,14 @@ class Rules(NamedTuple):
         resync: Whether intact fragments are looked for in the rest of a damaged block.
     """
 
-    roles: Any
-    headers: Any
-    log: Any
-    recycled: Any
-    verify: Any
-    gather: Any
-    longest: Any
-    resync: Any
+    roles: Bytes
+    headers: UInt64s
+    log: Int64
+    recycled: UInt64
+    verify: Bool
+    gather: Bool
+    longest: Int64
+    resync: Bool
 
 
 _BLOCK = np.uint64(layout.BLOCK_SIZE)

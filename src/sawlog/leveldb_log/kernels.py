@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import (
     DONE,
+    EVENT,
     GOOD,
     NO_ROOM,
     TAKEN,
@@ -20,8 +21,9 @@ from sawlog.chain.kernels import (
 from sawlog.chain.layout import loader
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.judge import judge, left_in_block, masked_crc
+from sawlog.leveldb_log.judge import Rules, judge, left_in_block, masked_crc
 from sawlog.leveldb_log.layout import Kind, Role
 
 STATE = state_type(
@@ -55,12 +57,12 @@ class Out(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    data: Any
-    ends: Any
-    starts: Any
-    stops: Any
-    recovered: Any
-    events: Any
+    data: OutBytes
+    ends: OutInt32s
+    starts: OutInt64s
+    stops: OutInt64s
+    recovered: OutBytes
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 _HEADER = np.uint64(layout.HEADER_SIZE)
@@ -322,20 +324,20 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 
 @kernel
-def read_fragments(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_fragments(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     """Read fragments from a window and assemble records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(run, judge, gather, lose, window, state, out, rules)
 
 
 @kernel
-def judge_fragment(window: Any, state: Any, rules: Any) -> Any:
+def judge_fragment(window: Window, state: Annotated[Any, Record(STATE)], rules: Rules) -> UInt64:
     """Judge the fragment at `state.position`: the bytes of a good one, else 0."""
     verdict, size = judge(window, np.uint64(state.position) - window.base, state, rules)
     return size if verdict == GOOD else _ZERO
 
 
 @kernel
-def _masked_checksum(buffer: Any) -> Any:
+def _masked_checksum(buffer: Bytes) -> UInt64:
     return masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
 
 

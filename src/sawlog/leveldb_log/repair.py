@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Findings
+from sawlog.damage import Findings
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECORD_COLUMN, ROWS_SCHEMA
@@ -18,7 +18,7 @@ from sawlog.leveldb_log.writer import LogWriter
 from sawlog.storage import File, Source, Storage
 
 
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
     """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
 
     The new log is a plain one, whatever headers and compression the old one had. Where nobody says whose it is, the
@@ -51,7 +51,6 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
         for one in metadata:
             if one != ahead:
                 _carry_over(one, file, writer, storage)
-    return FileReport.of(file.path, file.size, [findings])
 
 
 def _first(log: LogRange, source: Source, head: LogHead) -> Metadata | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
+from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.stamps import WIDTH
 
@@ -16,53 +18,78 @@ if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True)
+class Bounds:
     """The separators of an index, as user keys: those of block i lie from the one before the i-th up to the i-th.
 
-    The last one bounds nothing: no other block could hold what is behind it.
+    The last one bounds nothing: no other block could hold what is behind it. They stay as they are stored, and are
+    expanded where they are wanted: an index of long keys that share much is many times longer than it is in the file.
 
     Attributes:
-        keys: uint8, the keys of the index.
-        starts: int64, separator i is `keys[starts[i] : stops[i]]`.
-        stops: int64.
+        data: uint8, the blocks of the index.
+        separators: Of type `kernels.SEPARATOR`.
+        trailer: Bytes at the end of each that are no part of the user key.
         stamp: Bytes at the end of a user key that do not count.
     """
 
-    keys: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
+    data: NDArray[np.uint8]
+    separators: NDArray[np.void]
+    trailer: int
     stamp: int
 
-    def separator(self, number: int) -> bytes:
-        """The separator of a block."""
-        return self.keys[int(self.starts[number]) : int(self.stops[number])].tobytes()
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """How many bytes the separators up to each have, with trailers and timestamps."""
+        return self.separators["length"].astype(np.int64).cumsum()
+
+    @property
+    def room(self) -> NDArray[np.uint8]:
+        """Room for the longest of them."""
+        return np.zeros(int(self.separators["length"].max(initial=0)), np.uint8)
 
     def ascend(self) -> bool:
         """Whether no separator is below the one before."""
-        import pyarrow.compute as pc
+        return bool(k.ascend(self.index, self.room))
 
-        count = len(self.starts)
-        if count < 2:
-            return True
-        lengths = self.stops - self.starts
-        ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
-        places = np.arange(ends[-1]) + np.repeat(self.starts - ends[:-1], lengths)
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(self.keys[places])]
-        separators = pa.Array.from_buffers(pa.large_binary(), count, buffers)
-        return not pc.any(pc.less(separators.slice(1), separators.slice(0, count - 1))).as_py()
+    @property
+    def index(self) -> k.Index:
+        """The same for kernels."""
+        return k.Index(self.data, self.separators, np.uint64(self.trailer), np.uint64(self.stamp))
+
+
+class BoundsReader:
+    """Expands the separators of an index, best in their order: it goes on where it has been."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._index = bounds.index
+        self._held = bounds.room
+        self._next = 0
+        self._restarts = np.flatnonzero(bounds.separators["shared"] == 0)
+
+    def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
+        restart = int(self._restarts[np.searchsorted(self._restarts, first, "right") - 1])
+        at = max(restart, self._next) if self._next <= first else restart
+        keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
+        ends = np.zeros(last - first + 1, np.int64)
+        k.lay_separators(self._index, at, first, self._held, keys, ends)
+        self._next = last
+        return keys, ends
+
+    def separator(self, number: int) -> bytes:
+        """The separator of a block."""
+        keys, ends = self.take(number, number + 1)
+        return keys[: ends[1]].tobytes()
 
 
 def separators(table: TableMap, *, stamped: bool) -> Bounds:
     """The separators of an index as user keys, without timestamps if they are `stamped`."""
-    starts, stops = table.ends[:-1], table.ends[1:]
-    if table.internal_index:
-        stops = np.where(stops - starts < layout.KEY_TRAILER, stops, stops - layout.KEY_TRAILER)
-    stamp = WIDTH if stamped else 0
-    return Bounds(table.keys, starts, np.maximum(stops - stamp, starts), stamp)
+    trailer = layout.KEY_TRAILER if table.internal_index else 0
+    return Bounds(table.index, table.separators, trailer, WIDTH if stamped else 0)
 
 
 def bounds_of(table: TableMap) -> Bounds | None:
     """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
-    if not table.ordered or table.damages or len(table.ends) - 1 != len(table.handles):
+    if not table.ordered or table.damages or len(table.separators) != len(table.handles):
         return None
     return separators(table, stamped=table.has_stamps)

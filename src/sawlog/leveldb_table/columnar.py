@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class MalformedError(Exception):
+    """A block, or a file of values, is not laid out as its format says; the caller makes damage of it."""
+
+
 class Slices(NamedTuple):
     """Byte strings in a block: string i is `data[starts[i] : starts[i] + lengths[i]]`. Both are int64."""
 
@@ -27,7 +31,7 @@ class Slices(NamedTuple):
 class Columns:
     """The columns of a block.
 
-    Every method raises `ValueError` where the block does not hold what is asked for.
+    Every method raises `MalformedError` where the block does not hold what is asked for.
 
     Args:
         content: The block, expanded.
@@ -42,7 +46,7 @@ class Columns:
         self.data: NDArray[np.uint8] = np.frombuffer(content, np.uint8)
         self._header = header
         if self.number(header, 1) != layout.COLUMNAR_VERSION:
-            raise ValueError("no columnar block")
+            raise MalformedError("no columnar block")
         self._count = self.number(header + 1, 2)
         self.rows = self.number(header + 3, 4)
 
@@ -50,13 +54,13 @@ class Columns:
         """The number of `width` bytes that stands at a byte."""
         found = self.data[at : at + width].tobytes()
         if len(found) != width:
-            raise ValueError(f"a number at byte {at} of {len(self.data)}")
+            raise MalformedError(f"a number at byte {at} of {len(self.data)}")
         return int.from_bytes(found, "little")
 
     def _start(self, column: int, kind: layout.ColumnKind) -> int:
         at = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
         if column >= self._count or self.number(at, 1) != kind:
-            raise ValueError(f"column {column} is none of kind {kind}")
+            raise MalformedError(f"column {column} is none of kind {kind}")
         return self.number(at + 1, 4)
 
     def integers(self, column: int, count: int) -> NDArray[np.uint64]:
@@ -73,11 +77,11 @@ class Columns:
         if not width:
             return np.full(count, base, np.uint64), at
         if width not in (1, 2, 4, 8):
-            raise ValueError(f"integers of {width} bytes")
+            raise MalformedError(f"integers of {width} bytes")
         at += -at % width
         end = at + width * count
         if end > len(self.data):
-            raise ValueError(f"{count} integers at byte {at} of {len(self.data)}")
+            raise MalformedError(f"{count} integers at byte {at} of {len(self.data)}")
         return self.data[at:end].view(f"<u{width}").astype(np.uint64) + np.uint64(base), end
 
     def strings(self, column: int, count: int) -> Slices:
@@ -92,7 +96,7 @@ class Columns:
         edges = ends.astype(np.int64) if first else np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)])
         lengths = np.diff(edges)
         if edges[0] < 0 or (lengths < 0).any() or edges[-1] > len(self.data) - data:
-            raise ValueError(f"{count} strings at byte {at} that do not follow each other")
+            raise MalformedError(f"{count} strings at byte {at} that do not follow each other")
         return Slices(edges[:-1] + data, lengths)
 
     def prefixed(self, column: int, count: int) -> list[Slices]:
@@ -126,7 +130,7 @@ class Columns:
         packed = self.data[at : at + (count + 7) // 8]
         found = np.unpackbits(packed, count=count, bitorder="little")
         if len(packed) * 8 < count:
-            raise ValueError(f"{count} bits at byte {at} of {len(self.data)}")
+            raise MalformedError(f"{count} bits at byte {at} of {len(self.data)}")
         return found.view(np.bool_)
 
 
@@ -137,7 +141,7 @@ def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
         if columns.rows > len(columns.data):
             return []
         keys, values = (columns.strings(number, columns.rows) for number in (0, 1))
-    except ValueError:
+    except MalformedError:
         return []
     data = columns.data.tobytes()
     return [

@@ -50,7 +50,7 @@ class LevelDBTableDataset(Dataset):
         table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Dialect, format version, comparator and counts of the first table; of all of them what filters spare."""
         table = table_map(self.files[0], self.scan) if self.files else None
         if table is None:

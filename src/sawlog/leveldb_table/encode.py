@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.kernels.protobuf import put_varint
+from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutUInt32s, Record, UInt64, UInt64s
 from sawlog.leveldb_table import layout
 
 # What a call ended with.
@@ -48,12 +49,12 @@ class Given(NamedTuple):
         types: uint8.
     """
 
-    keys: Any
-    key_ends: Any
-    values: Any
-    value_ends: Any
-    sequences: Any
-    types: Any
+    keys: Bytes
+    key_ends: Int64s
+    values: Bytes
+    value_ends: Int64s
+    sequences: UInt64s
+    types: Bytes
 
 
 class Out(NamedTuple):
@@ -67,11 +68,11 @@ class Out(NamedTuple):
         interval: Every so many entries, a key is stored whole.
     """
 
-    data: Any
-    last: Any
-    restarts: Any
-    block_bytes: Any
-    interval: Any
+    data: OutBytes
+    last: OutBytes
+    restarts: OutUInt32s
+    block_bytes: UInt64
+    interval: Int64
 
 
 @inlined
@@ -85,7 +86,7 @@ def _common(given: Any, start: Any, length: Any, last: Any, held: Any) -> Any:
 
 
 @kernel
-def lay_out(given: Any, out: Any, state: Any) -> Any:
+def lay_out(given: Given, out: Out, state: Annotated[Any, Record(STATE)]) -> Int64:
     """Lay out rows from `state.row` on, up to the end of a block.
 
     Args:
@@ -141,7 +142,7 @@ def lay_out(given: Any, out: Any, state: Any) -> Any:
 
 
 @kernel
-def close_block(out: Any, state: Any) -> Any:
+def close_block(out: Out, state: Annotated[Any, Record(STATE)]) -> UInt64:
     """Put restart points and their number behind the entries; the bytes of the block, or 0 where there is no room."""
     need = np.uint64(state.restarts + 1) * np.uint64(layout.RESTART_SIZE)
     if np.uint64(len(out.data)) - state.used < need:

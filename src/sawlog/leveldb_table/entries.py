@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
 from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
 from sawlog.kernels.snappy import SLACK, expand_snappy
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.kernels import (
@@ -19,6 +20,7 @@ from sawlog.leveldb_table.kernels import (
     NOWHERE,
     OTHERWISE,
     VERDICT_FIELDS,
+    Rule,
     entries_end,
     entry_head,
     judge_block,
@@ -36,6 +38,8 @@ EXPAND = 3
 """The block is to be expanded by a library: `state.compression` says how it is compressed."""
 SCRATCH = 4
 """The block expands to `state.length` bytes, for which `Rows.scratch` has no room."""
+UNUSUAL = 5
+"""The content of the block, `state.length` bytes from `state.start` on, is not laid out as others are."""
 
 UNBOUNDED = 0
 BELOW = 1
@@ -102,12 +106,12 @@ class Take(NamedTuple):
         stamp: uint64, bytes at the end of user keys that separators do not count.
     """
 
-    internal: Any
-    values: Any
-    offsets: Any
-    types: Any
-    separators: Any
-    stamp: Any
+    internal: Bool
+    values: Bool
+    offsets: Bool
+    types: Bytes
+    separators: Bytes
+    stamp: UInt64
 
 
 class Rows(NamedTuple):
@@ -127,17 +131,17 @@ class Rows(NamedTuple):
         expanded: The same memory, read-only.
     """
 
-    keys: Any
-    key_ends: Any
-    values: Any
-    value_ends: Any
-    sequences: Any
-    operations: Any
-    offsets: Any
-    events: Any
-    last: Any
-    scratch: Any
-    expanded: Any
+    keys: OutBytes
+    key_ends: OutInt32s
+    values: OutBytes
+    value_ends: OutInt32s
+    sequences: OutInt64s
+    operations: OutBytes
+    offsets: OutInt64s
+    events: Annotated[Any, Array(EVENT, writable=True)]
+    last: OutBytes
+    scratch: OutBytes
+    expanded: Bytes
 
 
 _KEY_TRAILER = np.uint64(layout.KEY_TRAILER)
@@ -157,7 +161,6 @@ _TWENTY_FOUR = np.uint64(24)
 _SHORT = np.uint64(SHORT)
 _AHEAD = np.uint64(1024)
 
-_BAD_BLOCK = int(Kind.BAD_BLOCK)
 _BAD_ENTRY = int(Kind.BAD_ENTRY)
 _BAD_KEY = int(Kind.BAD_KEY)
 _UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
@@ -190,7 +193,15 @@ def _note(state: Any, events: Any, kind: Any, one: Any, two: Any) -> None:
 
 
 @kernel
-def read_blocks(window: Any, base: Any, blocks: Any, rule: Any, take: Any, state: Any, rows: Any) -> Any:
+def read_blocks(
+    window: Bytes,
+    base: UInt64,
+    blocks: Annotated[Any, Array(BLOCK)],
+    rule: Rule,
+    take: Take,
+    state: Annotated[Any, Record(STATE)],
+    rows: Rows,
+) -> Int64:
     """Judge blocks, expand them, and take their entries apart.
 
     Of a block that breaks off, the entries before are kept.
@@ -205,7 +216,7 @@ def read_blocks(window: Any, base: Any, blocks: Any, rule: Any, take: Any, state
         rows: See `Rows`.
 
     Returns:
-        FULL, GROW (`rows.last` is too small for a key), DONE, EXPAND or SCRATCH.
+        FULL, GROW (`rows.last` is too small for a key), DONE, EXPAND, SCRATCH or UNUSUAL.
     """
     status = DONE
     while state.block < len(blocks):
@@ -262,7 +273,7 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
         state.start = _ZERO
         state.open = IN_SCRATCH
         if codec == LZ4:
-            whole = expand_lz4(window, start, stop, rows.scratch, size)
+            whole = expand_lz4(window, start, stop, rows.scratch, _ZERO, size)
         else:
             whole = expand_snappy(window, start, stop, rows.scratch, size)
         if not whole:
@@ -381,15 +392,14 @@ def _add_row(rows: Any, row: Any, take: Any, block: Any, keys: Any, trailer: Any
 
 @inlined
 def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
-    """The entries of a block, from `state.position` on: FULL, GROW or DONE.
+    """The entries of a block, from `state.position` on: FULL, GROW, DONE or UNUSUAL.
 
     An entry shares a prefix with the key before it, which stands in `rows.keys` still, but for its trailer.
     """
     start, size = state.start, state.length
-    end, restarts = entries_end(data, start, start + size)
+    end, _ = entries_end(data, start, start + size)
     if end == NOWHERE:
-        _note(state, rows.events, _BAD_BLOCK, size, restarts)
-        return DONE
+        return UNUSUAL
     least = _KEY_TRAILER if take.internal else _ZERO
     # A key is laid down with its trailer, which the next one overwrites.
     key_room, value_room = np.uint64(len(rows.keys)) - _KEY_SLACK, np.uint64(len(rows.values))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog import api
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
     from sawlog.format import Writer
     from sawlog.storage import File, Storage
 
@@ -79,22 +75,11 @@ class LevelDBTable(Format):
 
         return TableWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
         from sawlog.leveldb_table.repair import repair
 
-        return repair(file, target, options, storage)
-
-    def warm_up(self) -> None:
-        """See `Format.warm_up`: write tables of one row, read every view of them, check and repair them."""
-        with tempfile.TemporaryDirectory() as directory:
-            table, copy = (os.path.join(directory, f"00000{number}{self.suffix}") for number in (1, 2))
-            rows = pa.table({"key": pa.array([b"k"]), "value": pa.array([b"v"])})
-            for dialect in ("leveldb", "rocksdb"):
-                api.write(rows, table, format=self.name, dialect=dialect)
-                for view in self.views:
-                    api.read(table, format=self.name, view=view, provenance=True)
-            api.repair(table, copy, format=self.name)
+        repair(file, target, options, storage)
 
 
 def _table_order(file: File) -> tuple[str, int, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.errors import DamageError, SawlogError
+from sawlog.errors import ChangedError, DamageError, DiskError, UnsupportedError
 from sawlog.leveldb_table.layout import Kind
 from sawlog.ranges import FileRange
 from sawlog.scan import Scan
@@ -42,15 +42,15 @@ class TableRange(FileRange):
         """See `Fragment.decode`."""
         from sawlog.leveldb_table.meta import MapReader
 
-        with closing(self.scan.storage.open(self.path, self.end)) as source:
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
-                raise SawlogError(f"{self.path}: the file shrank from {self.file.size} to {source.size} bytes")
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
             try:
                 table = self.map or MapReader(self.file, source, self.scan.options).read()
-            except DamageError as error:
+            except (DamageError, UnsupportedError) as error:
                 yield from self._lost(error.damage, findings)
                 return
-            except OSError as error:
+            except DiskError as error:
                 yield from self._lost(self._unreadable(error), findings)
                 return
             yield from self.read(table, source, schema, findings)
@@ -63,8 +63,8 @@ class TableRange(FileRange):
 
         yield from RowReader(self, table, source, schema, findings).batches()
 
-    def _unreadable(self, error: OSError) -> Damage:
-        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.name.lower(), str(error))
+    def _unreadable(self, error: DiskError) -> Damage:
+        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.label, str(error))
 
     def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Nothing leads to the blocks: all of the range is lost."""
@@ -80,5 +80,5 @@ def table_map(file: File, scan: Scan) -> TableMap | None:
     with closing(scan.storage.open(file.path)) as source:
         try:
             return MapReader(file, source, scan.options).read()
-        except DamageError:
+        except (DamageError, UnsupportedError):
             return None

@@ -11,6 +11,8 @@ import re
 from enum import IntEnum
 from typing import Literal
 
+from sawlog.damage import UNSUPPORTED
+
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 
 MAGIC_SIZE = 8
@@ -42,8 +44,14 @@ RESERVED_OFFSET = 17
 """24 bytes; the last eight are zero."""
 RESERVED_END = 41
 
-LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 6, "pebble": 7}
+LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 7, "pebble": 7}
 """The last format version that is understood."""
+DELTA_VERSION = 4
+"""From this format version of RocksDB's on, the values of an index are differences, unless properties say otherwise."""
+MANAGED_VERSION = 7
+"""From this one on, the property COMPRESSION begins with the name of what compressed the blocks, and a semicolon."""
+BUILTIN_MANAGERS = frozenset({b"", b"BuiltinV2"})
+"""Names there under which compression codes are those of `Compression`."""
 
 # From which version of Pebble's tables on they have what.
 PREFIXED_VALUES = 3
@@ -108,7 +116,7 @@ LAST_BYTE_FACTOR = 0x6B9083D9
 
 
 class Compression(IntEnum):
-    """Compression codes of RocksDB. LevelDB has the first two, and `LEVELDB_ZSTD`."""
+    """Compression codes of RocksDB, and the last one of Pebble. LevelDB has the first two, and `LEVELDB_ZSTD`."""
 
     NONE = 0
     SNAPPY = 1
@@ -118,8 +126,11 @@ class Compression(IntEnum):
     LZ4HC = 5
     XPRESS = 6
     ZSTD = 7
+    MINLZ = 8
 
 
+MINLZ_MARK = b"\0"
+"""What MinLZ's blocks begin with; their size follows, as a varint."""
 LEVELDB_ZSTD = 2
 """LevelDB's own code for ZSTD; a fork that keeps a game's worlds uses it for zlib, and `LEVELDB_DEFLATE` beside it."""
 LEVELDB_DEFLATE = 4
@@ -128,13 +139,26 @@ SIZED_VERSION = 2
 """From this format version on, compressed blocks begin with their size as a varint32, except for Snappy's."""
 OLD_LZ4_SIZE = 8
 """Before that, LZ4's begin with it as a u64."""
+LZ4_REACH = 1 << 16
+"""LZ4 refers to so many bytes before, those of a dictionary included."""
 
 RESTART_SIZE = 4
+BLOCK_FLAGS = 0xF0000000
+"""In the number of restart points that ends a block: what else is known of the block."""
 HASH_INDEX = 1 << 31
-"""In the number of restart points: buckets of a hash index stand before it, behind the restart points."""
+"""Buckets of a hash index are before the number, after the restart points."""
+UNKNOWN_FLAG = 1 << 30
+"""Reserved for format versions to come."""
+UNIFORM_KEYS = 1 << 29
+"""Keys at restart points are evenly spread, which matters only to searches."""
+VALUES_APART = 1 << 28
+"""All values follow the keys; before the number is a u32, where they begin; at each restart point the lengths of an
+entry are followed by a varint, where its value begins among them."""
 HASH_INDEX_LARGEST = 1 << 16
-"""Larger blocks have no hash index, and this bit belongs to the number."""
+"""Larger blocks have no hash index."""
 BUCKETS_SIZE = 2
+SMALLEST_SEPARATOR = 3
+"""Bytes of the smallest entry of an index."""
 
 SEQUENCE_SHIFT = 8
 KEY_TRAILER = 8
@@ -156,8 +180,8 @@ OPERATIONS: dict[int, str] = {
     0x18: "timed_put",
 }
 """What the type of a key says about it."""
-STAMPED_OPERATIONS = {0x14: "delete"}
-"""In tables of keys with timestamps."""
+OTHER_OPERATIONS = {0x12: "put", 0x14: "delete"}
+"""In tables that Pebble writes in formats of others, and in those of keys with timestamps."""
 DELETE_RANGE = 0x0F
 BLOB_INDEX = 0x11
 PEBBLE_OPERATIONS = {
@@ -189,6 +213,8 @@ USER_KEYS = b"rocksdb.index.key.is.user.key"
 GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 EXTERNAL_VERSION = b"rocksdb.external_sst_file.version"
 COMPARATOR = b"rocksdb.comparator"
+COMPRESSION = b"rocksdb.compression"
+GLOBAL_SEQUENCE_SIZE = 8
 COLUMN_FAMILY = b"rocksdb.column.family.name"
 STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
@@ -212,7 +238,7 @@ class IndexType(IntEnum):
 
 
 class Kind(IntEnum):
-    """Kinds of damage; the names are those of the `kind` column."""
+    """Kinds of damage; the `kind` column has their names, or `unsupported`: see `label`."""
 
     CHECKSUM_MISMATCH = 1
     UNKNOWN_COMPRESSION = 2
@@ -229,11 +255,21 @@ class Kind(IntEnum):
     LOST_VALUE = 13
     MISPLACED_KEY = 14
     BAD_INDEX = 15
+    UNKNOWN_FLAGS = 16
+    UNKNOWN_VERSION = 17
 
+    @property
+    def label(self) -> str:
+        """Its name in the `kind` column."""
+        return UNSUPPORTED if self in _UNSUPPORTED_KINDS else self.name.lower()
+
+
+_UNSUPPORTED_KINDS = frozenset({Kind.UNKNOWN_COMPRESSION, Kind.UNKNOWN_FLAGS, Kind.UNKNOWN_VERSION})
 
 DETAIL = {
     Kind.CHECKSUM_MISMATCH: "a block with checksum {0:#010x}; expected {1:#010x}",
-    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0}, which is not known",
+    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0:#04x}, which this version of sawlog does not know",
+    Kind.UNKNOWN_FLAGS: "a block with the flags {0:#010x}, which this version of sawlog does not know",
     Kind.BAD_COMPRESSION: "a block of compression type {0} that cannot be expanded",
     Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_block_bytes is {1}",
     Kind.BAD_BLOCK: "a block of {0} bytes with {1} restart points",
@@ -241,7 +277,7 @@ DETAIL = {
     Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
     Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the unknown type {1:#04x}",
     Kind.MISPLACED_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes that belongs elsewhere",
-    Kind.BAD_INDEX: "the {0} separators of the index are out of order",
+    Kind.BAD_INDEX: "the {0} separators of the index, or the blocks that they lead to, are out of order",
     Kind.LOST_VALUE: "{0} entries are left out, whose values are in other blocks that are damaged or not there",
     Kind.BAD_HANDLE: "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks",
 }

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage
-from sawlog.errors import DamageError
+from sawlog.errors import DamageError, UnsupportedError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.blocks import BlockRules, entries
+from sawlog.leveldb_table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
 from sawlog.leveldb_table.bounds import Bounds, bounds_of
-from sawlog.leveldb_table.columnar import Columns
+from sawlog.leveldb_table.columnar import Columns, MalformedError
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
-from sawlog.leveldb_table.layout import DETAIL, Checksum, Dialect, IndexType, Kind
+from sawlog.leveldb_table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
 from sawlog.leveldb_table.stamps import SUFFIX
 from sawlog.varints import decode_varints
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from sawlog.leveldb_table.options import ReadOptions
 from sawlog.storage import File, Source
+
+_IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
+"""The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
 
 
 class Handle(NamedTuple):
@@ -73,8 +76,8 @@ class TableMap:
         footer: Its footer.
         rules: How its blocks are judged.
         handles: Its data blocks, of type `kernels.HANDLE`, in file order.
-        keys: The separators of the index, back to back: no key of block i is behind the i-th.
-        ends: int64, separator i is `keys[ends[i] : ends[i + 1]]`.
+        index: uint8, the blocks of the index, expanded, back to back.
+        separators: Its keys, of type `kernels.SEPARATOR`: no key of block i is after the i-th.
         properties: What its properties block holds.
         others: Blocks that hold no data, with their names, and the name of the block that lead to them.
         range_deletes: The block of range deletions.
@@ -84,6 +87,8 @@ class TableMap:
         raw: Whether what ends keys is delivered as a part of them.
         given: The name of the order of keys that counts where the table does not say one; empty for none.
         bounds: Between which keys its data blocks lie, where the index can be relied on.
+        lost: Why its end is not known; `None` where it is.
+        sequence: The sequence number that the database has given to all of its entries, if any.
     """
 
     footer: Footer
@@ -92,14 +97,16 @@ class TableMap:
     raw: bool = False
     given: str = ""
     handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
-    keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
-    ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    index: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    separators: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.SEPARATOR))
     properties: dict[bytes, bytes] = field(default_factory=dict)
     others: list[tuple[str, Handle]] = field(default_factory=list)
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     bounds: Bounds | None = None
+    lost: Damage | None = None
+    sequence: int | None = None
 
     @cached_property
     def spans(self) -> NDArray[np.void]:
@@ -115,6 +122,8 @@ class TableMap:
     @property
     def global_sequence(self) -> int | None:
         """The sequence number that all keys of an ingested table have; `None` for tables of a database."""
+        if self.sequence is not None:
+            return self.sequence
         if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < 2:
             return None
         return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
@@ -153,11 +162,12 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         where: The file, for messages.
 
     Raises:
-        DamageError: When it is damaged, or none of a known kind and version.
+        DamageError: When it is damaged, or none of a known kind.
+        UnsupportedError: When it is of an unknown version.
     """
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
     if magic in layout.PLAIN_MAGICS:
-        raise _bad_footer(where, size, size, "a plain table of RocksDB, which has no blocks and is not supported")
+        raise _unsupported(where, size, "a plain table of RocksDB, which has no blocks")
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
@@ -175,7 +185,7 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     checksum = Checksum(footer[0])
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
         known = f"known up to {layout.LAST_VERSION[dialect]}"
-        raise _bad_footer(where, size, size, f"format version {version} of {dialect}'s tables; {known}")
+        raise _unsupported(where, size, f"format version {version} of {dialect}'s tables; {known}")
     if checked:
         _check_footer(footer, size, where)
     if dialect == "pebble" or version < layout.SELF_CHECKED_VERSION:
@@ -234,7 +244,11 @@ def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, H
 
 
 def _bad_footer(where: str, size: int, footer: int, found: str) -> DamageError:
-    return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.name.lower(), found))
+    return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.label, found))
+
+
+def _unsupported(where: str, size: int, found: str) -> UnsupportedError:
+    return UnsupportedError(Damage(where, 0, size, Kind.UNKNOWN_VERSION.label, found))
 
 
 class MapReader:
@@ -248,10 +262,11 @@ class MapReader:
         tail = bytes(source.window(file.size - length, length))
         try:
             footer = read_footer(tail, file.size, file.path)
-        except DamageError as error:
-            footer = self._torn(error)
+            lost = None
+        except (DamageError, UnsupportedError) as error:
+            footer, lost = self._torn(error), error.damage
         how = options.keys
-        self.map = TableMap(footer, self._rules(footer), how == "stamped", how == "raw", options.comparator)
+        self.map = TableMap(footer, self._rules(footer), how == "stamped", how == "raw", options.comparator, lost=lost)
 
     def _rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size
@@ -266,8 +281,8 @@ class MapReader:
             options.max_block_bytes,
         )
 
-    def _torn(self, error: DamageError) -> Footer:
-        """What is assumed of a table that has lost its end, if it begins with a block."""
+    def _torn(self, error: DamageError | UnsupportedError) -> Footer:
+        """What is assumed of a table whose end is lost or unknown, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._block_end(0, self._file.size, self._rules(footer)) is None:
             raise error
@@ -291,7 +306,13 @@ class MapReader:
         for name in layout.PROPERTIES_NAMES:
             if name in named:
                 table.properties.update(self._pairs(self.block(named[name]), layout.COLUMNAR_PROPERTIES))
+        if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
+            manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
+            table.rules = replace(table.rules, foreign=manager not in layout.BUILTIN_MANAGERS)
         for name, handle in named.items():
+            if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:
+                # Up to its second version, Pebble gives the one block both names.
+                continue
             table.others.append((name.decode(errors="replace"), handle))
             if name in layout.RANGE_DELETES_NAMES:
                 table.range_deletes = handle
@@ -304,9 +325,9 @@ class MapReader:
         if index is not None:
             self._read_index(index)
             table.bounds = bounds_of(table)
-            if table.bounds is not None and not table.bounds.ascend():
+            if table.bounds is not None and not (table.bounds.ascend() and _ascend(table.handles["offset"])):
                 table.bounds = None
-                self._damage(index, Kind.BAD_INDEX, len(table.handles), 0)
+                self._damage(index, (Kind.BAD_INDEX, len(table.handles), 0))
         if (index is None or table.damages) and not table.rules.layered:
             self._salvage()
         return table
@@ -326,7 +347,7 @@ class MapReader:
         rows = np.frombuffer(content, np.uint8)
         width = sum(widths)
         if not width or len(rows) % width or max(widths) > 8:
-            self._damage(handle, Kind.BAD_BLOCK, len(rows), 0)
+            self._damage(handle, (Kind.BAD_BLOCK, len(rows), 0))
             return
         fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
         at = 0
@@ -391,17 +412,18 @@ class MapReader:
         told = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
         if not told and not self._leads_to_rows(found[0]):
             kind = IndexType.TWO_LEVEL
-        if kind != IndexType.TWO_LEVEL:
-            table.handles, table.keys, table.ends = found
-            return
-        parts = []
-        for offset, size in zip(found[0]["offset"].tolist(), found[0]["stored"].tolist(), strict=True):
-            table.others.append(("index partition", Handle(offset, size)))
-            parts.append(self._index_block(Handle(offset, size)))
+        parts = [found]
+        if kind == IndexType.TWO_LEVEL:
+            parts = []
+            for place in zip(found[0]["offset"].tolist(), found[0]["stored"].tolist(), strict=True):
+                table.others.append(("index partition", Handle(*place)))
+                parts.append(self._index_block(Handle(*place)))
+        starts = np.cumsum([0, *(len(part[2]) for part in parts)])
+        for part, start in zip(parts, starts.tolist(), strict=False):
+            part[1]["place"] += np.uint64(start)
         table.handles = np.concatenate([np.zeros(0, k.HANDLE), *(part[0] for part in parts)])
-        table.keys = np.concatenate([np.zeros(0, np.uint8), *(part[1] for part in parts)])
-        lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part[2]) for part in parts)])
-        table.ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+        table.separators = np.concatenate([np.zeros(0, k.SEPARATOR), *(part[1] for part in parts)])
+        table.index = np.concatenate([np.zeros(0, np.uint8), *(part[2] for part in parts)])
 
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
         """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
@@ -413,9 +435,9 @@ class MapReader:
     def _whole(self, handle: Handle) -> bool:
         return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
 
-    def _index_block(self, handle: Handle) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:
+    def _index_block(self, handle: Handle) -> _IndexBlock:
         """The entries of one block of the index; none where it is damaged."""
-        nothing = np.zeros(0, k.HANDLE), np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        nothing = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
         content = self.block(handle)
         if content is None:
             return nothing
@@ -423,40 +445,38 @@ class MapReader:
         if self.map.footer.pebble(layout.COLUMNAR):
             try:
                 return _columnar_index(content)
-            except ValueError:
-                self._damage(handle, Kind.BAD_BLOCK, len(data), 0)
+            except MalformedError:
+                self._damage(handle, (Kind.BAD_BLOCK, len(data), 0))
                 return nothing
-        properties = self.map.properties
-        delta = _truth(properties.get(layout.DELTA_ENCODED))
-        first_key = _fixed(properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
-        room = len(data) + 1
-        most = layout.MOST_EXPANSION * room
-        while True:
-            handles = np.zeros(len(data) // 3 + 1, k.HANDLE)
-            keys = np.zeros(room, np.uint8)
-            ends = np.zeros(len(handles) + 1, np.int64)
-            count = k.read_index(data, delta, first_key, handles, keys, ends)
+        room = len(data) // layout.SMALLEST_SEPARATOR + 1
+        handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
+        first_key = _fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
+        for delta in self._deltas():
+            count = k.read_index(data, delta, first_key, handles, separators)
             if count >= 0:
-                return handles[:count].copy(), keys[: int(ends[count])].copy(), ends[: count + 1].copy()
-            if count == -1 or room >= most:
-                self._damage(handle, Kind.BAD_BLOCK, len(data), 0)
-                return nothing
-            room *= 4
+                return handles[:count].copy(), separators[:count].copy(), data
+        self._damage(handle, flaw_of(data))
+        return nothing
+
+    def _deltas(self) -> tuple[bool, ...]:
+        """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
+        footer, properties = self.map.footer, self.map.properties
+        lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
+        return (True, False) if lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
 
     def block(self, handle: Handle) -> pa.Buffer | None:
         """A block that holds no data, expanded; `None` where it is damaged."""
         content = self.map.rules.read(self._source, *handle)[0]
         if isinstance(content, tuple):
-            self._damage(handle, *content)
+            self._damage(handle, content)
             return None
         return content
 
-    def _damage(self, handle: Handle, kind: Kind, one: int, two: int) -> None:
+    def _damage(self, handle: Handle, flaw: Flaw) -> None:
         limit = self.map.rules.limit
         offset = min(handle.offset, limit)
         length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
-        detail = DETAIL[kind].format(one, two)
-        self.map.damages.append(Damage(self._file.path, offset, length, kind.name.lower(), detail))
+        self.map.damages.append(block_damage(self._file.path, offset, length, flaw))
 
 
 def _maybe_prefixed(content: pa.Buffer) -> bool:
@@ -465,14 +485,18 @@ def _maybe_prefixed(content: pa.Buffer) -> bool:
     return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
 
 
-def _columnar_index(content: pa.Buffer) -> tuple[NDArray[np.void], NDArray[np.uint8], NDArray[np.int64]]:
-    """Separators, offsets and lengths of a columnar block of an index."""
+def _columnar_index(content: pa.Buffer) -> _IndexBlock:
+    """Offsets and lengths of blocks, and separators, of a columnar block of an index."""
     columns = Columns(content)
     rows = columns.rows
-    if not 0 < rows <= len(columns.data):
-        raise ValueError(f"an index of {rows} rows")
+    if rows > len(columns.data):
+        raise MalformedError(f"an index of {rows} rows")
     handles = np.zeros(rows, k.HANDLE)
     handles["offset"], handles["stored"] = columns.integers(1, rows), columns.integers(2, rows)
-    starts, lengths = columns.strings(0, rows)
-    ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
-    return handles, columns.data[starts[0] : starts[0] + ends[-1]].copy(), ends
+    separators = np.zeros(rows, k.SEPARATOR)
+    separators["place"], separators["length"] = columns.strings(0, rows)
+    return handles, separators, columns.data
+
+
+def _ascend(offsets: NDArray[np.uint64]) -> bool:
+    return bool((offsets[1:] > offsets[:-1]).all())

@@ -12,7 +12,7 @@ from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import Expanded
-from sawlog.leveldb_table.columnar import Columns, Slices
+from sawlog.leveldb_table.columnar import Columns, MalformedError, Slices
 from sawlog.leveldb_table.layout import Kind
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class BlockLayer:
             elif columnar:
                 entries = _of_columns(content, self._table.properties.get(layout.KEY_SCHEMA, b""), self._longest)
             else:
-                entries = _of_rows(content)
+                entries = _of_rows(content, self._longest)
             return self._laid_out(entries)
-        except ValueError:
+        except MalformedError:
             return (Kind.BAD_BLOCK, content.size, 0), 0
 
     @property
@@ -136,24 +136,27 @@ class BlockLayer:
         return self._held[number]
 
 
-def _of_rows(content: pa.Buffer) -> Entries:
-    """Entries of a block with shared prefixes."""
+def _of_rows(content: pa.Buffer, longest: int) -> Entries:
+    """Entries of a block with shared prefixes, of which all keys together have no more bytes than a block may have."""
     data = np.frombuffer(content, np.uint8)
     end = int(k.end_of_entries(data))
-    room = len(data) + 1
+    if not end and not _empty(data):
+        raise MalformedError("not a block of entries")
+    most = min(layout.MOST_EXPANSION * len(data), longest)
+    room = min(len(data), most)
     while True:
         fields = np.zeros(end // 3 + 1, k.FIELDS)
         keys = np.zeros(room, np.uint8)
-        count = int(k.split_entries(data, np.uint64(end), fields, keys)) if end else -1
+        count = int(k.split_entries(data, np.uint64(end), fields, keys))
         if count >= 0:
             break
-        if count == -1 or room > layout.MOST_EXPANSION * len(data):
-            raise ValueError("entries that do not end in their block")
-        room *= 4
+        if count == -1 or room == most:
+            raise MalformedError("entries that do not end in their block, or whose keys are too long together")
+        room = min(4 * room, most)
     fields = fields[:count]
     starts, sizes = fields["key"], fields["key_length"] - _KEY_TRAILER
     if (sizes < 0).any():
-        raise ValueError("a key without a trailer")
+        raise MalformedError("a key without a trailer")
     tails = (starts + sizes)[:, None] + np.arange(_KEY_TRAILER)
     trailers = keys[tails].view("<u8").ravel().astype(np.uint64)
     values = Slices(fields["value"].copy(), fields["length"].copy())
@@ -162,11 +165,17 @@ def _of_rows(content: pa.Buffer) -> Entries:
     return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, places)
 
 
+def _empty(data: NDArray[np.uint8]) -> bool:
+    """Whether a block has restart points and no entries, as in Pebble 1's tables of range deletions or range keys."""
+    size = layout.RESTART_SIZE
+    return len(data) >= size and int.from_bytes(data[-size:].tobytes(), "little") * size == len(data) - size
+
+
 def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     """Entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
-        raise ValueError(f"keys of the schema {schema!r}, which is the application's own")
+        raise MalformedError(f"keys of the schema {schema!r}, which is the application's own")
     columns = _columns(content, 4 + cockroach, longest)
     rows, data = columns.rows, columns.data
     sources = [data]
@@ -208,11 +217,11 @@ def _deletions(content: pa.Buffer, longest: int) -> Entries:
     columns = _columns(content, 4, longest)
     bounds = columns.number(0, 4)
     if bounds > len(columns.data):
-        raise ValueError("bounds that the block does not hold")
+        raise MalformedError("bounds that the block does not hold")
     keys, firsts = columns.strings(0, bounds), columns.integers(1, bounds).astype(np.int64)
     counts = np.diff(firsts)
-    if (counts < 0).any() or counts.sum() != columns.rows:
-        raise ValueError("deletions without bounds")
+    if (counts < 0).any() or (counts > columns.rows).any() or counts.sum() != columns.rows:
+        raise MalformedError("deletions without bounds")
     place = np.repeat(np.arange(len(counts)), counts)
     trailers = columns.integers(2, columns.rows)
     places = np.zeros(columns.rows, np.uint8)
@@ -222,14 +231,14 @@ def _deletions(content: pa.Buffer, longest: int) -> Entries:
 def _columns(content: pa.Buffer, header: int, longest: int) -> Columns:
     columns = Columns(content, header)
     if columns.rows > longest // _HEADER:
-        raise ValueError("more rows than a block may have")
+        raise MalformedError("more rows than a block may have")
     return columns
 
 
 def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Take away the byte that stands before some values; it says where the value is."""
     if (values.lengths[prefixed] < 1).any():
-        raise ValueError("a value without its first byte")
+        raise MalformedError("a value without its first byte")
     places = np.zeros(len(prefixed), np.uint8)
     places[prefixed] = data[values.starts[prefixed]]
     values.starts[prefixed] += 1
@@ -245,13 +254,13 @@ def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int
         more = np.ones(len(at), np.bool_)
         for shift in range(0, 7 * _NUMBER, 7):
             if (at[more] >= ends[more]).any():
-                raise ValueError("a handle that does not end")
+                raise MalformedError("a handle that does not end")
             byte = data[np.minimum(at, len(data) - 1)].astype(np.int64)
             value |= np.where(more, (byte & 127) << shift, 0)
             at += more
             more &= byte >= 128
         if more.any():
-            raise ValueError("a number of more than five bytes")
+            raise MalformedError("a number of more than five bytes")
         yield value
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from sawlog.leveldb_table.bounds import BoundsReader
 from sawlog.leveldb_table.columns import KEY
+from sawlog.query import interval
 
 if TYPE_CHECKING:
-    from sawlog.leveldb_table.bounds import Bounds
     from sawlog.leveldb_table.meta import TableMap
     from sawlog.scan import Projection
 
@@ -25,17 +26,18 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     bounds = table.bounds
     if bounds is None or table.has_stamps != table.stamped:
         return 0, count
-    low, high = _key_bounds(projection)
+    low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
+    index = BoundsReader(bounds)
     # What is behind the last separator stands in the last block, if anywhere.
-    first = min(_search(bounds, low), count - 1) if low is not None and count else 0
+    first = min(_search(index, count, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
-    behind = min(_search(bounds, high + b"\0") + 1, count) if high is not None else count
+    behind = min(_search(index, count, end) + 1, count) if end is not None else count
     return first, behind
 
 
 def on_keys(projection: Projection) -> bool:
-    """Whether there are filters on the key."""
-    return any(one.column == KEY for one in projection.filters)
+    """Whether the key is bounded."""
+    return interval(projection.query, KEY) != (None, None)
 
 
 def told(tables: Iterable[TableMap | None], projection: Projection) -> str:
@@ -48,29 +50,12 @@ def told(tables: Iterable[TableMap | None], projection: Projection) -> str:
     return f"{blocks - read} of {blocks} data blocks"
 
 
-def _key_bounds(projection: Projection) -> tuple[bytes | None, bytes | None]:
-    low: bytes | None = None
-    high: bytes | None = None
-    for condition in projection.filters:
-        if condition.column != KEY:
-            continue
-        values = condition.value if condition.op == "in" else [condition.value]
-        keys = [value.encode() if isinstance(value, str) else value for value in values]
-        if not keys or not all(isinstance(key, bytes) for key in keys):
-            continue
-        if condition.op in ("=", "==", "in", ">", ">="):
-            low = max(min(keys), low) if low is not None else min(keys)
-        if condition.op in ("=", "==", "in", "<", "<="):
-            high = min(max(keys), high) if high is not None else max(keys)
-    return low, high
-
-
-def _search(bounds: Bounds, key: bytes) -> int:
-    """The first data block whose separator is not below a key."""
-    low, high = 0, len(bounds.starts)
+def _search(index: BoundsReader, count: int, key: bytes) -> int:
+    """The first of `count` data blocks whose separator is not below a key."""
+    low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if bounds.separator(middle) < key:
+        if index.separator(middle) < key:
             low = middle + 1
         else:
             high = middle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from sawlog.damage import DamageWarning, FileReport, Findings
+from sawlog.damage import DamageWarning, Findings
 from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
@@ -14,7 +14,7 @@ from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 
 
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
     """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
     options = replace(options, keys="internal") if options.keys == "stamped" else options
     schema = SCHEMAS[options.keys]
@@ -28,4 +28,3 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
         warnings.simplefilter("ignore", DamageWarning)
         for batch in fragment.decode(schema, findings):
             writer.write(batch)
-    return FileReport.of(file.path, file.size, [findings])

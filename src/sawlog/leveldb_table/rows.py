@@ -11,13 +11,15 @@ import pyarrow as pa
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import Findings
-from sawlog.errors import SchemaError
+from sawlog.errors import DiskError, SchemaError
 from sawlog.format import OFFSET_COLUMN
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb_table import entries as e
 from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.blocks import Expanded, block_damage, joined
+from sawlog.leveldb_table.bounds import BoundsReader
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
-from sawlog.leveldb_table.layout import DETAIL, Kind
+from sawlog.leveldb_table.layout import Kind
 from sawlog.leveldb_table.pebble import BlockLayer
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.stamps import split_stamps
@@ -46,7 +48,7 @@ _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
     """The number of each type's operation, 255 where there is none, and their names; of a version of Pebble's, or 0."""
     names = list(layout.OPERATIONS.values())
-    known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.STAMPED_OPERATIONS}
+    known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
     types = np.full(256, 255, np.uint8)
     for code, name in known.items():
         types[code] = names.index(name)
@@ -68,10 +70,10 @@ class RowReader(SpanWalk):
         if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
             raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
         types = types if internal else np.zeros(256, np.uint8)
-        separators = np.zeros(0, np.uint8) if table.bounds is None else table.bounds.keys
+        self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
         stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
         wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
-        self._take = e.Take(internal, *wanted, types, separators, stamp)
+        self._take = e.Take(internal, *wanted, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
         self._layer = BlockLayer(table, source) if table.rules.layered else None
         self._state = np.zeros(1, e.STATE)[0]
@@ -88,7 +90,7 @@ class RowReader(SpanWalk):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
         spans = self._prune(self.spans) if self.fragment.pruned else self.spans
-        for first, last in _runs(spans):
+        for first, last in _runs(spans, self.table.bounds):
             span = spans[first]
             if span["role"] in _OF_ROWS:
                 yield from self._read(spans[first:last])
@@ -114,7 +116,7 @@ class RowReader(SpanWalk):
         length = int(spans["offset"][-1] + spans["length"][-1]) - base
         try:
             window = self.source.window(base, length)
-        except OSError as error:
+        except DiskError as error:
             yield from self._hand_over()
             self.damage(Kind.READ_ERROR, base, length, str(error))
             return
@@ -122,8 +124,8 @@ class RowReader(SpanWalk):
         blocks["offset"] = spans["offset"]
         blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
         blocks["length"] = spans["length"]
-        if self.table.bounds is not None and spans["role"][0] == Role.DATA:
-            _bound(blocks, spans["number"], self.table.bounds)
+        if self._bounds is not None and spans["role"][0] == Role.DATA:
+            self._take = self._take._replace(separators=self._bound(blocks, spans["number"], self._bounds))
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
         for name in ("block", "open", "position", "last", "expanded"):
@@ -139,29 +141,56 @@ class RowReader(SpanWalk):
                 self._scratch = np.zeros(int(state["length"]) + SLACK, np.uint8)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
+            elif status == e.UNUSUAL:
+                self._join(window)
             elif status == e.FULL and not state["rows"] and not state["events"]:
                 self._renew(2 * self._room)
             elif status == e.FULL or state["events"]:
                 yield from self._hand_over(blocks)
 
+    def _bound(self, blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: BoundsReader) -> NDArray[np.uint8]:
+        """Set between which separators the keys of blocks lie: none is before the first one, nor after the last."""
+        first, last = int(numbers[0]), int(numbers[-1]) + 1
+        before = max(first - 1, 0)
+        keys, ends = bounds.take(before, last)
+        places = numbers - before
+        after = numbers > 0
+        blocks["bounded"] = np.where(numbers < len(self.table.handles) - 1, e.BOTH, e.BELOW)
+        blocks["low"][after], blocks["low_end"][after] = ends[places[after] - 1], ends[places[after]]
+        blocks["high"], blocks["high_end"] = ends[places], ends[places + 1]
+        return keys
+
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
-        """Expand the next block by a library, and have the kernel go on in it; or behind it, if it is damaged."""
+        """Expand the next block by a library."""
         state = self._state
         block = blocks[int(state.block)]
         start = int(block["offset"]) - base
         stored = pa.py_buffer(window[start : start + int(block["stored"])])
-        content = self.table.rules.expand(stored, int(state.compression))
+        content = self.table.rules.expand(stored, int(state.compression), of_entries=True)
         if self._layer is not None and not isinstance(content, tuple):
             deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
             content, lost = self._layer.plain(content, deletions=deletions)
             if lost:
                 self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
                 state.events += 1
+        self._go_on(content)
+
+    def _join(self, window: NDArray[np.uint8]) -> None:
+        """Lay out the content of the next block as that of others is."""
+        state = self._state
+        data = window if state.open == e.IN_WINDOW else self._scratch
+        content = pa.py_buffer(data[int(state.start) : int(state.start + state.length)])
+        self._go_on(joined(content))
+
+    def _go_on(self, content: Expanded) -> None:
+        """Have the kernel go on in the next block, of which this is the content; or after it, if it is damaged."""
+        state = self._state
         if isinstance(content, tuple):
             kind, one, two = content
             self._events[int(state.events)] = (kind, state.block, one, two, state.rows)
             state.events += 1
             state.block += 1
+            state.open = e.NOT_OPEN
             return
         if content.size > len(self._scratch):
             self._scratch = np.zeros(2 * content.size, np.uint8)
@@ -228,8 +257,8 @@ class RowReader(SpanWalk):
             length = 0 if offset == self._blamed else int(block["length"])
             self._blamed = offset
             self.findings.account.record -= length
-            kind = Kind(int(event["kind"]))
-            self.damage(kind, offset, length, DETAIL[kind].format(int(event["one"]), int(event["two"])))
+            flaw = Kind(int(event["kind"])), int(event["one"]), int(event["two"])
+            self.findings.damage(block_damage(self.fragment.path, offset, length, flaw))
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         arrays = []
@@ -276,29 +305,26 @@ def _same(name: str) -> pa.Array:
     return constant_string(name, BATCH_ROWS)
 
 
-def _bound(blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: Bounds) -> None:
-    """Say between which separators the keys of data blocks lie: none is before the first one, nor behind the last."""
-    behind = numbers > 0
-    blocks["bounded"] = np.where(numbers < len(bounds.starts) - 1, e.BOTH, e.BELOW)
-    blocks["low"][behind] = bounds.starts[numbers[behind] - 1]
-    blocks["low_end"][behind] = bounds.stops[numbers[behind] - 1]
-    blocks["high"], blocks["high_end"] = bounds.starts[numbers], bounds.stops[numbers]
-
-
 def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
     buffers = [None, ends.take(rows + 1), data.take(int(ends.values[rows]))]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
-def _runs(spans: NDArray[np.void]) -> Iterator[tuple[int, int]]:
-    """Spans that are read together: blocks of rows, of about `RUN_BYTES`, without anything between; others alone."""
-    offsets, ends = spans["offset"], spans["offset"] + spans["length"]
+def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
+    """Spans that are read together: blocks of rows, one after the other, of about `RUN_BYTES`; each of the others.
+
+    The separators of a run are expanded for it: of these, too, there are about `RUN_BYTES`.
+    """
+    offsets, ends, numbers = spans["offset"], spans["offset"] + spans["length"], spans["number"]
     data = spans["role"] == Role.DATA
-    joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1])
+    joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1]) & (numbers[1:] == numbers[:-1] + 1)
+    keys = None if bounds is None else np.where(data, bounds.ends[numbers], 0) if len(bounds.ends) else None
     edges = np.flatnonzero(np.concatenate([[True], ~joined, [True]]))[: len(spans) + 1]
     for begin, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         first = begin
         while first < behind:
             fitting = int(np.searchsorted(ends[first:behind], offsets[first] + RUN_BYTES, "right"))
+            if keys is not None:
+                fitting = min(fitting, int(np.searchsorted(keys[first:behind], keys[first] + RUN_BYTES, "right")))
             yield first, first + max(fitting, 1)
             first += max(fitting, 1)

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.bounds import separators
+from sawlog.leveldb_table.blocks import block_damage
+from sawlog.leveldb_table.bounds import BoundsReader, separators
 from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.fragments import TableRange
-from sawlog.leveldb_table.layout import DETAIL, Compression
+from sawlog.leveldb_table.layout import Compression
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.walk import SpanWalk
 
@@ -42,6 +43,8 @@ PROPERTIES_SCHEMA = pa.schema(
 
 
 BATCH_ROWS = 4096
+BATCH_BYTES = 4 << 20
+"""Bytes of separators per batch, unless one is larger."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,16 @@ class MapRange(TableRange):
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`."""
         waiting: list[dict[str, Any]] = []
+        size = 0
         walk = SpanWalk(self, table, source, findings)
         for row in self.rows(walk):
             if row is not None:
                 waiting.append({FILE_COLUMN: self.path, OFFSET_COLUMN: 0, **row})
-            if waiting and (row is None or len(waiting) == BATCH_ROWS):
+                size += len(row.get("last_key") or b"")
+            if waiting and (row is None or len(waiting) == BATCH_ROWS or size >= BATCH_BYTES):
                 findings.rows += len(waiting)
                 yield _batch(waiting, schema)
-                waiting = []
+                waiting, size = [], 0
         findings.rows += len(waiting)
         yield _batch(waiting, schema)
 
@@ -75,18 +80,18 @@ class BlocksRange(MapRange):
         """See `MapRange.rows`."""
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
-        index = separators(table, stamped=table.stamped)
+        index = BoundsReader(separators(table, stamped=table.stamped))
         for span in walk.spans:
             offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
             if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):
                 yield None
                 walk.enter(span)
                 continue
-            content, compression = table.rules.read(walk.source, offset, length - layout.TRAILER_SIZE)
+            stored = length - layout.TRAILER_SIZE
+            content, compression = table.rules.read(walk.source, offset, stored, of_entries=role == Role.DATA)
             if isinstance(content, tuple):
                 yield None
-                kind, one, two = content
-                walk.damage(kind, offset, length, DETAIL[kind].format(one, two))
+                walk.findings.damage(block_damage(self.path, offset, length, content))
                 continue
             if role == Role.HEADER:
                 yield None
@@ -100,7 +105,7 @@ class BlocksRange(MapRange):
                 "length": length,
                 "compression": Compression(compression).name.lower(),
                 "expanded": content.size,
-                "last_key": index.separator(number) if 0 <= number < len(index.starts) else None,
+                "last_key": index.separator(number) if 0 <= number < len(table.separators) else None,
                 OFFSET_COLUMN: offset,
             }
 

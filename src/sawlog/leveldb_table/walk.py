@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sawlog.damage import Damage, Findings
+from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.layout import DETAIL, Kind
+from sawlog.leveldb_table.blocks import block_damage
+from sawlog.leveldb_table.layout import Kind
 from sawlog.leveldb_table.spans import Role
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SpanWalk:
 
     def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
         """Enter a damage into the ledger."""
-        self.findings.damage(Damage(self.fragment.path, offset, length, kind.name.lower(), detail))
+        self.findings.damage(Damage(self.fragment.path, offset, length, kind.label, detail))
 
     def enter(self, span: np.void) -> None:
         """Enter what holds no rows into the ledger."""
@@ -58,8 +59,12 @@ class SpanWalk:
             )
         elif self._only_zeros(offset, length):
             self.findings.account.padding += length
-        elif self.table.footer.metaindex is None:
-            self.damage(Kind.BAD_FOOTER, offset, length, "the table has lost its end; what could be proven was read")
+        elif (lost := self.table.lost) is not None:
+            detail = f"{lost.detail}; what could be proven was read"
+            self.findings.damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
+        elif any(one.kind == UNSUPPORTED for one in self.table.damages):
+            detail = "bytes that only blocks lead to that this version of sawlog does not know"
+            self.findings.damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
         else:
             self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
 
@@ -67,8 +72,7 @@ class SpanWalk:
         """A block of values: the entries that lead to it are told of where they stand."""
         content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
         if isinstance(content, tuple):
-            kind, one, two = content
-            self.damage(kind, offset, length, DETAIL[kind].format(one, two))
+            self.findings.damage(block_damage(self.fragment.path, offset, length, content))
         else:
             self.findings.account.record += length
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutUInt64s, Record, UInt64s
 
-USES = ("header", "record", "padding", "tail", "damage")
+USES = ("header", "record", "padding", "tail", "damage", "unsupported")
 """What a byte can be: the names of `sawlog.damage.Account`."""
 
 BIN = record_type(
@@ -35,7 +36,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def bin_rows(starts: Any, sizes: Any, order: Any, width: Any, state: Any, bins: Any) -> None:
+def bin_rows(
+    starts: Int64s,
+    sizes: Int64s,
+    order: Int64s,
+    width: Int64,
+    state: Annotated[Any, Record(ORDER)],
+    bins: Annotated[Any, Array(BIN, writable=True)],
+) -> None:
     """Count rows, by where they begin.
 
     Args:
@@ -85,14 +93,14 @@ def mixed(value: Any) -> Any:
 
 
 @kernel
-def hash_words(words: Any, out: Any) -> None:
+def hash_words(words: UInt64s, out: OutUInt64s) -> None:
     """A hash of each uint64."""
     for row in range(len(words)):
         out[row] = mixed(words[row] + _GOLDEN)
 
 
 @kernel
-def hash_slices(ends: Any, data: Any, out: Any) -> None:
+def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
     """A hash of each value of variable length.
 
     Args:

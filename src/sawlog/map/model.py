@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sawlog.anatomy import Part
-from sawlog.damage import Account, Damage, Tail
+from sawlog.damage import UNSUPPORTED, Account, Damage, Tail
 from sawlog.skipped import Skipped
 
 VERSION = 1
@@ -47,8 +47,8 @@ class FileMap:
         rows: Rows of the view that were read of it; None where the view does not say which file a row is of.
         account: Where its bytes went, as `sawlog verify` counts.
         tail: How it ends.
-        damages: The first damages.
-        kinds: How often each kind of damage was met.
+        damages: The first damaged or unsupported ranges.
+        kinds: How often each kind of them was found.
         bins: What is known of equal parts of it: one list per field of `sawlog.map.kernels.BIN`.
         bin_bytes: Bytes per bin.
         spans: Offset and bytes of rows that are known one by one, ascending; all of them, if `complete`.
@@ -71,6 +71,11 @@ class FileMap:
     excerpts: list[Excerpt] = field(default_factory=list)
     order: dict[str, Any] | None = None
 
+    @property
+    def damage_count(self) -> int:
+        """How many ranges are damaged; what is merely unsupported is not."""
+        return sum(count for kind, count in self.kinds.items() if kind != UNSUPPORTED)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -80,9 +85,11 @@ class FileMap:
             "bytes": asdict(self.account),
             "unread": max(0, self.size - self.account.total),
             "tail": asdict(self.tail) if self.tail is not None else None,
-            "damages": [asdict(damage) for damage in self.damages],
-            "damage_count": sum(self.kinds.values()),
-            "damage_kinds": dict(sorted(self.kinds.items())),
+            "damages": [asdict(damage) for damage in self.damages if damage.kind != UNSUPPORTED],
+            "unsupported": [asdict(damage) for damage in self.damages if damage.kind == UNSUPPORTED],
+            "damage_count": self.damage_count,
+            "damage_kinds": {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED},
+            "unsupported_count": self.kinds[UNSUPPORTED],
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
             "spans": _spaced(self.spans),
@@ -160,7 +167,12 @@ class Map:
     @property
     def damaged(self) -> bool:
         """Whether any file holds damage."""
-        return any(file.kinds for file in self.files)
+        return any(file.damage_count for file in self.files)
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether any file holds what this version does not support."""
+        return any(file.kinds[UNSUPPORTED] for file in self.files)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -174,6 +186,7 @@ class Map:
             "rows": self.rows,
             "size": sum(file.size for file in self.files),
             "damaged": self.damaged,
+            "unsupported": self.unsupported,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
             "skipped": [one.to_dict() for one in self.skipped],

@@ -18,10 +18,17 @@ STRIP_BYTES = 32 << 20
 """More is not read for a strip alone."""
 STRIP_FILES = 8
 """Files that have a strip."""
-SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "": " "}
+SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "unsupported": "?", "": " "}
 """What each use of bytes is drawn as; the empty one is what was not read."""
-COLOURS = {"header": "#0072b2", "record": "#56b4e9", "padding": "#c9cdd2", "tail": "#e69f00", "damage": "#d55e00"}
-_SHOWN_FIRST = ("damage", "tail")
+COLOURS = {
+    "header": "#0072b2",
+    "record": "#56b4e9",
+    "padding": "#c9cdd2",
+    "tail": "#e69f00",
+    "damage": "#d55e00",
+    "unsupported": "#cc79a7",
+}
+_SHOWN_FIRST = ("damage", "unsupported", "tail")
 
 
 def strips(dataset: Dataset) -> list[FileMap]:
@@ -57,10 +64,8 @@ def as_html(files: list[FileMap], width: int = 120) -> str:
         boxes = "".join(
             f'<rect x="{at}" width="1.05" height="10" fill="{COLOURS[use]}"/>' for at, use in enumerate(shown) if use
         )
-        damaged = sum(file.kinds.values())
-        said = (
-            f"{file.path}: {file.size:,} bytes, {damaged} damages, tail {file.tail.status if file.tail else 'unknown'}"
-        )
+        status = file.tail.status if file.tail else "unknown"
+        said = f"{file.path}: {file.size:,} bytes, {file.damage_count} damages, tail {status}"
         rows.append(
             f'<div>{html.escape(said)}<svg role="img" aria-label="{html.escape(said)}" viewBox="0 0 {width} 10"'
             f' preserveAspectRatio="none" style="display:block;width:100%;height:14px">{boxes}</svg></div>'

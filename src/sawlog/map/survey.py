@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, DAMAGES_SHOWN, excerpts
 from sawlog.map.levels import Levels, Ranges, bins_for
@@ -50,20 +50,18 @@ class _FileSurvey:
         self.kept = Kept(files)
         self.room = ALL_DAMAGES // files + 1
 
-    def take_damages(self, batch: pa.RecordBatch) -> Ranges:
-        """Note damages, of which the first are listed; where they are."""
+    def take_damages(self, batch: pa.RecordBatch) -> list[Ranges]:
+        """Note damaged and unsupported ranges, of which the first are listed; where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
-        ordered = batch.sort_by("offset")
-        starts = ordered.column("offset").to_numpy()
-        return Ranges(starts, starts + ordered.column("length").to_numpy(), "damage")
+        return _lost(*(batch.column(name).to_numpy(zero_copy_only=False) for name in ("offset", "length", "kind")))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read.
 
         Args:
             findings: What was found in it.
-            damages: Where the damage is.
+            damages: Where damaged and unsupported ranges are.
             first: Where its first row begins, if it has any.
         """
         found, account = self.found, findings.account
@@ -88,9 +86,7 @@ class _FileSurvey:
         found = self.found
         found.account, found.tail, found.kinds = report.account, report.tail, report.kinds
         found.damages = report.damages[: self.room]
-        starts = np.array([one.offset for one in report.damages], np.int64)
-        ends = starts + np.array([one.length for one in report.damages], np.int64)
-        exact = [_range(0, report.account.header, "header"), Ranges(starts, ends, "damage")]
+        exact = [_range(0, report.account.header, "header"), *_lost_of(report.damages)]
         if report.account.tail:
             exact.append(_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
         self.levels.add_piece(0, self.file.size, report.account, exact)
@@ -230,8 +226,9 @@ def _read_piece(
 
     def drain() -> None:
         if (some := findings.drain_batch()) is not None:
-            damages.append(own.take_damages(some))
-            lost.append(damages[-1].starts)
+            found = own.take_damages(some)
+            damages.extend(found)
+            lost.append(np.sort(np.concatenate([one.starts for one in found])))
 
     def drained() -> Iterator[pa.RecordBatch]:
         for batch in fragment.to_batches(findings):
@@ -250,6 +247,21 @@ def _read_piece(
         own.kept.near(lost[-1])
     if accounted:
         own.take_piece(findings, damages, first)
+
+
+def _lost_of(damages: Sequence[Damage]) -> list[Ranges]:
+    places = np.array([(one.offset, one.length) for one in damages], np.int64).reshape(-1, 2)
+    return _lost(places[:, 0], places[:, 1], np.array([one.kind for one in damages], object))
+
+
+def _lost(offsets: NDArray[np.int64], lengths: NDArray[np.int64], kinds: NDArray[Any]) -> list[Ranges]:
+    """What is damaged, and what is unsupported."""
+    order = np.argsort(offsets, kind="stable")
+    starts, ends, unsupported = offsets[order], (offsets + lengths)[order], (kinds == UNSUPPORTED)[order]
+    return [
+        Ranges(starts[~unsupported], ends[~unsupported], "damage"),
+        Ranges(starts[unsupported], ends[unsupported], UNSUPPORTED),
+    ]
 
 
 def _range(start: int, end: int, use: str) -> Ranges:
@@ -279,11 +291,8 @@ def inspected(dataset: Dataset) -> list[FileMap]:
         for fragment in dataset.pieces(max(SMALLEST_PIECE, largest // PIECES)):
             findings = fragment.inspect(every=True)
             own = surveys[fragment.path]
-            damages = np.array([(one.offset, one.offset + one.length) for one in findings.damages], np.int64)
-            damages = damages.reshape(-1, 2)
             own.found.rows = (own.found.rows or 0) + findings.rows
-            exact = [Ranges(damages[:, 0].copy(), damages[:, 1].copy(), "damage")]
-            own.take_piece(findings, exact, None)
+            own.take_piece(findings, _lost_of(findings.damages), None)
     else:
         _take_reports(surveys, dataset)
     return [one.finish(dataset, None, 0) for one in surveys.values()]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from sawlog.milvus_binlog.payloads.interface import PayloadReader, PayloadWriter
+from typing import TYPE_CHECKING
+
+from sawlog.lazy import exported
+
+if TYPE_CHECKING:
+    from sawlog.milvus_binlog.payloads.interface import PayloadReader, PayloadWriter
 
 __all__ = ["PayloadReader", "PayloadWriter"]
+
+__getattr__ = exported(__name__, {"payloads.interface": ("PayloadReader", "PayloadWriter")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sawlog.arrow import fixed_array
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.kernels import Elements, Messages
-from sawlog.milvus_binlog.layout import LOB_INLINE, LOB_REFERENCE, DataType
+from sawlog.milvus_binlog.layout import LARGE_TEXT, LOB_INLINE, LOB_REFERENCE, DataType, Kind
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
 if TYPE_CHECKING:
@@ -78,11 +79,21 @@ def _text(array: pa.Array) -> pa.Array:
     return array.cast(pa.string())
 
 
+class LargeTextError(SchemaError):
+    """Texts in a file of large texts, which is not read."""
+
+
+def kind_of(error: SchemaError) -> Kind:
+    """What values are that cannot be decoded."""
+    return Kind.UNSUPPORTED if isinstance(error, LargeTextError) else Kind.BAD_VALUE
+
+
 def _large_text(field: Field, array: pa.Array) -> pa.Array:
     """Texts of Storage V3: a byte that says what follows, and the text. Section 5.4 of the format.
 
     Raises:
-        SchemaError: For references to files of large texts, which are not read.
+        LargeTextError: For references to files of large texts, which are not read.
+        SchemaError: For what is neither a text nor one.
     """
     offsets, data = offsets_of(array)
     filled = array.is_valid().to_numpy(zero_copy_only=False)
@@ -93,8 +104,15 @@ def _large_text(field: Field, array: pa.Array) -> pa.Array:
     if (flags != LOB_INLINE).any():
         row = int(np.flatnonzero(filled)[np.argmax(flags != LOB_INLINE)])
         kind = int(flags[flags != LOB_INLINE][0])
-        what = "in a file of large texts (Vortex), which is not read" if kind == LOB_REFERENCE else f"of kind {kind}"
-        raise SchemaError(f"field {field.name!r}, row {row}: its text is {what}")
+        where = f"field {field.name!r}, row {row}: its text is"
+        cell = array[row].as_py()
+        if kind == LOB_REFERENCE and len(cell) == LARGE_TEXT.size:
+            _, file, place = LARGE_TEXT.unpack(cell)
+            name = f"lobs/{field.id}/_data/{uuid.UUID(bytes=file)}.vx"
+            raise LargeTextError(f"{where} row {place} of a file of large texts, {name} (Vortex), which is not read")
+        if kind == LOB_REFERENCE:
+            raise SchemaError(f"{where} in a file that {len(cell)} bytes name; expected {LARGE_TEXT.size}")
+        raise SchemaError(f"{where} of kind {kind}")
     starts = offsets[:-1][filled]
     texts = np.delete(data[offsets[0] : offsets[-1]], starts - offsets[0])
     ends = (offsets - offsets[0] - np.concatenate([[0], np.cumsum(filled)])).astype(np.int32)

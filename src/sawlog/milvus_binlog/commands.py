@@ -10,8 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, counted
-from sawlog.cli.rendering import rendering
+from sawlog.cli.output import Outcome, counted, show
 
 _MIB = 1 << 20
 
@@ -51,5 +50,5 @@ def compact(
         ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
     )
     document = {"target": target, **asdict(done)}
-    rendering(json).done(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts))
+    show(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts), json=json)
     return Exit.OK

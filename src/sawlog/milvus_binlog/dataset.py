@@ -12,6 +12,7 @@ from sawlog.anatomy import Dissector
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Fragment, Scan
+from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.envelope import Descriptor
@@ -65,6 +66,8 @@ class LooseDataset(Dataset):
             if subject.content != "delta":
                 raise OptionError(f"{self._paths[0].path}: view deletes is for delta logs; this is {subject.content}")
             return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
+        if view == "inserts" and subject.content not in ("insert", "columns"):
+            raise OptionError(f"{self._paths[0].path}: view inserts is for insert logs; this is {subject.content}")
         if view in ("segments", "collections", "history"):
             raise OptionError(f"view {view} is for collections; name the directory above insert_log")
         known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}.get(
@@ -101,7 +104,7 @@ class LooseDataset(Dataset):
         del file
         return lambda offset: parts(source, offset)
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """What the headers of the first file say."""
         quiet = Findings("skip", drained=True)
         with opened(self.files[0], self.scan.storage, self._options.max_page_bytes) as log:
@@ -122,10 +125,11 @@ class LooseDataset(Dataset):
 
 def _payload_facts(payload: Payload, *, bare: bool) -> dict[str, Any]:
     metadata = payload.file.metadata
+    writer = decode_by(lambda: metadata.created_by)
     facts: dict[str, Any] = {
         "payload": ", ".join(f"{one.name}: {one.type}" for one in payload.schema),
         "payload rows": payload.rows,
-        "payload written by": metadata.created_by,
+        "payload written by": f"not text: {writer.detail}" if isinstance(writer, Undecodable) else writer,
     }
     stored = {key.decode("utf-8", "replace"): value for key, value in (metadata.metadata or {}).items()}
     keys = ("storage_version", layout.V2_MARK.decode()) if bare else ()

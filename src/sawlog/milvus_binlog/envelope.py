@@ -166,7 +166,8 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
         `None` when it cannot be read.
     """
     if not head.startswith(layout.MAGIC):
-        findings.damage(Damage(path, 0, source.size, Kind.BAD_MAGIC, explain(head)))
+        kind = Kind.UNSUPPORTED if sniff(head) == "encrypted_parquet" else Kind.BAD_MAGIC
+        findings.damage(Damage(path, 0, source.size, kind, explain(head)))
         return None
     descriptor = _descriptor(source, head, path, findings)
     if descriptor is not None:

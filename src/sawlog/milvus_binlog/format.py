@@ -17,7 +17,6 @@ from sawlog.partitions import check_column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.damage import FileReport
     from sawlog.storage import File, Storage
 
 _READ = (*layout.DIRECTORIES, layout.MANIFEST_DIRECTORY)
@@ -126,17 +125,23 @@ class MilvusBinlog(Format):
             raise OptionError("writing milvus_binlog: tree='backup' is written by one process; compact makes one, too")
         return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
         from sawlog.milvus_binlog.repair import repair
 
-        return repair(file, target, options, storage)
+        repair(file, target, options, storage)
 
-    def warm_up(self) -> None:
-        """See `Format.warm_up`."""
-        from sawlog.milvus_binlog.warm_up import warm_up
+    def repair_files(
+        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
+    ) -> None:
+        """See `Format.repair_files`. The files of a collection keep the same rows of each binlog batch."""
+        from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+        from sawlog.milvus_binlog.collection.repair import repair_collections
 
-        warm_up()
+        if isinstance(dataset, MilvusDataset):
+            repair_collections(dataset, places, storage, threads)
+        else:
+            super().repair_files(dataset, places, storage, threads)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By the tree: a server keeps its queue, which LevelDB's log would claim, beside the logs of collections."""

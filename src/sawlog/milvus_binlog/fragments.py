@@ -5,28 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
-from sawlog.errors import FormatError, SchemaError
+from sawlog.errors import FormatError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, Kind
 from sawlog.milvus_binlog.metadata.manifest import read_manifest
 from sawlog.milvus_binlog.opener import Log, Part, blame, check_content, opened
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError, zipped
 from sawlog.milvus_binlog.payloads.stored import check_stored
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats, stats_batch
 from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DELETES_SCHEMA = (
     pa.field("timestamp", pa.int64(), nullable=False),
@@ -112,12 +115,15 @@ class FileFragment(Fragment):
     def _check_manifest(self, log: LogFile, findings: Findings) -> None:
         """Every byte of a manifest, which says itself where it is wrong."""
         try:
-            read_manifest(self.scan.storage.read(self.path), self.path, log.root)
+            found = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
         except FormatError as error:
             detail = str(error).removeprefix(f"{self.path}: ")
             findings.damage(Damage(self.path, 0, self.size, Kind.BAD_MANIFEST, detail))
         else:
-            findings.account.record += self.size
+            if found.unsupported:
+                findings.damage(Damage(self.path, 0, self.size, Kind.UNSUPPORTED, found.unsupported))
+            else:
+                findings.account.record += self.size
 
     def _payloads(self, log: Log, findings: Findings) -> None:
         """The payloads of a file that does not say what it holds."""
@@ -172,7 +178,8 @@ class FileFragment(Fragment):
             raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
         read = [(at, one) for at, one in enumerate(fields) if names is None or one.name in names]
-        for arrays, count in decoded(payload, read):
+        for arrays, keep in decoded(payload, read):
+            count = int(keep.sum())
             findings.rows += count
             yield self._assemble(arrays, schema, part.offset, count)
 
@@ -192,32 +199,22 @@ class FileFragment(Fragment):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def decoded(payload: Payload, fields: Sequence[tuple[int, Field]]) -> Iterator[tuple[dict[str, pa.Array], int]]:
-    """The rows of a payload, some at a time: the values of some columns by name, and how many they are.
+def decoded(
+    payload: Payload, fields: Sequence[tuple[int, Field]]
+) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.uint8]]]:
+    """The rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
 
     Args:
         payload: The payload.
         fields: Places of columns, and their fields.
 
     Raises:
-        UnreadableError: Behind the last rows that can be read.
+        UnreadableError: Behind the last rows that are delivered.
     """
     for at, one in fields:
         check_stored(one, payload, at)
-    step = rows_at_once(payload, [at for at, _ in fields])
-    streams = [(ColumnStream([payload], at, step), one) for at, one in fields]
-    for start in range(0, payload.rows, step):
-        count = min(step, payload.rows - start)
-        yield {one.name: _take(stream, count, one, payload) for stream, one in streams}, count
-
-
-def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
-    """How many rows of a payload are decoded at a time.
-
-    Raises:
-        UnreadableError: For pages that are broken or too large.
-    """
-    return batch_rows((payload, at) for at in columns) if columns else payload.row_limit(0)
+    for arrays, keep in zipped(payload, fields):
+        yield dict(zip((one.name for _, one in fields), arrays, strict=True)), keep
 
 
 def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
@@ -238,16 +235,6 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
     return pa.RecordBatch.from_pylist(
         [{"type": name, "timestamp": time, "request": cell} for cell in cells], schema=DDL_SCHEMA
     )
-
-
-def _take(stream: ColumnStream, count: int, field: Field, payload: Payload) -> pa.Array:
-    taken = stream.take(count)
-    if taken is None or len(taken) != count:
-        raise payload.unreadable(f"fewer values than the {payload.rows} that the footer claims")
-    try:
-        return decode(field, taken)
-    except SchemaError as error:
-        raise payload.unreadable(str(error), Kind.BAD_VALUE) from None
 
 
 def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:

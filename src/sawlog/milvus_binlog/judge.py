@@ -68,7 +68,10 @@ def _header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
 
 
 def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
-    """What stands at a position. Damage lasts up to the end of the file: nothing tells where the next event begins."""
+    """What stands at a position. Damage lasts up to the end of the file: nothing tells where the next event begins.
+
+    An event of a type beyond those that are known is unsupported where its length and its next position agree.
+    """
     at = int(window.base + pos)
     left = int(window.size) - at
     if left <= 0:
@@ -84,6 +87,9 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
         return SHORT, least
     _, code, length, following = _header(window.data, pos, rules)
     if not EventType.INSERT <= code <= EventType.INDEX_FILE:
+        if code > EventType.INDEX_FILE and least <= length <= left and following == at + length:
+            _blame(state, EventKind.UNSUPPORTED, code, 0)
+            return DAMAGED, length
         _blame(state, EventKind.UNKNOWN_EVENT, code, 0)
         return DAMAGED, left
     if length < least or length > left:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
 from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
+from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 # How the elements of an array cell are stored.
 VARINT = 0
@@ -23,8 +24,8 @@ class Messages(NamedTuple):
     Message i is `data[offsets[i] : offsets[i + 1]]`.
     """
 
-    offsets: Any
-    data: Any
+    offsets: OutInt64s
+    data: Bytes
 
 
 class Elements(NamedTuple):
@@ -36,9 +37,9 @@ class Elements(NamedTuple):
         data: uint8; the bytes of strings.
     """
 
-    numbers: Any
-    ends: Any
-    data: Any
+    numbers: UInt64s
+    ends: Int64s
+    data: Bytes
 
 
 OK = -1
@@ -105,7 +106,9 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
 
 
 @kernel
-def array_cells(messages: Any, tag: Any, shape: Any, fill: Any, cells: Any, elements: Any) -> Any:
+def array_cells(
+    messages: Messages, tag: Int64, shape: Int64, fill: Bool, cells: OutInt64s, elements: Annotated[Elements, WRITABLE]
+) -> tuple[Int64, Int64, Int64]:
     """Decode array cells, protobuf messages.
 
     Called twice, first with `fill` off to learn how much room is needed, then with it on.
@@ -205,7 +208,9 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
 
 
 @kernel
-def bloom(data: Any, offsets: Any, rows: Any, bits: Any, hashes: Any, words: Any, add: Any) -> Any:
+def bloom(
+    data: Bytes, offsets: Int64s, rows: Int64, bits: UInt64, hashes: UInt64, words: OutUInt64s, add: Bool
+) -> Int64:
     """Add values to a filter of bits-and-blooms, or count those that it may hold.
 
     Args:
@@ -241,7 +246,9 @@ def bloom(data: Any, offsets: Any, rows: Any, bits: Any, hashes: Any, words: Any
 
 
 @kernel
-def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messages: Any) -> Any:
+def make_cells(
+    cells: Int64s, tag: Int64, shape: Int64, elements: Elements, fill: Bool, messages: Annotated[Messages, WRITABLE]
+) -> UInt64:
     """Encode array cells; the reverse of `array_cells`, and like it called twice.
 
     Args:
@@ -307,7 +314,7 @@ def make_cells(cells: Any, tag: Any, shape: Any, elements: Any, fill: Any, messa
 
 
 @kernel
-def longest_value(data: Any) -> Any:
+def longest_value(data: Bytes) -> Int64:
     """Length of the longest of the byte arrays in `data`, each behind its length; -1 when they do not fit into it."""
     pos = _ZERO
     end = np.uint64(len(data))

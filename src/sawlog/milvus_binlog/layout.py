@@ -138,6 +138,10 @@ FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
 """The views that are streams, and the directories whose files they read."""
 ID = re.compile(r"^(-1|\d{1,19})$")
 """A decimal int64 in a path; -1 stands for all partitions."""
+INTEGER = re.compile(r"-?[0-9]{1,20}")
+"""A decimal integer of 64 bits in JSON, as text."""
+SECONDS = re.compile(r"[0-9]{1,18}")
+"""A time to live in the properties of a collection."""
 BACKUP_META = "full_meta.json"
 BACKUP_HEAD = "backup_meta.json"
 BACKUP_META_DIRECTORY = "meta"
@@ -169,12 +173,18 @@ PACKED_STATS = "_stats"
 PACKED_STATISTICS = {"bloom_filter": STATS_LOG, "bm25": BM25_STATS}
 """Keys of statistics in a manifest, in front of the id of their field, by what they are elsewhere."""
 PACKED_FORMAT = "parquet"
-"""The format of column groups that is read; `vortex` and `lance` are not."""
+"""The format of column groups that is read; `vortex`, `lance-table` and others are not."""
 DELETES_BY_KEY = 0
 """Type of the delta logs that hold keys; 1 holds positions, 2 conditions."""
+MANIFEST_MARK = 0x4D494C56
+"""What manifests without an Avro container begin with, as Avro's int; their version follows."""
+LAST_MANIFEST = 6
+"""The last version of those."""
 LOB_INLINE = 0
 LOB_REFERENCE = 1
 """First byte of a text in Storage V3: the text follows; or a reference to a file of large ones."""
+LARGE_TEXT = struct.Struct("<B3x16si")
+"""Such a reference: its first byte, the UUID of the file, the row in it."""
 BM25_HEADER = struct.Struct("<iqq")
 """Version, rows and tokens, in front of the entries of BM25 statistics."""
 BM25_ENTRY = struct.Struct("<Ii")
@@ -221,7 +231,6 @@ class Kind(StrEnum):
     BAD_DESCRIPTOR = "bad_descriptor"
     BAD_EXTRA = "bad_extra"
     TRAILING_BYTES = "trailing_bytes"
-    ENCRYPTED = "encrypted"
     BAD_PAYLOAD = "bad_payload"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     BAD_VALUE = "bad_value"
@@ -234,7 +243,9 @@ class Kind(StrEnum):
     BAD_MANIFEST = "bad_manifest"
 
 
-EventKind = IntEnum("EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED"])
+EventKind = IntEnum(
+    "EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED", "UNSUPPORTED"]
+)
 """Those that the walk over events meets, which nothing but their names says."""
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.deletes.log import delta_cells
-from sawlog.milvus_binlog.encode import payload, raw_size
+from sawlog.milvus_binlog.encode import encode, payload, raw_size
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.types import Field
 
@@ -92,6 +92,12 @@ def insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, 
         extra["nullable"] = True
     event = NewEvent(EventType.INSERT, first, last, payload(field, column))
     return log_bytes(place, field.id, field.type, [event], extra, f"field {field.name!r}")
+
+
+def empty_log(place: Place, field: Field, timestamp: int = 1) -> bytes:
+    """The insert log of a field of a batch without rows."""
+    values = encode(field, pa.array([], field.arrow_type()))
+    return insert_log(place, field, pa.chunked_array([values]), timestamp, timestamp)
 
 
 def delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:

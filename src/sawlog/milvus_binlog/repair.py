@@ -4,33 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, FileReport, Findings
+from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.deletes.log import Deletes, part_deletes, stored_deletes
 from sawlog.milvus_binlog.encode import parquet
 from sawlog.milvus_binlog.envelope import Descriptor
-from sawlog.milvus_binlog.fragments import decoded, part_values, rows_at_once
+from sawlog.milvus_binlog.fragments import decoded, part_values
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
 from sawlog.milvus_binlog.opener import Log, Part, blame, check_content, opened
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, rows_at_once
 from sawlog.milvus_binlog.payloads.stored import described_field
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.storage import File, Storage
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> FileReport:
+
+def repair(
+    file: File, target: str, options: ReadOptions, storage: Storage, kept: NDArray[np.uint8] | None = None
+) -> None:
     """Write what can be read of a file. See `Format.repair`.
 
-    Events that are whole are copied; of one that is not, the rows before the damage are encoded anew.
+    Events that are whole are copied; of one that is not, the rows that can be read are encoded again.
+
+    Args:
+        file: The file.
+        target: The new one.
+        options: Read options.
+        storage: Where both are.
+        kept: 1 for each row of an insert log whose other columns have it, too, 0 for the others; `None` for all.
 
     Raises:
         FormatError: When nothing can be taken out of it.
@@ -44,22 +56,16 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> F
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         try:
-            for piece in _pieces(log.behind(base) if base else log, file, inside):
+            for piece in _pieces(log.behind(base) if base else log, file, inside, kept):
                 staged.write(piece)
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
             raise
-    for damage in inside.damages:
-        findings.damage(replace(damage, offset=damage.offset + base))
-    inside.account.damage = 0
-    findings.account.add(inside.account)
-    findings.rows = inside.rows
-    return FileReport.of(file.path, file.size, [findings])
 
 
-def _pieces(log: Log, file: File, findings: Findings) -> Iterator[Any]:
-    """The bytes of the repaired file."""
+def _pieces(log: Log, file: File, findings: Findings, rows: NDArray[np.uint8] | None) -> Iterator[Any]:
+    """The bytes of the repaired file, with some rows. See `repair`."""
     place = paths.parse(file)
     try:
         subject = subject_of(log, place, {})
@@ -80,14 +86,16 @@ def _pieces(log: Log, file: File, findings: Findings) -> Iterator[Any]:
         position += len(head)
         yield head
     for part in log.parts(descriptor, findings):
-        piece = _part(log, part, descriptor, subject, position, findings)
+        piece, count = _part(log, part, descriptor, subject, position, findings, rows)
+        rows = None if rows is None else rows[count:]
         if piece is None and descriptor is None:
             _refuse(findings, log.path)
         if piece is not None:
             position += len(piece)
             kept += 1
             yield piece
-    if not kept and descriptor is not None and described_field(descriptor, 0).type is DataType.None_:
+    typed = descriptor is not None and described_field(descriptor, 0).type is not DataType.None_
+    if not kept and descriptor is not None and not (typed and subject.content == "insert"):
         _refuse(findings, log.path)
 
 
@@ -113,9 +121,15 @@ def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
 
 
 def _part(
-    log: Log, part: Part, descriptor: Descriptor | None, subject: Subject, position: int, findings: Findings
-) -> Any:
-    """The bytes of one event, or of a bare file; `None` where nothing of it is left.
+    log: Log,
+    part: Part,
+    descriptor: Descriptor | None,
+    subject: Subject,
+    position: int,
+    findings: Findings,
+    rows: NDArray[np.uint8] | None,
+) -> tuple[Any, int]:
+    """The bytes of one event, or of a bare file, `None` where nothing of it is left; and how many rows it has.
 
     Args:
         log: The file.
@@ -123,56 +137,63 @@ def _part(
         descriptor: That of the file; `None` for bare Parquet.
         subject: What the file holds.
         position: Where the event goes in the repaired file.
-        findings: Told of damage.
+        findings: Told of damage, and of the rows that are kept.
+        rows: Which rows are kept from the event on; `None` for all.
     """
-    rows = 0
+    some: list[NDArray[np.uint8]] = []
     payload: Payload | None = None
+    whole = False
     try:
         check_content(part, descriptor, subject.content, log.path)
         payload = log.payload(part)
-        for count in _counted(part, payload, subject):
-            rows += count
-            findings.rows += count
+        some.extend(_read(part, payload, subject))
+        whole = True
     except UnreadableError as error:
         blame(part, error.damage, findings)
-    else:
-        findings.account.record += part.length
-        return log.source.window(part.offset, part.length)
-    if payload is None or not rows or (descriptor is not None and descriptor.legacy):
-        findings.rows -= rows
-        return None
-    kept = _rows(payload, subject, rows, part)
-    data = parquet(kept, store_schema=any(one.metadata for one in payload.schema))
+        if payload is None:
+            return None, 0
+    keep = np.concatenate([np.empty(0, np.uint8), *some])
+    if rows is not None:
+        keep = keep[: len(rows)] & rows[: len(keep)]
+        whole = whole and len(keep) == payload.rows and bool(keep.all())
+    count = int(keep.sum())
+    if not whole and (not count or (descriptor is not None and descriptor.legacy)):
+        return None, payload.rows
+    findings.rows += count
+    if whole:
+        return log.source.window(part.offset, part.length), payload.rows
+    data = parquet(_rows(payload, subject, keep, part), store_schema=any(one.metadata for one in payload.schema))
     if part.event is None:
-        return data
+        return data, payload.rows
     event = NewEvent(part.event.type, part.event.start_timestamp, part.event.end_timestamp, data)
     end = position + layout.HEADER.size + layout.EVENT_DATA.size + len(data)
-    return event_bytes(event, part.event.timestamp, end) + data
+    return event_bytes(event, part.event.timestamp, end) + data, payload.rows
 
 
-def _counted(part: Part, payload: Payload, subject: Subject) -> Iterator[int]:
-    """The numbers of rows that a read of the event delivers, one after the other.
+def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np.uint8]]:
+    """Which rows of the event a read delivers: 1 for each of them, 0 for the others.
 
     Raises:
         UnreadableError: Behind the last that it delivers, when the event is damaged.
     """
     if subject.content == "delta":
         for some in part_deletes(part, payload, None):
-            yield len(some.keys)
+            yield np.ones(len(some.keys), np.uint8)
     elif subject.content in ("insert", "columns"):
-        for _, count in decoded(payload, list(enumerate(subject.fields))):
-            yield count
+        for _, keep in decoded(payload, list(enumerate(subject.fields))):
+            yield keep
     else:
-        yield part_values(payload, part, subject).num_rows
+        yield np.ones(part_values(payload, part, subject).num_rows, np.uint8)
 
 
-def _rows(payload: Payload, subject: Subject, rows: int, part: Part) -> pa.Table:
+def _rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Part) -> pa.Table:
     """The rows of a damaged event that can be read, as they are stored."""
     if subject.content == "delta":
         return stored_deletes(payload, _readable(part_deletes(part, payload, None)))
     step = rows_at_once(payload, range(len(subject.fields)))
-    columns = [ColumnStream([payload], at, step).take(rows) for at in range(len(payload.schema))]
-    return pa.Table.from_arrays(columns, schema=payload.schema)
+    columns = range(len(payload.schema))
+    kept = [ColumnStream([payload], at, step).take_kept(keep, int(keep.sum())) for at in columns]
+    return pa.Table.from_arrays(kept, schema=payload.schema)
 
 
 def _readable(deletes: Iterator[Deletes]) -> Iterator[Deletes]:

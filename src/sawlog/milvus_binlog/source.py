@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sawlog.errors import ChangedError
 from sawlog.storage import File, Source, Storage, is_remote
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class _Fetched:
         """See `Source.window`; windows may go anywhere.
 
         Raises:
-            OSError: When the file has become shorter.
+            ChangedError: When the file has become shorter.
         """
         length = min(length, self.size - offset)
         if length <= 0:
@@ -60,4 +61,4 @@ class _Fetched:
         self._bytes = self._storage.read(self._path, start, size)
         self._start = start
         if len(self._bytes) < size:
-            raise OSError(f"{self._path}: expected {size} bytes at byte {start}, found {len(self._bytes)}")
+            raise ChangedError.shorter(self._path, start + size, start + len(self._bytes))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,11 @@ import pyarrow as pa
 
 from sawlog.arrow import fixed_array
 from sawlog.damage import Damage, Findings
+from sawlog.errors import FormatError
 from sawlog.milvus_binlog import kernels, layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.layout import DataType, Kind
+from sawlog.milvus_binlog.metadata import shape
 
 STATS_SCHEMA = pa.schema(
     [
@@ -61,17 +62,18 @@ class BloomFilter:
         return made
 
     @classmethod
-    def of_json(cls, given: dict[str, Any]) -> BloomFilter:
+    def of_json(cls, given: Mapping[str, Any]) -> BloomFilter:
         """A filter as stats logs hold it.
 
         Raises:
-            ValueError: When it is none.
+            FormatError: When it is none.
         """
-        bits, hashes = given["m"], given["k"]
-        raw = base64.b64decode(str(given["b"]).replace("-", "+").replace("_", "/"))
+        bits, hashes = (shape.integer(shape.required(given, key), f"the filter's {key!r}") for key in ("m", "k"))
+        text = shape.text(given["b"], "the filter's 'b'")
+        raw = shape.from_base64(text.replace("-", "+").replace("_", "/"), "the filter's 'b'")
         stored = int.from_bytes(raw[:8], "big")
         if stored != bits or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
-            raise ValueError(f"a filter of {bits} bits whose data is for {stored} bits, in {len(raw)} bytes")
+            raise FormatError(f"a filter of {bits} bits whose data is for {stored} bits, in {len(raw)} bytes")
         return cls(bits, hashes, np.frombuffer(raw, ">u8", offset=8).astype(np.uint64))
 
     def to_json(self) -> dict[str, Any]:
@@ -120,24 +122,34 @@ def parse_stats(text: bytes) -> list[dict[str, Any]]:
     """The entries of a stats log.
 
     Raises:
-        ValueError: When it is none.
+        FormatError: When it is none.
     """
-    data = json.loads(text)
+    data = shape.parsed(text, "its text")
     entries = data if isinstance(data, list) else [data]
     for entry in entries:
         known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)
         if not known:
-            raise ValueError(f"expected an object with a fieldID, found {str(entry)[:60]}")
-        if "bf" in entry and entry.get("bfType", 0) in (0, 1) and "b" in (entry["bf"] or {}):
-            BloomFilter.of_json(entry["bf"])
+            raise FormatError(f"expected an object with a fieldID, found {str(entry)[:60]}")
+        shape.number(entry, "fieldID")
+        filter_of(entry)
     return entries
+
+
+def filter_of(entry: Mapping[str, Any]) -> BloomFilter | None:
+    """The filter of an entry of a stats log; `None` where it has none of a known kind.
+
+    Raises:
+        FormatError: When it is none.
+    """
+    given = shape.mapping(entry.get("bf") or {}, "'bf'")
+    return BloomFilter.of_json(given) if entry.get("bfType", 0) in (0, 1) and "b" in given else None
 
 
 def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, Any]]:
     """The entries of a stats log; what is wrong with it is told to a ledger."""
     try:
         entries = parse_stats(text)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except FormatError as error:
         findings.damage(Damage(path, 0, len(text), Kind.BAD_STATS, f"not a stats log: {error}"))
         return []
     findings.account.record += len(text)
@@ -149,18 +161,18 @@ def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     """Entries as rows of `STATS_SCHEMA`."""
     rows = []
     for entry in entries:
-        bloom = entry.get("bf") or {}
+        bloom = filter_of(entry)
         kind = entry.get("pkType", int(DataType.Int64))
         known = kind in DataType.__members__.values()
         rows.append(
             {
-                "field": entry["fieldID"],
-                "type": DataType(kind).name if known else str(kind),
+                "field": int(entry["fieldID"]),
+                "type": DataType(kind).name if known else _text(kind),
                 "min": _text(entry.get("minPk", entry.get("min"))),
                 "max": _text(entry.get("maxPk", entry.get("max"))),
-                "bits": bloom.get("m"),
-                "hashes": bloom.get("k"),
-                "bits_set": _bits_set(bloom),
+                "bits": bloom.bits if bloom is not None else None,
+                "hashes": bloom.hashes if bloom is not None else None,
+                "bits_set": int(np.bitwise_count(bloom.words).sum()) if bloom is not None else None,
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=STATS_SCHEMA)
@@ -189,11 +201,5 @@ def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _bits_set(bloom: dict[str, Any]) -> int | None:
-    try:
-        return int(np.bitwise_count(BloomFilter.of_json(bloom).words).sum())
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        return None
+    """A value as text; JSON may have halves of characters, which Arrow has not."""
+    return None if value is None else str(value).encode(errors="replace").decode()

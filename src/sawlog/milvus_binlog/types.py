@@ -139,6 +139,11 @@ class Field:
             return pa.binary()
         return SCALARS.get(self.type)
 
+    @property
+    def writable(self) -> bool:
+        """Whether its type says all that a payload needs."""
+        return self.storage is not None or self.type is DataType.ArrayOfVector
+
     def arrow(self) -> pa.Field:
         """The field in Arrow, with metadata by which it can be written again."""
         metadata = {TYPE_KEY: self.type.name.encode(), ID_KEY: str(self.id).encode()}

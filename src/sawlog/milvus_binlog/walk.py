@@ -40,6 +40,7 @@ class _EventWalk(ChainWalk):
     """One pass over the events; its batches are lists of them."""
 
     kinds = EventKind
+    unsupported = frozenset({EventKind.ENCRYPTED, EventKind.UNSUPPORTED})
     window_passes = True
 
     def __init__(self, source: Source, path: str, descriptor: Descriptor, findings: Findings) -> None:
@@ -78,7 +79,7 @@ class _EventWalk(ChainWalk):
         if event.length < least:
             expected = f"an event, of at least {least} bytes, was expected"
             return f"{event.length} bytes where {expected}: {quoted[:16].hex(' ')}"
-        if event.kind == EventKind.UNKNOWN_EVENT:
+        if event.kind in (EventKind.UNKNOWN_EVENT, EventKind.UNSUPPORTED):
             return f"unknown type code {signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
         possible = f"at least {least} and at most {event.length} bytes are possible"
         return f"the event's length is {signed(event.one)}; {possible}"

@@ -21,7 +21,7 @@ from sawlog.milvus_binlog.layout import (
     DataType,
     EventType,
 )
-from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, insert_log
+from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, empty_log, insert_log
 from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
     WrittenLog,
@@ -31,6 +31,7 @@ from sawlog.milvus_binlog.metadata.written import (
 from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field, field_of
+from sawlog.staging import published
 from sawlog.storage import Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
@@ -132,10 +133,9 @@ class TreeWriter(Writer):
         Raises:
             OptionError: When it is.
         """
-        if self.storage.exists(f"{self._root}/{place}"):
-            raise OptionError(
-                f"{self._root}/{place} exists; write with another first_id, partition_id or collection_id"
-            )
+        path = f"{published(self._root)}/{place}"
+        if self.storage.exists(path):
+            raise OptionError(f"{path} exists; write with another first_id, partition_id or collection_id")
 
     def _check_ids(self) -> None:
         _ = self.options.partitions
@@ -192,8 +192,23 @@ class InsertWriter(TreeWriter):
         for segment in self._segments.values():
             self._close(segment)
         self._segments = {}
+        if not self._rows and not self._marker:
+            self._stage_empty()
         self.stage_metadata(tuple(replace(one, primary=one.id == self.primary.id) for one in self.fields))
         return self._staged
+
+    def _stage_empty(self) -> None:
+        """Write a segment without rows, whose files say which fields the collection has."""
+        segment = self._segment(Place(self.options.collection_id, self.options.partition_id, -1))
+        self._segments = {}
+        place = segment.place
+        noted = self.noted(place)
+        stamp = self.options.timestamp or DEFAULT_TIMESTAMP
+        for one in self._every:
+            data = empty_log(place, one, stamp)
+            name = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{one.id}/{self.new_id()}"
+            self.stage(name, data)
+            noted.inserts.setdefault(one.id, []).append(WrittenLog(name, len(data), 0, stamp, stamp))
 
     def _user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
         """Fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
@@ -203,7 +218,7 @@ class InsertWriter(TreeWriter):
         if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
             raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
         for one in fields:
-            if one.storage is None and one.type is not DataType.ArrayOfVector:
+            if not one.writable:
                 raise SchemaError(f"column {one.name!r}: {one.type.name} with {one.dim} dimensions cannot be written")
         return tuple(fields)
 
@@ -224,7 +239,8 @@ class InsertWriter(TreeWriter):
 
     def _add(self, place: Place, batch: pa.RecordBatch) -> None:
         """Put rows into a segment, in pieces no larger than a binlog."""
-        columns = [encode(one, batch.column(one.name), self._rows) for one in self.fields]
+        required = {self.primary.id: replace(self.primary, nullable=False)}
+        columns = [encode(required.get(one.id, one), batch.column(one.name), self._rows) for one in self.fields]
         columns = [self._row_ids(batch), self._timestamps(batch), *columns]
         size = max(1, sum(map(raw_size, columns)))
         step = -(-batch.num_rows * self.options.binlog_bytes // size)
@@ -342,6 +358,8 @@ class DeltaWriter(TreeWriter):
 
     def finish(self) -> list[Staged]:
         """See `Writer.finish`."""
+        if not self._rows and not self._marker:
+            raise SchemaError("there are no deletes to be written: Milvus has no delta log without rows")
         for place, parts in self._parts.items():
             directory = f"{layout.DELTA_LOG}/{place.collection}/{place.partition}/{place.segment}"
             keys = pa.concat_arrays([part[0] for part in parts])
@@ -385,6 +403,8 @@ class DDLWriter(TreeWriter):
 
     def finish(self) -> list[Staged]:
         """See `Writer.finish`."""
+        if not self._rows and not self._marker:
+            raise SchemaError("there are no requests to be written: Milvus has no DDL log without rows")
         if self._requests:
             types, times, requests = zip(*self._requests, strict=True)
             stamps, ddl = ddl_logs(self.options.collection_id, types, times, requests)

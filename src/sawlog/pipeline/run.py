@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sawlog.errors import SawlogError
+from sawlog.errors import SawlogError, StorageError
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
@@ -285,9 +285,9 @@ class Run:
     def _guard(self, key: tuple[str, ...], work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except SawlogError:
-            raise
         except Exception as error:
+            if isinstance(error, SawlogError) and not isinstance(error, StorageError):
+                raise
             raise self._failure(key, error) from error
 
     def _failure(self, key: tuple[str, ...], error: BaseException) -> PipelineError:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sawlog.errors import DamageError, SawlogError, StorageError, UnsupportedError
 
 _OWN_ERROR = re.compile(r"sawlog\.errors\.(\w+): (.*)")
 _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULTILINE)
-_DAMAGE = "DamageError"
+_DAMAGE = DamageError.__name__
+_PYTHONS, _SPARKS, _PIPELINES = 'on_damage="skip"', '.option("mode", "DROPMALFORMED")', 'on_damage = "skip"'
+"""How to go on past damage: in Python, in Spark, and in the file of a pipeline."""
 _LONGEST = 1000
 _TRANSIENT = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"
@@ -18,6 +24,16 @@ _TRANSIENT = re.compile(
 _FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _NO_CAUSE = "(no cause message)"
+
+
+@contextmanager
+def in_sparks_words() -> Iterator[None]:
+    """Have damage say how Spark's users read on past it."""
+    try:
+        yield
+    except (DamageError, UnsupportedError) as error:
+        error.args = (str(error).replace(_PYTHONS, _SPARKS), *error.args[1:])
+        raise
 
 
 def _said(error: BaseException) -> str:
@@ -34,7 +50,7 @@ def explain(error: BaseException) -> str:
     text = str(error)
     own = _OWN_ERROR.findall(text)
     if own:
-        return str(own[-1][1]).strip()
+        return str(own[-1][1]).strip().replace(_SPARKS, _PIPELINES)
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text.partition("\n\nJVM stacktrace")[0])
         if raised:
@@ -60,8 +76,11 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether what stopped Spark may be gone when it is tried again; never what sawlog itself has refused."""
+    """Whether what stopped Spark may be gone when it is tried again; of sawlog's own errors, faults of a store are."""
     from py4j.protocol import Py4JNetworkError
 
     text = _said(error)
-    return not isinstance(error, Py4JNetworkError) and not _OWN_ERROR.search(text) and bool(_TRANSIENT.search(text))
+    own = [type(error).__name__] if isinstance(error, SawlogError) else [name for name, _ in _OWN_ERROR.findall(text)]
+    if own:
+        return own[-1] == StorageError.__name__
+    return not isinstance(error, Py4JNetworkError) and bool(_TRANSIENT.search(text))

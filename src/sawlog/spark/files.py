@@ -6,16 +6,18 @@ that a row came from. Where the data has a column of such a name, it is the data
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import decimal
 import functools
 import glob
 import itertools
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -23,8 +25,9 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.filters import parse_filters
 from sawlog.names import normalize
+from sawlog.query import bind, mask
+from sawlog.spark.directories import NO_VALUE
 from sawlog.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -44,9 +47,18 @@ METADATA_TYPE = spark.StructType(
 )
 """Of the column `_metadata`, as Spark's own file sources have it. Size and time are null for what is no single file."""
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_GUESSES = (pa.int32(), pa.int64(), pa.float64(), pa.date32())
-"""Types that values of directory names may all be of, the narrowest first; strings otherwise."""
+_TIMESTAMP = pa.timestamp("us")
+"""Without a zone: Spark does not say to Python sources which one the session has, by which it would read such names."""
+_INTEGER, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_DOUBLE = re.compile(rf"({_DECIMAL.pattern}[fFdD]?|[+-]?(NaN|Infinity))")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9])?")
+_INT, _LONG = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)
+_RANKS = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2, pa.date32(): 3, _TIMESTAMP: 4}
+_WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 20}
+"""Digits of the decimal that holds every integer of a type, as Spark counts."""
+_MOST_DIGITS = 38
+_EXACT = decimal.Context(prec=_MOST_DIGITS)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 Facts = dict[str, Any]
@@ -191,17 +203,13 @@ class FileColumns:
 
     def chosen(self, files: Sequence[File], conditions: Sequence[tuple[str, str, Any]]) -> list[File]:
         """The files that conditions on directories let through."""
-        filters = parse_filters(conditions, self.partitions)
-        if not filters:
+        if not conditions:
             return list(files)
         directories = list({os.path.dirname(file.path): None for file in files})
         rows = [self._values(f"{directory}/") for directory in directories]
         batch = pa.RecordBatch.from_pylist(rows, self.partitions)
-        left = {
-            name
-            for name, *holds in zip(directories, *(one.mask(batch).to_pylist() for one in filters), strict=True)
-            if all(holds)
-        }
+        held = mask(bind(conditions, None, self.partitions, self.partitions), batch).to_pylist()
+        left = {name for name, holds in zip(directories, held, strict=True) if holds}
         return [file for file in files if os.path.dirname(file.path) in left]
 
     def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
@@ -233,8 +241,8 @@ class FileColumns:
         for field in self.partitions:
             text = texts.get(field.name)
             try:
-                found[field.name] = None if text is None else pa.scalar(text).cast(field.type).as_py()
-            except pa.ArrowException:
+                found[field.name] = None if text is None else _parsed(text, field.type)
+            except (ValueError, ArithmeticError, pa.ArrowException):
                 raise SchemaError(f"{path}: directory {field.name}={text!r}: expected {field.type}") from None
         return found
 
@@ -278,7 +286,7 @@ def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     for part in next(inside, [])[:-1]:
         pair = _pair(part)
         if pair is not None:
-            yield pair[0], None if pair[1] == _NO_VALUE else pair[1]
+            yield pair[0], None if pair[1] == NO_VALUE else pair[1]
 
 
 def _without_glob(base: str, path: str) -> str:
@@ -297,21 +305,71 @@ def _parts(path: str, root: str) -> list[str]:
 
 
 def _pair(part: str) -> tuple[str, str] | None:
+    """The key of a directory's name, and its value as it is spelled there: so Spark looks at it, too."""
     key, equals, value = part.partition("=")
-    return (unquote(key), unquote(value)) if key and equals and value else None
+    return (unquote(key), value) if key and equals and value else None
 
 
 def _guess(texts: Iterable[str | None]) -> pa.DataType:
-    """The type of the values of directory names, as Spark would find it."""
-    known = pa.array([text for text in texts if text is not None], pa.string())
-    for kind in _GUESSES if len(known) else ():
-        try:
-            values = known.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        if not pa.types.is_floating(kind) or all(math.isfinite(one.as_py()) for one in values):
-            return kind
+    """The type of the values of directory names, as Spark infers it (PartitioningUtils), but for the zone of times."""
+    return reduce(_wider, (_type_of(text) for text in texts if text is not None), None) or pa.string()
+
+
+def _type_of(text: str) -> pa.DataType:
+    if _INTEGER.fullmatch(text) and _INT[0] <= int(text) <= _INT[1]:
+        return pa.int32()
+    if _INTEGER.fullmatch(text) and _LONG[0] <= int(text) <= _LONG[1]:
+        return pa.int64()
+    if _DECIMAL.fullmatch(text) and (digits := _digits(text)) is not None:
+        return pa.decimal128(digits, 0)
+    if _DOUBLE.fullmatch(text):
+        return pa.float64()
+    for pattern, kind in ((_TIME, _TIMESTAMP), (_DATE, pa.date32())):
+        if pattern.fullmatch(unquote(text) if kind == _TIMESTAMP else text):
+            with contextlib.suppress(ValueError):
+                _parsed(text, kind)
+                return kind
     return pa.string()
+
+
+def _digits(text: str) -> int | None:
+    """Digits of a decimal number that has none after the point, if it is one, of at most 38."""
+    number = decimal.Decimal(text)
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int) or exponent < 0:
+        return None
+    count = len(digits) + exponent
+    return count if count <= _MOST_DIGITS else None
+
+
+def _wider(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
+    """The type of values of two types."""
+    if one is None or one == other:
+        return other
+    kinds = sorted((one, other), key=_RANKS.__getitem__) if {one, other} <= _RANKS.keys() else []
+    if kinds in ([pa.int32(), pa.int64()], [pa.int32(), pa.float64()], [pa.date32(), _TIMESTAMP]):
+        return kinds[1]
+    numbers = [_WHOLE_DIGITS.get(kind, getattr(kind, "precision", 0)) for kind in (one, other)]
+    return pa.decimal128(max(numbers), 0) if all(numbers) else pa.string()
+
+
+def _parsed(text: str, kind: pa.DataType) -> Any:
+    """The value of a directory's name, which may be escaped.
+
+    Raises:
+        ValueError: When it is not of that type.
+    """
+    if pa.types.is_integer(kind) and _INTEGER.fullmatch(text):
+        return pa.scalar(int(text), kind).as_py()
+    if pa.types.is_decimal(kind) and _DECIMAL.fullmatch(text):
+        return pa.scalar(decimal.Decimal(text).quantize(decimal.Decimal(1), context=_EXACT), kind).as_py()
+    if pa.types.is_floating(kind) and _DOUBLE.fullmatch(text):
+        return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+    if pa.types.is_date(kind) and _DATE.fullmatch(text):
+        return dt.date.fromisoformat(text)
+    if kind == _TIMESTAMP and (_DATE.fullmatch(text) or _TIME.fullmatch(unquote(text))):
+        return dt.datetime.fromisoformat(unquote(text))
+    return pa.scalar(unquote(text)).cast(kind).as_py()
 
 
 def _instant(name: str, text: str | None) -> float | None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import types as arrow
 
 from sawlog.errors import OptionError, SawlogError
-from sawlog.filters import parse_filters
+from sawlog.query import parse
 from sawlog.spark.schema import spark_field
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
     """The option `filters`: a JSON list of `[column, operator, value]`, times as ISO 8601 strings.
 
     Raises:
-        OptionError: When it is something else. Columns, operators and values are for `sawlog.filters` to check.
+        OptionError: When it is something else. Columns, operators and values are for `sawlog.query` to check.
     """
     if text is None:
         return ()
@@ -138,7 +138,7 @@ def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructTy
         one = pushed if isinstance(pushed, Comparison) else Comparison.of(pushed)
         for condition in _translate(one, schema, given) if one is not None else ():
             try:
-                parse_filters([condition], schema)
+                parse(condition, schema)
             except (SawlogError, pa.ArrowException, TypeError, ValueError, OverflowError):
                 continue
             kept.append(condition)

@@ -14,6 +14,7 @@ from sawlog.damage import OnDamage
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES, Dataset, Format, get_format
 from sawlog.options import parse_options
+from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize
 from sawlog.stream.limits import StreamOptions
@@ -59,9 +60,20 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of the sink, beside those of the format."""
+    """Options of the sink, beside those of the format.
+
+    Attributes:
+        format: Name of the format.
+        savemode: What `mode("append")` does where there are files already, as Spark's modes of these names: an error,
+            or nothing. Spark itself allows Python sources no other modes than `append` and `overwrite`.
+        partitionby: Columns, separated by commas, whose values make directories `column=value`.
+        partitionoverwritemode: `dynamic`: `overwrite` replaces those directories only that it writes.
+    """
 
     format: str | None = None
+    savemode: Literal["errorifexists", "ignore"] | None = None
+    partitionby: tuple[str, ...] = ()
+    partitionoverwritemode: Literal["static", "dynamic"] = "static"
 
 
 @dataclass(frozen=True)
@@ -101,16 +113,17 @@ class Request:
 
     def _open(self) -> Dataset:
         own: ReadOptions = self.own
-        return open_dataset(
-            self.paths,
-            format=own.format,
-            view=own.view,
-            columns=own.columns,
-            on_damage=_POLICIES[own.mode],
-            provenance=own.provenance,
-            storage_options=self.storage.anew(),
-            **self.rest,
-        )
+        with in_sparks_words():
+            return open_dataset(
+                self.paths,
+                format=own.format,
+                view=own.view,
+                columns=own.columns,
+                on_damage=_POLICIES[own.mode],
+                provenance=own.provenance,
+                storage_options=self.storage.anew(),
+                **self.rest,
+            )
 
 
 def read_request(options: Mapping[str, str], format: str | None) -> Request:
@@ -146,6 +159,8 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         OptionError: For a missing path or format, an unknown option, or a value that an option cannot take.
     """
     rest: dict[str, Any] = dict(options)
+    for name in {"savemode", "partitionoverwritemode"} & rest.keys():
+        rest[name] = rest[name].lower()
     paths = _take_paths(rest)
     if len(paths) != 1:
         raise OptionError(f"writing with Spark: expected one directory, found {len(paths)} paths")

@@ -20,6 +20,7 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Dataset, Fragment, Scan, pack
 from sawlog.guard import decoded
 from sawlog.spark.cast import cast_batch
+from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import Facts, FileColumns, with_facts
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
@@ -235,15 +236,17 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
             continue
         for remark in findings.remarks(fragment.path):
             logger.warning(remark)
+        fragment.scan.storage.confirm()
 
 
 def _batches(fragment: Fragment, findings: Findings, most: int) -> Iterator[pa.RecordBatch]:
     """The rows of a fragment; where no column of the data is wanted, none is decoded, and batches hold `most` rows."""
-    if fragment.scan.columns:
-        yield from fragment.to_batches(findings)
-        return
-    for _ in decoded(fragment, pa.schema([]), findings):
-        pass
+    with in_sparks_words():
+        if fragment.scan.columns:
+            yield from fragment.to_batches(findings)
+            return
+        for _ in decoded(fragment, pa.schema([]), findings):
+            pass
     for start in range(0, findings.rows, most):
         yield pa.record_batch({"": pa.nulls(min(most, findings.rows - start))})
 

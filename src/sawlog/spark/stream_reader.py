@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
-import zlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,23 +20,26 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sawlog.errors import OptionError, SawlogError
-from sawlog.format import Dataset, Fragment, pack
+from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
+from sawlog.format import Dataset, Fragment, formats, get_format, pack
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
-from sawlog.stream.follower import Follower
+from sawlog.storage import File
+from sawlog.stream.follower import Follower, root_of
 from sawlog.stream.listing import find_all
-from sawlog.stream.offset import Offset
+from sawlog.stream.offset import Offset, dump_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sawlog.format import Scan
-    from sawlog.storage import File
-    from sawlog.stream.listing import Seen
-
 logger = logging.getLogger("sawlog")
 
+REMOTE_PAUSE = 1.0
+"""Seconds between looks at remote files."""
+CHEAP = 0.01
+"""Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
+SHARE = 10
+"""After a longer look that found nothing, this many times its duration passes before the next one."""
 WORTH_A_TASK = 4 << 20
 """Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
 
@@ -60,10 +62,13 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading: Reading | None = None
         self._reached: Offset | None = None
         self._last: tuple[dict[str, Any], Offset] | None = None
+        self._frozen = False
+        self._rested: Offset | None = None
+        self._rest = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors need no more than what to read with."""
-        return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None}
+        return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None, "_rested": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """Nothing is read yet."""
@@ -81,12 +86,18 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch."""
         begin = self._offset(start)
+        if begin == self._rested and time.monotonic() < self._rest:
+            return start
         follower = self._follow(begin)
         if follower is None:
             return start
+        begun = time.thread_time()
         end = follower.latest(begin, limited=not isinstance(limit, ReadAllAvailable))
         self._reached = end
         if end is begin:
+            took = time.thread_time() - begun
+            pause = REMOTE_PAUSE if follower.listing.remote else SHARE * took if took > CHEAP else 0.0
+            self._rested, self._rest = begin, time.monotonic() + pause
             return start
         self._last = end.to_json(), end
         return self._last[0]
@@ -99,17 +110,25 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"behind": {"bytes": size, "files": files}}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and nothing that comes later."""
-        follower = self._follow(Offset())
-        if follower is not None:
-            follower.freeze()
+        """Read what is there now, and nothing that comes later; what the stream is of, the first offset says."""
+        self._frozen = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One partition per task: small files share one, but no core is left without work that is worth a task."""
-        begin, reached = self._offset(start), self._offset(end)
-        follower = self._follow(begin) if start != end else None
-        if follower is None:
+        """One partition per task: small files share one, but no core is left without work that is worth a task.
+
+        Raises:
+            SawlogError: When a file of the micro-batch is gone, or was replaced, rewritten or cut.
+        """
+        if start == end:
             return []
+        begin, reached = self._offset(start), self._offset(end)
+        follower = self._follow(reached)
+        if follower is None:
+            where = ", ".join(self._request.paths)
+            raise SawlogError(
+                f"{where}: there are no files of the stream; a micro-batch that has to be repeated needs"
+                f" {', '.join(reached.files)}. Put them back, or start again with a new checkpoint"
+            )
         assert self._reading is not None
         fragments = follower.between(begin, reached)
         files = {one.file.path: one.file for one in follower.listing.files.values()}
@@ -126,95 +145,80 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._last[1]
         return Offset.from_json(data)
 
-    def _follow(self, start: Offset) -> Follower | None:
+    def _follow(self, offset: Offset) -> Follower | None:
         """What follows the files, with the columns that the stream began with; `None` while there are no files."""
         if self._follower is None:
             request = self._request
             # What appears while the dataset is opened belongs to no one yet; so it is only told which of these do not.
             found = find_all(request.storage, request.paths)
-            if not found:
+            opened = open_followed(request, found, offset) if found else None
+            if opened is None:
                 return None
-            storage = request.storage.anew()  # files may be replaced, which is for the follower to judge
-            dataset = open_followed(request, found, start.table)
-            if dataset is None:
-                return None
-            ours = {file.path for file in dataset.files}
-            schema = start.schema or dump_schema(dataset.view_schema())
+            dataset, foreign = opened
             self._reading = projected(request, dataset, self._schema)
-            scan = self._reading.scan
-            if scan.view != "damage":
-                scan = replace(scan, schema=load_schema(schema))
-            scan = replace(scan, storage=storage)
-            opener = _Opener(dataset, scan)
-            if dataset.format.whole(scan.view):
-                dataset = dataset.format.open(dataset.files, scan)
-            self._follower = Follower(
-                request.paths,
-                storage,
-                dataset.format,
-                scan.view,
-                request.stream,
-                opener,
-                [file.path for file in found if file.path not in ours],
-                schema,
-            )
+            scan = replace(self._reading.scan, storage=request.storage)
+            schema = offset.schema or dump_schema(dataset.view_schema())
+            self._follower = Follower.of(dataset, request.paths, scan, request.stream, foreign, schema)
+            if self._frozen:
+                self._follower.freeze()
         return self._follower
 
 
-def open_followed(request: Request, found: Sequence[File], table: str | None) -> Dataset | None:
-    """The dataset that a stream begins with, of those files that belong to it; `None` if there are none yet.
+def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tuple[Dataset, list[str]] | None:
+    """The dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
+
+    Files of another table, or of another format, may have appeared since the stream began.
 
     Args:
         request: Options of the stream.
         found: What there is.
-        table: The table that the stream is of, once that is known; files of others are left out.
+        offset: What the stream knows.
 
     Raises:
         SawlogError: As `sawlog.open` does.
     """
-    try:
-        dataset = request.open()
-    except SawlogError:
-        if len(found) == 1:
-            raise
-    else:
-        if table is None or {dataset.format.table(file) for file in dataset.files} <= {table, None}:
-            return dataset
-    usable: list[Dataset] = []
-    for file in found:
+    known = [get_format(request.own.format)] if request.own.format is not None else formats().values()
+    tables = {offset.table} - {None} or {one.table(File(name, 0)) for name in offset.names() for one in known} - {None}
+    ours = [file for file in found if not tables or {one.table(file) for one in known} <= {None, *tables}]
+    root = root_of(request.paths)
+    read = [file for file in ours if offset.knows(file.path.removeprefix(root))]
+    for some in filter(None, (ours, read)):
+        paths = {file.path for file in some}
         try:
-            one = replace(request, paths=(file.path,)).open()
+            dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
+            if read and not dataset.format.whole(dataset.scan.view):
+                dataset.between(())
+        except (StorageError, InternalError):
+            raise
+        except SawlogError:
+            if len(ours) == 1:
+                raise
+        else:
+            return dataset, sorted(paths - {file.path for file in dataset.files})
+    usable: list[Dataset] = []
+    for file in ours:
+        try:
+            usable.append(replace(request, paths=(file.path,)).open())
+        except (StorageError, InternalError):
+            raise
         except SawlogError as error:
             logger.warning("%s: left out of the stream: %s", file.path, error)
-            continue
-        if table is None or one.format.table(file) in (table, None):
-            usable.append(one)
     if not usable:
         return None
     chosen = usable[0].format
     files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
-    return chosen.open(files, usable[0].scan)
+    paths = {file.path for file in ours} - {file.path for file in files}
+    return chosen.open(files, usable[0].scan), sorted(paths)
 
 
-def dump_schema(schema: pa.Schema) -> str:
-    """A schema as text."""
-    return base64.b64encode(zlib.compress(schema.serialize().to_pybytes())).decode()
+@dataclass(frozen=True)
+class _Among:
+    """Chooses some files, for `Storage.chosen`."""
 
+    paths: set[str]
 
-def load_schema(text: str) -> pa.Schema:
-    """What `dump_schema` made."""
-    return pa.ipc.read_schema(pa.py_buffer(zlib.decompress(base64.b64decode(text))))
-
-
-class _Opener:
-    """Opens some files with the columns of a stream."""
-
-    def __init__(self, dataset: Dataset, scan: Scan) -> None:
-        self._format = dataset.format
-        self._scan = scan
-
-    def __call__(self, some: Sequence[Seen]) -> Dataset:
-        return self._format.open([one.file for one in some], self._scan)
+    def __call__(self, root: str, file: File) -> bool:
+        return file.path in self.paths
 
 
 def _tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:

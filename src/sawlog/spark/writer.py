@@ -1,26 +1,30 @@
-"""The batch sink: every task stages one file, the driver publishes all of them or none."""
+"""The batch sink: tasks fill a hidden directory, the driver publishes all of it or nothing."""
 
 from __future__ import annotations
 
-import copy
+import contextlib
+import posixpath
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.commit import Job
+from sawlog.errors import OptionError
 from sawlog.spark.cast import cast_batch
-from sawlog.spark.options import write_request
+from sawlog.spark.directories import DirectoriesWriter, check_partitions
+from sawlog.spark.options import WriteOptions, write_request
 from sawlog.spark.schema import original_schema
 from sawlog.spark.tasks import LINGER, running_task
-from sawlog.storage import File, Staged, Storage
+from sawlog.storage import Staged, Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from sawlog.format import Format, Writer
@@ -44,111 +48,131 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
     (directory,) = request.paths
     if request.storage.exists(directory) and not request.storage.is_directory(directory):
         raise OptionError(f"{directory}: is a file; a Spark job writes a directory of files, one per task")
-    writer = SawlogWriter(chosen, parsed, request.storage, directory, original_schema(schema), overwrite=overwrite)
+    own: WriteOptions = request.own
+    if own.savemode is not None and overwrite:
+        raise OptionError(f"option saveMode={own.savemode!r} goes with mode 'append', not with 'overwrite'")
+    columns = original_schema(schema)
+    if own.partitionby:
+        check_partitions(own.partitionby, columns, chosen)
+    writer = SawlogWriter(chosen, parsed, request.storage, directory, columns, overwrite=overwrite, own=own)
     writer.check()
     return writer
 
 
 class SawlogWriter(DataSourceArrowWriter):
-    """Writes a directory of files of one format. Picklable; the same job name on driver and executors.
-
-    Files are `part-TASK-JOB` and the suffix of the format. They are staged under hidden names that begin with the same
-    words, by which `commit` and `abort` find what killed or doubled tasks have left.
-    """
+    """Writes a directory of files of one format, `part-TASK-JOB` and its suffix. Picklable; all tasks have one job."""
 
     def __init__(
-        self, format: Format, options: Any, storage: Storage, directory: str, schema: pa.Schema, *, overwrite: bool
+        self,
+        format: Format,
+        options: Any,
+        storage: Storage,
+        directory: str,
+        schema: pa.Schema,
+        *,
+        overwrite: bool,
+        own: WriteOptions = WriteOptions(),  # noqa: B008, it is frozen
     ) -> None:
         self._format = format
         self._options = options
         self._schema = schema
-        self._job = uuid.uuid4().hex
+        self._own = own
+        self._idle = False
+        self.job = Job.begin(storage, directory, uuid.uuid4().hex)
         self.storage = storage
-        self.directory = directory
         self.overwrite = overwrite
-
-    def named(self, job: str, directory: str | None = None) -> SawlogWriter:
-        """The same writer for a job of that name, and for another directory where one is given."""
-        other = copy.copy(self)
-        other._job = job
-        other.directory = directory or self.directory
-        return other
 
     def check(self) -> None:
         """Refuse, before any task runs, columns that the format cannot represent.
 
         Raises:
             SchemaError: As the format's writer does.
+            OptionError: When there are files already, and none are to be added.
         """
+        if self._own.savemode == "errorifexists" and self.existing():
+            raise self._taken()
+        self._idle = self._own.savemode == "ignore" and bool(self.existing())
         with tempfile.TemporaryDirectory() as scratch:
-            self._open(scratch, 0, Storage()).abort()
+            self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one task."""
+        if self._idle:
+            return Written([])
+        return Written(self.stage(self.job, iterator))
+
+    def stage(self, job: Job, iterator: Iterator[pa.RecordBatch]) -> list[Staged]:
+        """Stage the rows of the running task for a job."""
         task = running_task().partitionId()
         writer: Writer | None = None
         try:
             for batch in iterator:
                 if batch.num_rows:
-                    writer = writer or self._open(self.directory, task, self.storage)
+                    writer = writer or self.begin(job, task)
                     writer.write(cast_batch(batch, self._schema))
-            return Written(writer.finish() if writer else [])
+            return writer.finish() if writer else []
         except BaseException:
             if writer is not None:
                 writer.abort()
             raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish all files; then, when overwriting, delete those of the format that were there before.
+        """Publish all files, in the place of those of the format that were there before when overwriting.
 
         Raises:
-            SawlogError: When an old file cannot be deleted; the new ones are in place.
+            SawlogError: As `Job.publish` does.
         """
-        old = self.existing()
         staged = [one for message in messages if isinstance(message, Written) for one in message.staged]
-        if not staged and (self.overwrite or not old):
+        if self._own.savemode is not None and self.existing():
+            if self._own.savemode == "errorifexists":
+                raise self._taken()
+            self.job.sweep()
+            return
+        if not staged and (self.overwrite or not self.existing()):
             # Without rows, one empty file keeps the directory readable.
-            staged = self._open(self.directory, 0, self.storage).finish()
-        self.storage.publish(staged)
-        self.sweep()
-        if self.overwrite:
-            self.delete(old)
+            staged = self._open(self.job, self.job.staging, 0).finish()
+        self.job.publish(staged, partial(self._replaced, staged) if self.overwrite else None)
+        self.job.sweep()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete whatever the job has staged, by the tasks that failed too. What the directory held stays."""
-        self.storage.discard(one for message in messages if isinstance(message, Written) for one in message.staged)
-        self.sweep()
-        time.sleep(LINGER)
-        self.sweep()
+        del messages
+        abort(self.job)
 
-    def _open(self, directory: str, task: int, storage: Storage) -> Writer:
-        return self._format.task_writer(directory, self._job, task, self._schema, self._options, storage)
+    def begin(self, job: Job, task: int) -> Writer:
+        """The writer of a task, into the hidden directory of a job."""
+        if not self._own.partitionby:
+            return self._open(job, job.staging, task)
+        return DirectoriesWriter(
+            self._own.partitionby, job.storage, lambda inner: self._open(job, f"{job.staging}/{inner}", task)
+        )
 
-    def existing(self) -> list[File]:
-        """Files of the format that the directory holds."""
-        if not self.storage.exists(self.directory):
+    def _open(self, job: Job, directory: str, task: int) -> Writer:
+        stored = pa.schema([one for one in self._schema if one.name not in self._own.partitionby])
+        return self._format.task_writer(directory, job.name, task, stored, self._options, job.storage)
+
+    def existing(self) -> list[str]:
+        """The files of the format, or the directories that they make up, that the directory holds."""
+        if not self.storage.exists(self.job.root):
             return []
-        return self._format.select(self.storage.find(self.directory), "rows")
+        files = self._format.select(self.storage.find(self.job.root), "rows")
+        return self._format.replaced(files, self.job.root)
 
-    def sweep(self) -> None:
-        """Delete what tasks of the job have staged and nobody has published."""
-        for path in self.storage.staged(self.directory, self._job):
-            self.storage.remove(path)
+    def _replaced(self, staged: Sequence[Staged]) -> list[str]:
+        """What of that the job replaces."""
+        old = self.existing()
+        if self._own.partitionoverwritemode == "static":
+            return old
+        written = {posixpath.dirname(one.final[len(self.job.staging) + 1 :]) for one in staged}
+        return [path for path in old if posixpath.dirname(path[len(self.job.root) + 1 :]) in written]
 
-    def delete(self, files: Sequence[File]) -> None:
-        """Delete files that new ones replace.
+    def _taken(self) -> OptionError:
+        return OptionError(f"{self.job.root}: there are files already, and option saveMode is 'errorifexists'")
 
-        Raises:
-            SawlogError: When one of them cannot be deleted.
-        """
-        for path in self._format.replaced(files, self.directory):
-            try:
-                if self.storage.is_directory(path):
-                    self.storage.remove_directory(path)
-                else:
-                    self.storage.remove(path)
-            except OSError as error:
-                raise SawlogError(
-                    f"{self.directory}: the new files are in place, but {path}, which they replace,"
-                    f" cannot be deleted: {error}"
-                ) from error
+
+def abort(job: Job) -> None:
+    """Delete whatever a job has staged, by tasks that are still dying too."""
+    with contextlib.suppress(OSError):  # tasks that still run put more into directories that are deleted
+        job.abort()
+    time.sleep(LINGER)
+    job.abort()

@@ -5,28 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import SawlogError
 from sawlog.follow import Range, Succession
-from sawlog.format import Dataset, Format, Fragment
-from sawlog.storage import Storage
+from sawlog.guard import guarded
 from sawlog.stream.intake import Intake
-from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
-from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of
+from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of, load_schema
 from sawlog.stream.proof import check_proof, prove
 from sawlog.stream.records import Records
 
-logger = logging.getLogger("sawlog")
+if TYPE_CHECKING:
+    from sawlog.format import Dataset, Format, Fragment, Scan
+    from sawlog.storage import Storage
+    from sawlog.stream.limits import StreamOptions
 
-REMOTE_PAUSE = 1.0
-"""Seconds between looks at remote files."""
-CHEAP = 0.01
-"""Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
-SHARE = 10
-"""After a longer look that found nothing, this many times its duration passes before the next one."""
+logger = logging.getLogger("sawlog")
 
 
 @dataclass(slots=True)
@@ -50,6 +46,7 @@ class Follower:
         open: Opens some of the files as a dataset with the columns of the stream.
         foreign: Paths of files that there are but do not belong to the stream.
         schema: The columns of the view, for the offsets; see `Offset.schema`.
+        table: Which table the stream is of, as far as that is known before any offset.
     """
 
     paths: Sequence[str]
@@ -60,22 +57,57 @@ class Follower:
     open: Callable[[Sequence[Seen]], Dataset]
     foreign: Iterable[str] = ()
     schema: str | None = None
+    table: str | None = None
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
     _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
     _successions: dict[str, Succession | None] = field(default_factory=dict)
     _proved: dict[str, int] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
     _records: Records | None = None
-    _table: str | None = None
     _frozen: dict[str, Seen] | None = None
-    _rest: float = 0.0
-    _rested: Offset | None = None
+    _others: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        paths: Sequence[str],
+        scan: Scan,
+        options: StreamOptions,
+        foreign: Iterable[str] = (),
+        schema: str | None = None,
+    ) -> Self:
+        """What follows the files of a dataset, and those that appear.
+
+        Args:
+            dataset: What the stream begins with; without `schema`, its columns are those of the stream.
+            paths: Where its files are, and others will be.
+            scan: What is wanted of the files.
+            options: See `Follower`.
+            foreign: See `Follower`.
+            schema: See `Follower`.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        format = dataset.format
+        storage = scan.storage.anew()  # files may be replaced, which is for the follower to judge
+        scan = replace(scan, storage=storage)
+        if scan.view != "damage":
+            scan = replace(scan, schema=load_schema(schema) if schema is not None else dataset.view_schema())
+
+        def opened(some: Sequence[Seen]) -> Dataset:
+            return format.open([one.file for one in some], scan)
+
+        (format.open(dataset.files, scan) if format.whole(scan.view) else dataset).between(())
+        tables = {table for file in dataset.files if (table := format.table(file)) is not None}
+        table = tables.pop() if len(tables) == 1 else None
+        return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
 
     def __post_init__(self) -> None:
-        (*others, root) = self.paths
-        self.root = "" if others else root.rstrip("/") + "/"
-        self.listing = Listing(self.paths, self.storage, self._name)
-        self._foreign = {self._name(path): None for path in self.foreign}
+        self.root = root_of(self.paths)
+        self.listing = Listing(self.paths, self.storage, self.name)
+        self._foreign = {self.name(path): None for path in self.foreign}
 
     def freeze(self) -> None:
         """Take the files as they are now for all that there will ever be."""
@@ -93,24 +125,15 @@ class Follower:
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
-        if start == self._rested and time.monotonic() < self._rest:
-            return start
-        begun = time.thread_time()
         if self._records is None or start != self._records.start:
             self._records = Records(self, start, self._records)
         seen = self._look()
-        self._settle_table(start, seen)
+        self.table = start.table or self.table
         self._records.refresh(seen)
         waiting = self._waiting(self._records, seen)
-        took = time.thread_time() - begun
-        reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
-        if reached:
-            self._rested = None
-            return self._next(self._records, reached, seen)
-        self._rested = start
-        pause = REMOTE_PAUSE if self.listing.remote else SHARE * took if took > CHEAP else 0.0
-        self._rest = time.monotonic() + pause
-        return start
+        with guarded(f"{', '.join(self.paths)}: following failed"):
+            reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
+        return self._next(self._records, reached, seen) if reached else start
 
     def between(self, start: Offset, end: Offset) -> list[Fragment]:
         """The fragments of the micro-batch between two offsets; the same whenever it is asked for.
@@ -133,16 +156,16 @@ class Follower:
             if one is None:
                 raise SawlogError(
                     f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
-                    f" bytes up to {place.at}. Put it back, or start the stream with a new checkpoint"
+                    f" bytes up to {place.at}. Put it back, or start again with a new checkpoint, or without positions"
                 )
             if one.file.size < place.at or self._proved.get(name, -1) < place.at:
                 check_proof(one.file, place.at, place.proof, self.storage)
             chosen[name] = one
-        dataset = self.open(self.together(list(chosen.values()), seen))
-        names = {one.file.path: name for name, one in chosen.items()}
-        read = [(file, names[file.path]) for file in dataset.files if file.path in names]
-        ranges = [Range(file, begins[name], news[name].at) for file, name in read]
-        return dataset.between(ranges)
+        with guarded(f"{', '.join(self.paths)}: planning failed"):
+            dataset = self.open(self.together(list(chosen.values()), seen))
+            names = {one.file.path: name for name, one in chosen.items()}
+            read = [(file, names[file.path]) for file in dataset.files if file.path in names]
+            return dataset.between([Range(file, begins[name], news[name].at) for file, name in read])
 
     def behind(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, that lie behind an offset, as last seen; unfinished tails included."""
@@ -195,8 +218,17 @@ class Follower:
             del self._foreign[name]
         if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
             table = self.format.table(one.file)
-            if table is None or self._table in (None, table):
+            self.table = self.table or table
+            if table in (None, self.table):
                 return True
+            if table not in self._others:
+                self._others.add(table)
+                logger.warning(
+                    "%s: a log of the table %s: the stream is of %s, and leaves logs of other tables out",
+                    one.file.path,
+                    table,
+                    self.table,
+                )
         self._foreign[name] = one.stamp
         return False
 
@@ -216,7 +248,8 @@ class Follower:
             self._successions[path] = self.format.succession(seen.file)
         return self._successions[path]
 
-    def _name(self, path: str) -> str:
+    def name(self, path: str) -> str:
+        """What the stream calls the file at a path."""
         inner = path.removeprefix(self.root) if self.root else path
         return self.format.stream_name(inner or path)
 
@@ -224,18 +257,6 @@ class Follower:
         if self._frozen is not None:
             return self._frozen
         return self.listing.refresh(self._records.ended if self._records is not None else ())
-
-    def _settle_table(self, start: Offset, seen: dict[str, Seen]) -> None:
-        """Find out which table the stream is of: by its offset, or by the first files."""
-        self._table = start.table or self._table
-        if self._table is not None:
-            return
-        ours = (one for name, one in seen.items() if self.ours(name, one))
-        found = {table for one in ours if (table := self.format.table(one.file)) is not None}
-        if len(found) > 1:
-            where = ", ".join(self.paths)
-            raise OptionError(f"{where}: logs of several tables, and a stream is of one: {', '.join(sorted(found))}")
-        self._table = next(iter(found), None)
 
     def _waiting(self, records: Records, seen: dict[str, Seen]) -> list[str]:
         """Names of files that may have something new."""
@@ -287,7 +308,7 @@ class Follower:
                 if len(waiting) == WAITING:
                     break
         schema = self.schema or records.start.schema
-        return Offset(files, finished, waiting, self._table, schema, copies=dict(records.copies.links))
+        return Offset(files, finished, waiting, self.table, schema, copies=dict(records.copies.links))
 
     def _done(self, name: str, at: int, one: Seen | None, newest: dict[Hashable, Any]) -> bool:
         """Whether a file that was read up to a position is finished, for the time being."""
@@ -313,3 +334,9 @@ class Follower:
             if place is not None and other.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
+
+
+def root_of(paths: Sequence[str]) -> str:
+    """What the names of a stream's files leave out of their paths; nothing where there are several roots."""
+    (*others, root) = paths
+    return "" if others else root.rstrip("/") + "/"

@@ -12,8 +12,8 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.errors import FormatError
 from sawlog.follow import Range
-from sawlog.format import OFFSET_COLUMN
 from sawlog.names import natural_order
+from sawlog.scan import OFFSET_COLUMN
 from sawlog.stream.offset import Place
 from sawlog.stream.proof import check_proof
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.names import hidden
+from sawlog.names import hidden, passed_over
 from sawlog.storage import File, Storage, is_remote
 
 SETTLED = 2.0
@@ -91,7 +92,7 @@ class Listing:
             self._look(finished)
         else:
             found = {self.name(file.path): file for file in find_all(self.storage, self.paths)}
-            self.files = {name: self._seen(name, file, _stamp(file)) for name, file in found.items()}
+            self.files = {name: self._seen(name, file, self._stamp(file)) for name, file in found.items()}
         return self.files
 
     def _look(self, finished: Container[str]) -> None:
@@ -117,6 +118,8 @@ class Listing:
                 except FileNotFoundError:
                     directory.settled = False
                     continue
+                if not stat.S_ISREG(status.st_mode):
+                    continue
                 file = File(entry, status.st_size, explicit=False, modified=status.st_mtime)
                 if chosen is None or chosen(root, file):
                     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
@@ -136,18 +139,29 @@ class Listing:
         begun = time.time()
         with os.scandir(path) as entries:
             for entry in entries:
-                if hidden(entry.name):
-                    continue
-                (directories if entry.is_dir() else files).append(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    directories += [] if passed_over(entry.name) else [entry.path]
+                elif not hidden(entry.name):
+                    files.append(entry.path)
         settled = begun - modified / 1e9 > SETTLED
         self._directories[path] = _Directory(modified, files, directories, settled)
         return self._directories[path]
+
+    def _stamp(self, file: File) -> tuple[Any, ...]:
+        """See `Seen.stamp`; remote files and what is in memory have no inode."""
+        if is_remote(file.path) or file.path in self.storage.inputs:
+            return (file.size, file.version)
+        try:
+            status = os.stat(file.path)
+        except FileNotFoundError:  # it was deleted since it was listed
+            return (file.size, file.version)
+        return (file.size, status.st_mtime_ns, status.st_ino)
 
     def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> Seen:
         known = self.files.get(name)
         if known is not None and known.stamp == stamp and known.file.path == file.path:
             return known
-        changed = time.time() if is_remote(file.path) else stamp[1] / 1e9
+        changed = stamp[1] / 1e9 if len(stamp) > 2 else time.time()
         return Seen(file, stamp, changed, known.first if known is not None else self.number)
 
 
@@ -158,10 +172,3 @@ def find_all(storage: Storage, paths: Sequence[str]) -> list[File]:
         with contextlib.suppress(FileNotFoundError):
             found |= {file.path: file for file in storage.find(path)}
     return list(found.values())
-
-
-def _stamp(file: File) -> tuple[Any, ...]:
-    if is_remote(file.path):
-        return (file.size, file.version)
-    status = os.stat(file.path)
-    return (file.size, status.st_mtime_ns, status.st_ino)

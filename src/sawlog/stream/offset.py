@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from sawlog.errors import SawlogError
 from sawlog.stream import first_offset
@@ -85,6 +88,16 @@ def version_of(version: str) -> bytes:
 def key_of(name: str) -> bytes:
     """What stands for a name."""
     return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_NAME_BYTES).digest()
+
+
+def dump_schema(schema: pa.Schema) -> str:
+    """A schema as text."""
+    return base64.b64encode(zlib.compress(schema.serialize().to_pybytes())).decode()
+
+
+def load_schema(text: str) -> pa.Schema:
+    """What `dump_schema` made."""
+    return pa.ipc.read_schema(pa.py_buffer(zlib.decompress(base64.b64decode(text))))
 
 
 class Link(NamedTuple):
@@ -191,6 +204,16 @@ class Offset:
             return place.begin
         return self.files[name].at if name in self.files else 0
 
+    def names(self) -> Iterator[str]:
+        """Names of files that the stream has begun to read, as far as the offset holds them."""
+        yield from self.files
+        if self.old is not None:
+            yield from (run.through for run in self.old.runs)
+
+    def knows(self, name: str) -> bool:
+        """Whether the stream has begun to read a file of that name."""
+        return name in self.files or self.finished.get(key_of(name)) is not None
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Offset:
         """What `to_json` made, in this version or in the first.
@@ -217,8 +240,8 @@ class Offset:
                     copies={key: Link(origin, int.from_bytes(size, "big")) for key, origin, size in copies},
                 )
         except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
-            raise SawlogError(f"the checkpoint holds no offset of sawlog's: {str(data)[:200]}") from error
-        raise SawlogError(f"the checkpoint holds an offset of version {version}; this sawlog knows up to {VERSION}")
+            raise SawlogError(f"expected an offset of sawlog's, found {str(data)[:200]}") from error
+        raise SawlogError(f"found an offset of version {version}; this sawlog knows up to {VERSION}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with sorted keys: Spark compares offsets as text."""

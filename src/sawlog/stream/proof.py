@@ -40,7 +40,10 @@ def check_proof(file: File, at: int, proof: str, storage: Storage) -> None:
             )
 
 
-_ADVICE = "; logs may grow, and give way to others of another name. Start the stream with a new checkpoint to read anew"
+_ADVICE = (
+    "; logs may grow, and give way to others of another name. Start again with a new checkpoint, or without positions,"
+    " to read it from its beginning"
+)
 
 
 def _spans(at: int) -> list[tuple[int, int]]:

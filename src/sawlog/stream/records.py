@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError
@@ -138,13 +139,18 @@ class Records:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
         if one.file.size < place.at:
             return True
-        known = name in self._inodes and self._inodes[name] == one.inode
-        self._inodes[name] = one.inode
         if not place.at:
             return False
         if name in self._copied and self._follower.frontier(name, one) is None:
             return not self._proves(one, place)
-        return not known and head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]
+        if name in self._inodes and self._inodes[name] == one.inode:
+            return False
+        if not place.proof:  # of positions that were saved without one
+            self.files[name] = replace(place, proof=prove(one.file, place.at, self._follower.storage))
+        elif head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
+            return True
+        self._inodes[name] = one.inode
+        return False
 
     def _look_again(self, name: str, one: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
         """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
@@ -302,7 +308,8 @@ class Records:
             }
             match = self._match(one, lost, heads)
             if match is not None:
-                written_over = set(map(key_of, self._follower.format.predecessors(name)))
+                first = self._follower.storage.read(one.file.path, 0, PROVEN_BYTES)
+                written_over = set(map(key_of, self._follower.format.predecessors(name, first)))
                 match = self._match(one, [found for found in lost if _key(found[0]) not in written_over], heads)
             if match is not None:
                 lost.remove(match)
@@ -359,7 +366,7 @@ class Records:
             check_proof(one.file, known.at, "", self._follower.storage)
         raise SawlogError(
             f"{one.file.path}: the file was replaced or rewritten after all of its {known.at} bytes were read. Start"
-            " the stream with a new checkpoint to read anew"
+            " again with a new checkpoint, or without positions, to read it from its beginning"
         )
 
     def _settle_losses(self, seen: Mapping[str, Seen], arrived: list[Seen]) -> None:
@@ -399,7 +406,7 @@ class Records:
     def _lost(self, told: str) -> None:
         self._restarted = False
         if self._follower.options.failondataloss:
-            raise SawlogError(f"{told}; failOnDataLoss=false reads on without them")
+            raise SawlogError(f"{told}; failOnDataLoss=false, or in Python the next look, reads on without them")
         logger.warning(told)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 
 from sawlog.damage import TailStatus
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import FormatError
 from sawlog.guard import raised_by_system
 from sawlog.testing.counting import SPARE_MEMORY, counted, measured
 from sawlog.testing.mutations import effort, seeded
-from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, subsequence, texts
+from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, refusable, subsequence, texts
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 
 PASSES = 16
@@ -26,7 +25,7 @@ _SMALL = 1 << 16
 
 def readable(subject: Subject) -> bool:
     """Whether the path is opened at all."""
-    with warnings.catch_warnings(), suppress(SawlogError):
+    with warnings.catch_warnings(), refusable():
         warnings.simplefilter("ignore")
         opened(subject, on_damage="skip")
         return True
@@ -165,7 +164,7 @@ def linear(sample: Sample) -> Iterator[str]:
 
 def _looked(subject: Subject, view: str) -> int:
     """Bytes that a read of a view looks at; none where the path is refused."""
-    with warnings.catch_warnings(), suppress(SawlogError):
+    with warnings.catch_warnings(), refusable():
         warnings.simplefilter("ignore")
         dataset, work = counted(opened(subject, on_damage="skip", view=view))
         for batch in dataset.to_batches():
@@ -182,7 +181,7 @@ def frugal(subject: Subject) -> list[str]:
     """
     size = sum(map(len, subject.files.values()))
     found = examine(subject).complaints
-    with warnings.catch_warnings(), suppress(SawlogError), measured() as memory:
+    with warnings.catch_warnings(), refusable(), measured() as memory:
         warnings.simplefilter("ignore")
         dataset, work = counted(opened(subject, on_damage="skip"))
         delivered(dataset)

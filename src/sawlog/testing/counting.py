@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.format import Dataset
 from sawlog.sources import Source
-from sawlog.storage import PathLike, Storage
+from sawlog.storage import File, PathLike, Storage
 
 _POOLS: list[pa.MemoryPool] = []
 """Pools that were measured; what was allocated from one may live on, and frees into it."""
@@ -56,9 +56,9 @@ class CountingStorage(Storage):
 
     work: Work = field(default_factory=Work)
 
-    def open(self, path: PathLike, *args: Any, **options: Any) -> Any:
+    def open(self, path: PathLike | File, end: int | None = None) -> Any:
         """See `Storage.open`."""
-        return CountingSource(super().open(path, *args, **options), self.work)
+        return CountingSource(super().open(path, end), self.work)
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from sawlog.testing import changes, mutations, reading, writing
+from sawlog.testing import changes, mutations, reading, storing, writing
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed, put
 
 _SHOWN = 5
@@ -220,6 +220,12 @@ class Laws:
         """What is written is read back; the same bytes are written again; what cannot be written is refused."""
         self.intact("write_and_read_back", sample, writing.written)
 
+    # Law 9
+
+    def test_stores(self, sample: Sample) -> None:
+        """A store that fails, answers wrongly or changes gives all rows, or an error that says so."""
+        self.intact("stores", sample, storing.stores)
+
     # What is exempt
 
     def test_exemptions_are_documented(self) -> None:
@@ -244,7 +250,7 @@ def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Com
         for mutation in kinds:
             put(intact.directory, {name: data for name, data in mutation.files.items() if there.get(name) != data})
             there = mutation.files
-            for text in check(replace(intact, files=mutation.files, mutation=mutation)):
+            for text in changes.watched(check, replace(intact, files=mutation.files, mutation=mutation)):
                 yield Complaint(text.replace(intact.directory, ""), mutation)
 
 

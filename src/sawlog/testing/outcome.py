@@ -13,31 +13,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import UNREADABLE, Account, Damage, FileReport, Findings
-from sawlog.errors import DamageError, FormatError, SawlogError
+from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings
+from sawlog.errors import DamageError, FormatError, InternalError, SawlogError, UnsupportedError
 from sawlog.format import Dataset
 from sawlog.guard import raised_by_system
 from sawlog.testing.sample import Subject
 
 Rows = list[str]
 """Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
-
-
-_FAULTS = (
-    "AssertionError",
-    "AttributeError",
-    "IndexError",
-    "KeyError",
-    "LoweringError",
-    "MemoryError",
-    "NameError",
-    "RecursionError",
-    "TypeError",
-    "TypingError",
-    "UnboundLocalError",
-    "ZeroDivisionError",
-)
-"""What only code that is at fault raises."""
 
 
 class Place(NamedTuple):
@@ -148,12 +131,25 @@ def attending(outcome: Outcome, verb: str) -> Iterator[None]:
         warnings.simplefilter("always")
         try:
             yield
+        except InternalError as error:
+            outcome.complaints.append(f"{verb}: {error}")
         except SawlogError as error:
             outcome.complaints.append(f"{verb} refuses what skip reads: {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             if not raised_by_system(error):
                 outcome.complaints.append(f"{verb}: {explain(error)}")
     outcome.remarks |= {f"{one.category.__name__}: {one.message}" for one in given}
+
+
+@contextmanager
+def refusable() -> Iterator[None]:
+    """Pass over what may be refused; a fault of sawlog's own is none of that."""
+    try:
+        yield
+    except InternalError:
+        raise
+    except SawlogError:
+        pass
 
 
 def places(damages: Iterable[Damage]) -> list[Place]:
@@ -181,9 +177,10 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     with attending(outcome, "skip"):
         table.validate(full=True)
         outcome.table, outcome.rows = table, _placed(subject, table)
+        with attending(outcome, "info"):
+            dataset.info()
         with attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
-        outcome.complaints += _unforeseen(outcome.reports)
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
         concerned = [one for one in outcome.damages if not _beside(subject, one)]
@@ -216,21 +213,13 @@ def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
     return pa.Table.from_batches(batches, dataset.schema), ledgers
 
 
-def _unforeseen(reports: Iterable[FileReport]) -> Iterator[str]:
-    """Damage behind which a fault of the reader hides: libraries may give up on bad bytes, our own code may not."""
-    for report in reports:
-        for one in report.damages:
-            if one.kind == UNREADABLE and one.detail.startswith(_FAULTS):
-                yield f"only the guard knew what to do: {one.detail}"
-
-
 def _some(found: list[Any]) -> str:
     return f"{[tuple(one) for one in found[:3]]}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
 
 
 def _refusal(subject: Subject, error: SawlogError | OSError) -> str:
     """Why a path is not read; errors of the operating system are those that it gives for the path."""
-    if isinstance(error, OSError) and not raised_by_system(error):
+    if isinstance(error, InternalError) or (isinstance(error, OSError) and not raised_by_system(error)):
         raise error
     return f"{type(error).__name__}: {error}".replace(subject.directory, "")
 
@@ -263,14 +252,21 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
     """
     if account.total != size:
         yield f"{account} adds up to {account.total} of {size}"
-    end = damaged = 0
+    last = end = damaged = unsupported = 0
     for one in damages:
         if (one.length and one.offset < end) or one.length < 0 or not 0 <= one.offset <= size - one.length:
             yield f"damage {one} overlaps another, or leaves the {size} bytes"
-        end = max(end, one.offset + one.length)
-        damaged += one.length
+        if one.offset < last:
+            yield f"damage {one} is out of order"
+        last, end = one.offset, max(end, one.offset + one.length)
+        if one.kind == UNSUPPORTED:
+            unsupported += one.length
+        else:
+            damaged += one.length
     if damaged != account.damage:
         yield f"the damages do not add up to {account.damage} bytes"
+    if unsupported != account.unsupported:
+        yield f"what is unsupported does not add up to {account.unsupported} bytes"
 
 
 def _beside(subject: Subject, damage: Place) -> bool:
@@ -326,7 +322,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     with attending(outcome, "fail"):
         try:
             batches.extend(dataset.to_batches())
-        except DamageError as error:
+        except (DamageError, UnsupportedError) as error:
             raised = error.damage
     rows = _placed(subject, pa.Table.from_batches(batches, dataset.schema))
     if raised is None or not damages:

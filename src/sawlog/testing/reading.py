@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.damage import Account, Findings
+from sawlog.errors import SawlogError
 from sawlog.format import Dataset, Fragment
 from sawlog.testing.mutations import seeded
 from sawlog.testing.outcome import Rows, delivered, opened, places, texts
@@ -105,6 +106,15 @@ def same_counts(subject: Subject) -> Iterator[str]:
             yield "the Arrow C stream differs"
     if not table.schema.equals(dataset.schema, check_metadata=True):
         yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
+    for view in dataset.format.views:
+        try:
+            other = opened(subject, on_damage="skip", view=view)
+            read = other.to_table().num_rows
+        except SawlogError:
+            continue
+        if other.count_rows() != read:
+            yield f"view {view}: count_rows() is {other.count_rows()}, of {read} rows"
+        other.info()
 
 
 def same_columns(subject: Subject) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from sawlog.kernels.memory import (
     store_big_u32,
     store_big_u64,
 )
+from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, Record, UInt64
 
 COLUMN = np.dtype(
     [
@@ -50,19 +51,19 @@ class Rows(NamedTuple):
         longest: int64, longest entry that is written.
     """
 
-    arena: Any
-    columns: Any
-    presence: Any
-    count: Any
-    longest: Any
+    arena: Bytes
+    columns: Annotated[Any, Array(COLUMN)]
+    presence: Int64
+    count: Int64
+    longest: Int64
 
 
 class Flags(NamedTuple):
     """Flags of the first row, of those between, and of the last one, if it is not the first: uint8."""
 
-    first: Any
-    middle: Any
-    last: Any
+    first: UInt64
+    middle: UInt64
+    last: UInt64
 
 
 DONE = 0
@@ -140,7 +141,7 @@ def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
 
 
 @kernel
-def encode_rows(rows: Any, flags: Any, state: Any, out: Any) -> Any:
+def encode_rows(rows: Rows, flags: Flags, state: Annotated[Any, Record(STATE)], out: OutBytes) -> Int64:
     """Lay rows out as entries, until all are done or `out` is full.
 
     Args:

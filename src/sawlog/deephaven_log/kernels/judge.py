@@ -6,7 +6,7 @@ entry is searched byte by byte; see `_agrees` for what is taken for one. See `sa
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,12 @@ from sawlog.chain.kernels import (
 )
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.digest import STEP, digest_of
+from sawlog.deephaven_log.kernels.gather import COLUMN
 from sawlog.deephaven_log.kernels.locate import row_end
 from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64
+from sawlog.kernels.signature import Array, Bool, Int64, OutUInt32s, OutUInt64s, UInt64
 
 STATE = state_type(
     # While something is lost:
@@ -80,19 +82,19 @@ class Rules(NamedTuple):
         notes_aborted: Whether aborted sets are written down one by one.
     """
 
-    longest: Any
-    verify: Any
-    vouched: Any
-    strict: Any
-    presence: Any
-    columns: Any
-    places: Any
-    totals: Any
-    weights: Any
-    live_from: Any
-    emit: Any
-    applies_deletes: Any
-    notes_aborted: Any
+    longest: UInt64
+    verify: Bool
+    vouched: Bool
+    strict: Bool
+    presence: Int64
+    columns: Annotated[Any, Array(COLUMN, writable=True)]
+    places: OutUInt32s
+    totals: OutUInt64s
+    weights: OutUInt64s
+    live_from: UInt64
+    emit: Bool
+    applies_deletes: Bool
+    notes_aborted: Bool
 
 
 REACH = 8 << 20
@@ -123,6 +125,7 @@ _VERIFY = np.bool_(True)
 _BAD_SIZE = np.int64(Kind.BAD_SIZE)
 _MISMATCH = np.int64(Kind.CHECKSUM_MISMATCH)
 _BAD_FLAGS = np.int64(Kind.BAD_FLAGS)
+_UNKNOWN_FLAGS = np.int64(Kind.UNKNOWN_FLAGS)
 _BAD_ROW = np.int64(Kind.BAD_ROW)
 _UNUSED = np.int64(Kind.UNUSED_SPACE)
 
@@ -366,7 +369,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if flags > _KNOWN_FLAGS and not rules.vouched:
         return _lose(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
     if flags > _RECORD and rules.strict:
-        blame(state, _BAD_FLAGS, np.int64(flags), _NOUGHT)
+        blame(state, _UNKNOWN_FLAGS if rules.vouched else _BAD_FLAGS, np.int64(flags), _NOUGHT)
         return DAMAGED, total
     if flags & _RECORD == _ZERO:
         finish_ = pos + total - _DIGEST

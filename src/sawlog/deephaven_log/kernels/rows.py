@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import BACK, NO_ROOM, TAKEN, note, walk_chain
+from sawlog.chain.kernels import BACK, EVENT, NO_ROOM, TAKEN, Window, note, walk_chain
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels import gather as columns
-from sawlog.deephaven_log.kernels.judge import flags_of, has_digest, is_delete, judge
+from sawlog.deephaven_log.kernels.judge import STATE, Rules, flags_of, has_digest, is_delete, judge
 from sawlog.deephaven_log.kernels.locate import mixed_run
 from sawlog.deephaven_log.kernels.locate import run as even_run
 from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, Record
 
 SALVAGED = np.int64(-1)
 """An event that is no damage: rows that were delivered although their set lacks a member."""
@@ -45,11 +46,11 @@ class Out(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    arena: Any
-    scratch: Any
-    starts: Any
-    fixed: Any
-    events: Any
+    arena: OutBytes
+    scratch: OutBytes
+    starts: OutInt64s
+    fixed: OutInt64s
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 @inlined
@@ -200,7 +201,7 @@ def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any)
 
 
 @kernel
-def decode_rows(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def decode_rows(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     """Decode committed rows: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`.
 
     A set is walked to its end first; when it is complete, it is walked again and delivered.

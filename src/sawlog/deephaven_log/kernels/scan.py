@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DONE, TAKEN, note_damage, walk_chain
+from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, note_damage, walk_chain
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.digest import SUMMED
-from sawlog.deephaven_log.kernels.judge import flags_of, is_delete, judge
+from sawlog.deephaven_log.kernels.judge import STATE, Rules, flags_of, is_delete, judge
 from sawlog.deephaven_log.layout import Kind
 from sawlog.kernels.adler32 import LEAD, adler32_before
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Record
 from sawlog.kernels.vector import PLACES, pairs
 
 ENTRY = np.dtype(
@@ -59,8 +60,8 @@ class Out(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    entries: Any
-    events: Any
+    entries: Annotated[Any, Array(ENTRY, writable=True)]
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 @always_inlined
@@ -132,7 +133,7 @@ def meet_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rule
 
 
 @kernel
-def walk_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def walk_entries(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     """List entries, or look for cuts and DELETE_PARTITION: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`.
 
     Without room for a list, it ends at the first entry at or behind the target that begins a set. What a reader makes
@@ -142,7 +143,7 @@ def walk_entries(window: Any, state: Any, out: Any, rules: Any) -> Any:
 
 
 @kernel
-def may_delete(data: Any) -> Any:
+def may_delete(data: Bytes) -> Bool:
     """Whether the bytes that mark a DELETE_PARTITION are anywhere in `data` (uint8), in a command or by chance.
 
     Where they are not, there is no such command: to know that, no entry need be walked.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DAMAGED, GOOD, NO_ROOM, TAKEN, note, record_type, walk_chain
+from sawlog.chain.kernels import DAMAGED, EVENT, GOOD, NO_ROOM, TAKEN, Window, note, record_type, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.hidden import begin_hunt, is_hunt, judge_hidden
-from sawlog.filodb_record.kernels.records import ask_ahead, judge_record, lose_bytes, take_records
+from sawlog.filodb_record.kernels.records import Out, ask_ahead, judge_record, lose_bytes, take_records
 from sawlog.filodb_record.kernels.settle import open_value, settle
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutInt64s, OutUInt64s, Record, UInt32s, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
 CONTAINER = record_type("start", "end", "following", "time", "records", "guesses")
@@ -38,9 +39,9 @@ class Containers(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    rows: Any
-    starts: Any
-    events: Any
+    rows: Annotated[Any, Array(CONTAINER, writable=True)]
+    starts: OutInt64s
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 @inlined
@@ -105,19 +106,19 @@ def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules
 
 
 @kernel
-def read_records(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_records(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
     """Read records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
 
 
 @kernel
-def read_all_records(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_all_records(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
     """As `read_records`, with those of hidden containers."""
     return walk_chain(take_records, _judge_all, gather_records, lose_bytes, window, state, out, rules)
 
 
 @kernel
-def read_values(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_values(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
     """As `read_records`, of a column of values."""
     return walk_chain(take_records, _judge_value, gather_records, lose_bytes, window, state, out, rules)
 
@@ -178,19 +179,21 @@ def lose_container(window: Any, start: Any, length: Any, state: Any, out: Any, r
 
 
 @kernel
-def read_containers(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_containers(window: Window, state: Annotated[Any, Record(s.STATE)], out: Containers, rules: s.Rules) -> Int64:
     """Read containers, and count their records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
     return walk_chain(count_records, judge, gather_container, lose_container, window, state, out, rules)
 
 
 @kernel
-def read_all_containers(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_all_containers(
+    window: Window, state: Annotated[Any, Record(s.STATE)], out: Containers, rules: s.Rules
+) -> Int64:
     """As `read_containers`, with those that are hidden."""
     return walk_chain(count_records, _judge_all, gather_container, lose_container, window, state, out, rules)
 
 
 @kernel
-def hash_payloads(window: Any, positions: Any, lengths: Any, with_length: Any, hashes: Any) -> None:
+def hash_payloads(window: Bytes, positions: UInt64s, lengths: UInt32s, with_length: Bool, hashes: OutUInt64s) -> None:
     """Combine the hashes of payloads into `hashes`, uint64 per row; of maps the length in front enters as well."""
     for row in range(len(positions)):
         start = positions[row]

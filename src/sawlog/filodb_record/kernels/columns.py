@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import Bad, Payloads
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64, store_u32, store_u64
+from sawlog.kernels.signature import Array, OutBytes, Record, UInt64, UInt64s
 
 # What to do for a column.
 COPY_8 = 1
@@ -66,10 +68,10 @@ class Memory(NamedTuple):
         failures: `FAILURE` records, BLOCK of them, all 0.
     """
 
-    ops: Any
-    arena: Any
-    scratch: Any
-    failures: Any
+    ops: Annotated[Any, Array(OPERATION, 2)]
+    arena: OutBytes
+    scratch: OutBytes
+    failures: Annotated[Any, Array(FAILURE, writable=True)]
 
 
 class Block(NamedTuple):
@@ -216,7 +218,14 @@ def gather_columns(block: Any, ops: Any, memory: Any, tally: Any) -> Any:
 
 
 @kernel
-def read_nested(payloads: Any, smallest: Any, memory: Any, picked: Any, tally: Any, bad: Any) -> None:
+def read_nested(
+    payloads: Payloads,
+    smallest: UInt64,
+    memory: Memory,
+    picked: UInt64s,
+    tally: Annotated[Any, Record(TALLY)],
+    bad: Bad,
+) -> None:
     """Gather the records that are the payloads of a column.
 
     Args:

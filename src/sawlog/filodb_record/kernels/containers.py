@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import storer
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, copy_short
-from sawlog.filodb_record.kernels.payloads import NO_ROOM, TOO_LONG
+from sawlog.filodb_record.kernels.payloads import NO_ROOM, PROGRESS, TOO_LONG, Encoded
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, Record, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
 LAYER = record_type(
@@ -65,9 +66,9 @@ class Values(NamedTuple):
         scratch: uint8, positions (u64) and lengths (u32) of payloads.
     """
 
-    arena: Any
-    payloads: Any
-    scratch: Any
+    arena: Bytes
+    payloads: Bytes
+    scratch: Bytes
 
 
 @inlined
@@ -108,7 +109,14 @@ def _put(row: Any, begin: Any, total: Any, start_of_payloads: Any, ops: Any, val
 
 
 @kernel
-def encode_records(values: Any, start_of_payloads: Any, ops: Any, into: Any, out: Any, progress: Any) -> Any:
+def encode_records(
+    values: Values,
+    start_of_payloads: Int64,
+    ops: Annotated[Any, Array(PUT)],
+    into: Encoded,
+    out: OutBytes,
+    progress: Annotated[Any, Record(PROGRESS)],
+) -> Int64:
     """Lay records out as payloads of others; schema ID and hash of those that have them are columns.
 
     Args:
@@ -163,12 +171,12 @@ class Rows(NamedTuple):
         groups: int64 per row, ascending; another one begins another container.
     """
 
-    which: Any
-    ops: Any
-    values: Any
-    hashes: Any
-    times: Any
-    groups: Any
+    which: Bytes
+    ops: Annotated[Any, Array(PUT, 2)]
+    values: Values
+    hashes: UInt64s
+    times: Int64s
+    groups: Int64s
 
 
 class Plan(NamedTuple):
@@ -181,10 +189,10 @@ class Plan(NamedTuple):
         whole: Whether full containers are written in their full size.
     """
 
-    layouts: Any
-    raw: Any
-    size: Any
-    whole: Any
+    layouts: Annotated[Any, Array(LAYOUT)]
+    raw: Bool
+    size: Int64
+    whole: Bool
 
 
 def new_layer() -> Any:
@@ -208,14 +216,14 @@ def _close(out: Any, sizes: Any, state: Any, size: Any, whole: Any) -> None:
 
 
 @kernel
-def close_container(out: Any, sizes: Any, state: Any) -> None:
+def close_container(out: OutBytes, sizes: OutInt64s, state: Annotated[Any, Record(LAYER)]) -> None:
     """Complete the current container, trimmed, if there is one."""
     if state.start >= 0:
         _close(out, sizes, state, 0, False)
 
 
 @kernel
-def lay_records(rows: Any, plan: Any, state: Any, out: Any, sizes: Any) -> Any:
+def lay_records(rows: Rows, plan: Plan, state: Annotated[Any, Record(LAYER)], out: OutBytes, sizes: OutInt64s) -> Int64:
     """Lay records out in containers.
 
     Args:

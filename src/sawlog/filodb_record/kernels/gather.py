@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import utf8_length
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u64
+from sawlog.kernels.signature import (
+    WRITABLE,
+    Bytes,
+    Int32s,
+    Int64,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    OutUInt32s,
+    OutUInt64s,
+)
 
 SLACK = 8
 """Bytes that a target must have behind what is copied to it."""
@@ -19,11 +30,11 @@ class Texts(NamedTuple):
 
     Attributes:
         data: uint8.
-        ends: int32 or int64, string i is `data[ends[i] : ends[i + 1]]`.
+        ends: String i is `data[ends[i] : ends[i + 1]]`.
     """
 
-    data: Any
-    ends: Any
+    data: Bytes
+    ends: Int32s
 
 
 class Labels(NamedTuple):
@@ -35,9 +46,29 @@ class Labels(NamedTuple):
         values: `Texts`.
     """
 
-    ends: Any
-    keys: Any
-    values: Any
+    ends: Int32s
+    keys: Texts
+    values: Texts
+
+
+class TextRoom(NamedTuple):
+    """Room for strings.
+
+    Attributes:
+        data: Their bytes.
+        ends: The bytes of their ends, int32.
+    """
+
+    data: OutBytes
+    ends: OutBytes
+
+
+class LabelRoom(NamedTuple):
+    """Room for maps of rows, as those of `Labels`."""
+
+    ends: OutInt32s
+    keys: TextRoom
+    values: TextRoom
 
 
 class Payloads(NamedTuple):
@@ -49,9 +80,9 @@ class Payloads(NamedTuple):
         lengths: uint32 per row.
     """
 
-    data: Any
-    positions: Any
-    lengths: Any
+    data: Bytes
+    positions: OutUInt64s
+    lengths: OutUInt32s
 
 
 class Bad(NamedTuple):
@@ -62,8 +93,8 @@ class Bad(NamedTuple):
         where: int64 per row: what explains it.
     """
 
-    kinds: Any
-    where: Any
+    kinds: OutBytes
+    where: OutInt64s
 
 
 _SLACK = np.uint64(SLACK)
@@ -114,7 +145,7 @@ def mix(data: Any, start: Any, length: Any, total: Any) -> Any:
 
 
 @kernel
-def gather_strings(payloads: Any, into: Any) -> None:
+def gather_strings(payloads: Payloads, into: Annotated[Texts, WRITABLE]) -> None:
     """Copy `Payloads` to `Texts`, whose data has room for them and SLACK; its first end is 0."""
     data = payloads.data
     limit = np.uint64(len(data))
@@ -151,7 +182,7 @@ def _valid_to(data: Any, at: Any, end: Any) -> Any:
 
 
 @kernel
-def check_text(texts: Any, groups: Any, kind: Any, bad: Any) -> None:
+def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
     """Mark the rows that hold text which is not UTF-8.
 
     Args:

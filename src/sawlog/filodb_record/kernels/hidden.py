@@ -10,11 +10,11 @@ hidden, to go from kernel to kernel for each costs more than to compile one that
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import AWAY, GOOD, NO_ROOM, SHORT, blame, no_run, walk_chain
+from sawlog.chain.kernels import AWAY, EVENT, GOOD, NO_ROOM, SHORT, Window, blame, no_run, walk_chain
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.records import lose_bytes
@@ -32,6 +32,7 @@ from sawlog.filodb_record.kernels.settle import (
 )
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.signature import Array, Int64, Record
 
 _ZERO = np.uint64(0)
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
@@ -147,7 +148,7 @@ class Events(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    events: Any
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 @inlined
@@ -166,6 +167,6 @@ def _leave_to_others(window: Any, pos: Any, size: Any, state: Any, out: Any, rul
 
 
 @kernel
-def read_hidden(window: Any, state: Any, out: Any, rules: Any) -> Any:
+def read_hidden(window: Window, state: Annotated[Any, Record(s.STATE)], out: Events, rules: s.Rules) -> Int64:
     """Go on while `is_hunt`: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`; `out` is `Events`."""
     return walk_chain(no_run, judge_hidden, _leave_to_others, lose_bytes, window, state, out, rules)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import Texts
 from sawlog.filodb_record.kernels.histograms import _EXPONENTIAL_XOR, _buckets, _tops
 from sawlog.filodb_record.kernels.nibblepack import FAILED, pack_values, pack_xor
 from sawlog.filodb_record.kernels.payloads import (
@@ -15,12 +16,15 @@ from sawlog.filodb_record.kernels.payloads import (
     NO_ROOM,
     NOT_WHOLE,
     OTHER_TOPS,
+    PROGRESS,
     TOO_LONG,
     WRONG_COUNT,
+    Encoded,
 )
 from sawlog.filodb_record.layout import HistogramFormat
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, store_u16
+from sawlog.kernels.signature import Float64s, Int32s, Int64, OutBytes, OutFloat64s, OutUInt64s, Record, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
 _ZERO = np.uint64(0)
@@ -49,12 +53,12 @@ class Given(NamedTuple):
         tops: float64, checked against the definitions.
     """
 
-    definitions: Any
-    ends: Any
-    values: Any
-    bits: Any
-    top_ends: Any
-    tops: Any
+    definitions: Texts
+    ends: Int32s
+    values: Float64s
+    bits: UInt64s
+    top_ends: Int32s
+    tops: Float64s
 
 
 class Work(NamedTuple):
@@ -67,10 +71,10 @@ class Work(NamedTuple):
         group: uint64[NIBBLE_GROUP].
     """
 
-    tops: Any
-    bits: Any
-    steps: Any
-    group: Any
+    tops: OutFloat64s
+    bits: OutUInt64s
+    steps: OutUInt64s
+    group: OutUInt64s
 
 
 @inlined
@@ -93,7 +97,9 @@ def _pack(code: Any, given: Any, first: Any, count: Any, work: Any, out: Any, po
 
 
 @kernel
-def encode_histograms(given: Any, work: Any, into: Any, out: Any, progress: Any) -> Any:
+def encode_histograms(
+    given: Given, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
+) -> Int64:
     """Encode histograms.
 
     Args:

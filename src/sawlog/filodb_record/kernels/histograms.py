@@ -8,11 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import Bad, Payloads
 from sawlog.filodb_record.kernels.nibblepack import unpack_delta, unpack_xor
 from sawlog.filodb_record.kernels.powers import fill_powers
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
+from sawlog.kernels.signature import (
+    Bytes,
+    Float64,
+    Float64s,
+    Int32s,
+    Int64,
+    OutBytes,
+    OutFloat64s,
+    OutInt32s,
+    OutUInt64s,
+)
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -84,8 +96,8 @@ class Sizes(NamedTuple):
         definition_ends: int32, bytes of definitions, with their format codes, behind each row; the first is 0.
     """
 
-    ends: Any
-    definition_ends: Any
+    ends: OutInt32s
+    definition_ends: OutInt32s
 
 
 class Buckets(NamedTuple):
@@ -99,15 +111,15 @@ class Buckets(NamedTuple):
         definitions: uint8, each behind its format code.
     """
 
-    tops: Any
-    top_bits: Any
-    values: Any
-    value_bits: Any
-    definitions: Any
+    tops: OutFloat64s
+    top_bits: OutUInt64s
+    values: OutFloat64s
+    value_bits: OutUInt64s
+    definitions: OutBytes
 
 
 @kernel
-def histogram_sizes(payloads: Any, sizes: Any, bad: Any) -> None:
+def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: Bad) -> None:
     """Work out `Sizes` of `Payloads`; those that are no histograms become `Bad`, explained by their format codes."""
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     ends, definition_ends = sizes.ends, sizes.definition_ends
@@ -148,13 +160,13 @@ def fill_exponential(scale: Any, index: Any, tops: Any, first: Any, count: Any) 
 
 
 @kernel
-def geometric_tops(lowest: Any, multiplier: Any, less: Any, tops: Any) -> None:
+def geometric_tops(lowest: Float64, multiplier: Float64, less: Float64, tops: OutFloat64s) -> None:
     """Tops of geometric buckets, float64."""
     fill_geometric(lowest, multiplier, less, tops, 0, len(tops))
 
 
 @kernel
-def exponential_tops(scale: Any, index: Any, tops: Any) -> None:
+def exponential_tops(scale: Int64, index: Int64, tops: OutFloat64s) -> None:
     """Tops of exponential buckets, float64."""
     fill_exponential(scale, index, tops, 0, len(tops))
 
@@ -180,7 +192,7 @@ def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, firs
 
 
 @kernel
-def gather_histograms(payloads: Any, sizes: Any, into: Any, bad: Any) -> None:
+def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Bad) -> None:
     """Work tops and values out, and copy the definitions.
 
     Args:
@@ -230,14 +242,14 @@ class Histograms(NamedTuple):
         exponential: uint8 per row, whether its buckets are exponential.
     """
 
-    ends: Any
-    tops: Any
-    values: Any
-    exponential: Any
+    ends: Int32s
+    tops: Float64s
+    values: Float64s
+    exponential: Bytes
 
 
 @kernel
-def mark_exponential(definition_ends: Any, definitions: Any, exponential: Any) -> None:
+def mark_exponential(definition_ends: Int32s, definitions: Bytes, exponential: OutBytes) -> None:
     """Whether the buckets of each row are exponential, by the format code in front of their definition."""
     for row in range(len(exponential)):
         code: Any = -1
@@ -283,7 +295,9 @@ def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
 
 
 @kernel
-def histogram_quantiles(all: Any, wanted: Any, minimums: Any, maximums: Any, out: Any) -> None:
+def histogram_quantiles(
+    all: Histograms, wanted: Float64s, minimums: Float64s, maximums: Float64s, out: OutFloat64s
+) -> None:
     """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none.
 
     Args:
@@ -318,7 +332,9 @@ def _rank(all: Any, row: Any, bucket: Any, value: Any, minimum: Any, maximum: An
 
 
 @kernel
-def histogram_fractions(all: Any, lower: Any, upper: Any, minimums: Any, maximums: Any, out: Any) -> None:
+def histogram_fractions(
+    all: Histograms, lower: Float64, upper: Float64, minimums: Float64s, maximums: Float64s, out: OutFloat64s
+) -> None:
     """The share of each row's values between `lower` and `upper`, not negative; other arguments as for quantiles."""
     for row in range(len(all.ends) - 1):
         first = np.int64(all.ends[row])
@@ -356,7 +372,7 @@ def histogram_fractions(all: Any, lower: Any, upper: Any, minimums: Any, maximum
 
 
 @kernel
-def histogram_totals(ends: Any, tops: Any, values: Any, counts: Any, sums: Any) -> None:
+def histogram_totals(ends: Int32s, tops: Float64s, values: Float64s, counts: OutFloat64s, sums: OutFloat64s) -> None:
     """Count of each row, and an estimate of its sum: every bucket's share at its middle, beyond the last top at it."""
     for row in range(len(ends) - 1):
         counts[row] = math.nan

@@ -6,13 +6,13 @@ it was decoded then, and only new ones are walked.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, beyond_ascii, copy_short, mix
+from sawlog.filodb_record.kernels.gather import SLACK, Bad, LabelRoom, Payloads, Texts, beyond_ascii, copy_short, mix
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import (
@@ -25,6 +25,7 @@ from sawlog.kernels.memory import (
     store_u32,
     store_u64,
 )
+from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutInt32s, Record
 
 ROOM = record_type(
     "entries",
@@ -80,9 +81,9 @@ class Memo(NamedTuple):
         known: `KNOWN`.
     """
 
-    data: Any
-    slots: Any
-    known: Any
+    data: OutBytes
+    slots: OutInt32s
+    known: Annotated[Any, Record(KNOWN)]
 
 
 def new_memo() -> Memo:
@@ -271,7 +272,9 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
 
 
 @kernel
-def gather_maps(payloads: Any, names: Any, memo: Any, maps: Any, room: Any, bad: Any) -> Any:
+def gather_maps(
+    payloads: Payloads, names: Texts, memo: Memo, maps: LabelRoom, room: Annotated[Any, Record(ROOM)], bad: Bad
+) -> Int64:
     """Copy the entries of maps to the buffers of an Arrow map.
 
     Args:
@@ -326,7 +329,7 @@ UNSURE = 2
 
 
 @kernel
-def find_labels(payloads: Any, key: Any, numbers: Any, found: Any, state: Any) -> None:
+def find_labels(payloads: Payloads, key: Bytes, numbers: Bytes, found: Payloads, state: OutBytes) -> None:
     """Find the values of one key, by the bytes of the maps; of repeated keys the last one counts.
 
     Args:

@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.filodb_record import layout
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u64, store_u64
+from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutUInt64s, UInt64, UInt64s
 
 FAILED = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Instead of a position: the input is broken, or the output full."""
@@ -217,30 +218,30 @@ def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any)
 
 
 @kernel
-def pack_stream(values: Any, out: Any) -> Any:
+def pack_stream(values: UInt64s, out: OutBytes) -> UInt64:
     """Pack all of `values`, uint64, into `out`, uint8; the position behind them, or FAILED."""
     return pack_values(values, 0, len(values), out, _ZERO)
 
 
 @kernel
-def unpack_delta_stream(data: Any, values: Any) -> Any:
+def unpack_delta_stream(data: Bytes, values: OutUInt64s) -> Int64:
     """Unpack differences until `values` are full; -1 when the data is broken."""
     return unpack_delta(data, _ZERO, np.uint64(len(data)), values, 0, len(values))
 
 
 @kernel
-def unpack_stream(data: Any, values: Any) -> Any:
+def unpack_stream(data: Bytes, values: OutUInt64s) -> Int64:
     """Unpack `data`, uint8, until `values`, uint64, are full; -1 when the data is broken."""
     return unpack_values(data, _ZERO, np.uint64(len(data)), values, 0, len(values))
 
 
 @kernel
-def pack_xor_stream(values: Any, scratch: Any, out: Any) -> Any:
+def pack_xor_stream(values: UInt64s, scratch: OutUInt64s, out: OutBytes) -> UInt64:
     """Pack the bits of all doubles; the position behind them, or FAILED."""
     return pack_xor(values, 0, len(values), out, _ZERO, scratch)
 
 
 @kernel
-def unpack_xor_stream(data: Any, values: Any) -> Any:
+def unpack_xor_stream(data: Bytes, values: OutUInt64s) -> Int64:
     """Unpack the bits of doubles until `values` are full; -1 when the data is broken."""
     return unpack_xor(data, _ZERO, np.uint64(len(data)), values, 0, len(values))

@@ -6,15 +6,30 @@ behind the length. What repeats is encoded once: rows share positions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, copy_short, mix
+from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts, copy_short, mix
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
+from sawlog.kernels.signature import (
+    Array,
+    Bool,
+    Bytes,
+    Int32s,
+    Int64,
+    OutBytes,
+    OutInt16s,
+    OutInt32s,
+    OutUInt32s,
+    OutUInt64s,
+    Record,
+    UInt32s,
+    UInt64,
+)
 from sawlog.kernels.xxh32 import xxh32
 
 # What is wrong with a value.
@@ -45,9 +60,9 @@ class Names(NamedTuple):
         following: int16 per key, the next such key, or -1.
     """
 
-    texts: Any
-    heads: Any
-    following: Any
+    texts: Texts
+    heads: OutInt16s
+    following: OutInt16s
 
 
 class Encoded(NamedTuple):
@@ -61,11 +76,11 @@ class Encoded(NamedTuple):
         hashes: uint32 per row.
     """
 
-    wanted: Any
-    hashed: Any
-    positions: Any
-    lengths: Any
-    hashes: Any
+    wanted: Bytes
+    hashed: Bool
+    positions: OutUInt64s
+    lengths: OutUInt32s
+    hashes: OutUInt32s
 
 
 HEADS = 256
@@ -88,7 +103,7 @@ _U32 = np.uint64(0xFFFFFFFF)
 
 
 @kernel
-def valid_ends(ends: Any, limit: Any) -> Any:
+def valid_ends(ends: Int32s, limit: Int64) -> Bool:
     """Whether the ends of an Arrow array ascend and stay within its data."""
     descents = 0
     for i in range(len(ends) - 1):
@@ -97,7 +112,9 @@ def valid_ends(ends: Any, limit: Any) -> Any:
 
 
 @kernel
-def combine_hashes(which: Any, places: Any, scratch: Any, hashes: Any) -> None:
+def combine_hashes(
+    which: Bytes, places: Annotated[Any, Array(np.int64, 2)], scratch: UInt32s, hashes: OutUInt64s
+) -> None:
     """Make partition hashes from those of payloads.
 
     Args:
@@ -116,7 +133,9 @@ def combine_hashes(which: Any, places: Any, scratch: Any, hashes: Any) -> None:
 
 
 @kernel
-def encode_strings(texts: Any, longest: Any, into: Any, out: Any, progress: Any) -> Any:
+def encode_strings(
+    texts: Texts, longest: UInt64, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
+) -> Int64:
     """Copy strings to the buffer.
 
     Args:
@@ -189,7 +208,7 @@ def _index_place(first: Any, length: Any) -> Any:
 
 
 @kernel
-def index_names(predefined: Any) -> None:
+def index_names(predefined: Names) -> None:
     """Index predefined keys by first byte and length; of equal ones the first counts."""
     names, name_ends = predefined.texts.data, predefined.texts.ends
     heads, following = predefined.heads, predefined.following
@@ -270,10 +289,10 @@ class Work(NamedTuple):
         following: int32 per row, all 0 to begin with: of those rows, which of them came next the last time, plus one.
     """
 
-    order: Any
-    numbers: Any
-    seen: Any
-    following: Any
+    order: OutInt32s
+    numbers: OutInt16s
+    seen: OutInt32s
+    following: OutInt32s
 
 
 @always_inlined
@@ -344,7 +363,9 @@ def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, 
 
 
 @kernel
-def encode_maps(maps: Any, names: Any, work: Any, into: Any, out: Any, progress: Any) -> Any:
+def encode_maps(
+    maps: Labels, names: Names, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
+) -> Int64:
     """Encode maps, their keys in the order of their bytes, equal ones in the order given.
 
     Args:

@@ -9,13 +9,43 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import PLAIN, cgutils, inlined, intrinsic, ir, kernel, types
+from sawlog.kernels.signature import Float64, OutFloat64s
 
 _SPLITTER = 134217729.0
 """2**27 + 1: cuts a double into two halves of 26 bits."""
 _MOST = 1024
 _LEAST = -1200
 """Exponents beyond which a double is infinite, or zero."""
+
+
+@intrinsic
+def _c_frexp(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        double, step = ir.DoubleType(), cgutils.alloca_once(builder, ir.IntType(32))
+        kind = ir.FunctionType(double, [double, step.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, "frexp")
+        mantissa = builder.call(function, [arguments[0], step])
+        return context.make_tuple(
+            builder, signature.return_type, [mantissa, builder.sext(builder.load(step), ir.IntType(64))]
+        )
+
+    return types.Tuple([types.float64, types.int64])(types.float64), generate
+
+
+@intrinsic
+def _c_ldexp(typing_context: Any, value: Any, step: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        double, half = ir.DoubleType(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(double, [double, half]), "ldexp")
+        return builder.call(function, [arguments[0], builder.trunc(arguments[1], half)])
+
+    return types.float64(types.float64, types.int64), generate
+
+
+# Numba's own call functions of Numba's.
+_frexp: Any = math.frexp if PLAIN else _c_frexp
+_ldexp: Any = math.ldexp if PLAIN else _c_ldexp
 
 
 @inlined
@@ -42,7 +72,7 @@ def fill_powers(base: Any, out: Any, first: Any, count: Any) -> None:
             value *= base
             out[first + i] = value
         return
-    mantissa, step = math.frexp(base)
+    mantissa, step = _frexp(base)
     # The power is (high + low) * 2**exponent, with twice the digits of a double.
     high, low, exponent = 1.0, 0.0, 0
     for i in range(1, count):
@@ -58,10 +88,10 @@ def fill_powers(base: Any, out: Any, first: Any, count: Any) -> None:
         if exponent > _MOST or (exponent == _MOST and abs(high) >= 1.0) or exponent < _LEAST:
             out[first + i] = math.copysign(math.inf if exponent > 0 else 0.0, high)
         else:
-            out[first + i] = math.ldexp(high, exponent)
+            out[first + i] = _ldexp(high, exponent)
 
 
 @kernel
-def powers(base: Any, out: Any) -> None:
+def powers(base: Float64, out: OutFloat64s) -> None:
     """Write `base**i` for i from 0 to all of `out`, float64."""
     fill_powers(base, out, 0, len(out))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DAMAGED, GOOD, SHORT, TAKEN, TORN, blame, note
+from sawlog.chain.kernels import DAMAGED, EVENT, GOOD, SHORT, TAKEN, TORN, blame, note
 from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, gather_columns
+from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, Memory, gather_columns
 from sawlog.filodb_record.kernels.settle import load_word
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
 from sawlog.kernels.memory import load_u32, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.signature import Array, OutBytes, OutInt64s
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _EIGHT = np.uint64(8)
@@ -47,11 +48,11 @@ class Out(NamedTuple):
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
-    starts: Any
-    which: Any
-    memory: Any
-    picked: Any
-    events: Any
+    starts: OutInt64s
+    which: OutBytes
+    memory: Memory
+    picked: Annotated[Any, Array(np.uint64, 2, writable=True)]
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 @inlined

@@ -5,15 +5,17 @@ Records are read as `sawlog.filodb_record.kernels.chain` reads them; only rows o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import FULL, record_type, walk_chain
+from sawlog.chain.kernels import FULL, Window, record_type, walk_chain
 from sawlog.filodb_record.kernels.chain import gather_records, judge
-from sawlog.filodb_record.kernels.records import lose_bytes, take_records
+from sawlog.filodb_record.kernels.records import Out, lose_bytes, take_records
+from sawlog.filodb_record.kernels.state import STATE, Rules
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
+from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt64s, Record, UInt64
 from sawlog.kernels.xxh32 import xxh32
 
 TABLE = record_type(
@@ -59,8 +61,8 @@ class Columns(NamedTuple):
         payloads: `PAYLOADS` records.
     """
 
-    fixed: Any
-    payloads: Any
+    fixed: Annotated[Any, Array(FIXED)]
+    payloads: Annotated[Any, Array(PAYLOADS)]
 
 
 class Table(NamedTuple):
@@ -76,13 +78,13 @@ class Table(NamedTuple):
         every: `Columns`, all.
     """
 
-    slots: Any
-    key_starts: Any
-    keys: Any
-    secret: Any
-    hashes: Any
-    partition: Any
-    every: Any
+    slots: OutBytes
+    key_starts: OutInt64s
+    keys: OutBytes
+    secret: UInt64
+    hashes: UInt64
+    partition: Columns
+    every: Columns
 
 
 class Row(NamedTuple):
@@ -256,7 +258,14 @@ def _keep_new(window: Any, state: Any, out: Any, table: Any, progress: Any) -> A
 
 
 @kernel
-def read_series(window: Any, state: Any, out: Any, rules: Any, table: Any, progress: Any) -> Any:
+def read_series(
+    window: Window,
+    state: Annotated[Any, Record(STATE)],
+    out: Out,
+    rules: Rules,
+    table: Table,
+    progress: Annotated[Any, Record(TABLE)],
+) -> Int64:
     """Read records, and keep those rows whose series is met for the first time.
 
     Args:
@@ -289,7 +298,7 @@ def read_series(window: Any, state: Any, out: Any, rules: Any, table: Any, progr
 
 
 @kernel
-def rebuild(table: Any, old_slots: Any) -> None:
+def rebuild(table: Table, old_slots: Bytes) -> None:
     """Put all series of one table into a larger one, of which the slots are empty yet."""
     slots, keys, columns = table.slots, table.keys, table.partition
     mask = np.uint64(len(slots) // SLOT_SIZE - 1)

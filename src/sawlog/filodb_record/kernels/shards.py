@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.filodb_record.kernels.payloads import sort_keys
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import same_bytes
+from sawlog.kernels.signature import OutBytes, OutInt32s, OutUInt32s
 from sawlog.kernels.xxh32 import xxh32
 
 _SEED = np.uint64(layout.HASH_SEED)
@@ -52,9 +54,9 @@ class Partition(NamedTuple):
         suffixes: `Texts`, cut off metrics.
     """
 
-    shard: Any
-    ignored: Any
-    suffixes: Any
+    shard: Texts
+    ignored: Texts
+    suffixes: Texts
 
 
 class Hashes(NamedTuple):
@@ -66,13 +68,13 @@ class Hashes(NamedTuple):
         doubtful: uint8 per row: whether keys may have another order in Java.
     """
 
-    shard: Any
-    partition: Any
-    doubtful: Any
+    shard: OutUInt32s
+    partition: OutUInt32s
+    doubtful: OutBytes
 
 
 @kernel
-def label_hashes(metrics: Any, labels: Any, partition: Any, order: Any, hashes: Any) -> None:
+def label_hashes(metrics: Texts, labels: Labels, partition: Partition, order: OutInt32s, hashes: Hashes) -> None:
     """Hash the labels of series.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import record_type, state_type
+from sawlog.kernels.signature import Array, Bool, Int16s, Int64, Int64s, UInt64
 
 STATE = state_type(
     # The container that is being settled, or read.
@@ -101,17 +102,17 @@ class Rules(NamedTuple):
         max_buckets: int64, buckets of histograms behind which no more rows are taken.
     """
 
-    plain: Any
-    meanings: Any
-    schemas: Any
-    given: Any
-    flagged: Any
-    resumed: Any
-    near: Any
-    bounds: Any
-    records: Any
-    max_bytes: Any
-    max_buckets: Any
+    plain: Bool
+    meanings: Int16s
+    schemas: Annotated[Any, Array(SCHEMA)]
+    given: Bool
+    flagged: Int64
+    resumed: Int64
+    near: UInt64
+    bounds: Int64s
+    records: Bool
+    max_bytes: Int64
+    max_buckets: Int64
 
 
 def schema_table(sizes: list[tuple[int, int]]) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, OnDamage
-from sawlog.errors import DamageError, SchemaError
+from sawlog.errors import SchemaError
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
 from sawlog.filodb_record.fragments import ContainerRange
 from sawlog.filodb_record.layout import Kind
@@ -102,11 +102,12 @@ class ValueDecoder:
         Raises:
             DamageError: At the first damage, if `on_damage` is `fail`; it names the value by its number in `values`,
                 and the offset in it.
+            UnsupportedError: Likewise, for records of unknown schemas.
         """
         rows, told = self._bounded(values)
         if told and self.on_damage == "fail":
             number = min(told)
-            raise DamageError(min(told[number].first.values(), key=lambda one: one.offset))
+            Findings("fail").damage(min(told[number].first.values(), key=lambda one: one.offset))
         return rows
 
     def results(self, values: pa.Array) -> pa.Array:

@@ -311,9 +311,9 @@ class EntitiesDataset(LevelDBLogDataset):
             if isinstance(fragment, EntityRange):
                 yield fragment
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """What the metadata says, where it is there."""
-        facts = super().info()
+        facts = super().facts()
         for file in self._metadata:
             facts.update(describe(file, self.scan.options, self.scan.storage))
         return facts

@@ -7,7 +7,7 @@ which is most of the time. What is here reads those entities that hold nothing o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
 from sawlog.kernels.protobuf import of_group, read_field
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s
 from sawlog.leveldb_log.datastore import layout
-from sawlog.leveldb_log.datastore.keys import has_steps, read_key
+from sawlog.leveldb_log.datastore.keys import Keys, has_steps, read_key
 from sawlog.leveldb_log.datastore.layout import wire_tag
+from sawlog.leveldb_log.payloads.kernels import Strings
 
 STACK = record_type(
     "position",
@@ -56,20 +58,20 @@ class Rendered(NamedTuple):
         signatures: uint64, a hash of the kind, of the names of all properties and of the types of their values.
     """
 
-    out: Any
-    ends: Any
-    slots: Any
-    doubles: Any
-    plain: Any
-    signatures: Any
+    out: OutBytes
+    ends: OutInt64s
+    slots: OutInt64s
+    doubles: OutUInt64s
+    plain: OutBytes
+    signatures: OutUInt64s
 
 
 class Scratch(NamedTuple):
     """Working memory: `STACK`, the `NAME`s of the properties of all entities that are open, and one `STATE`."""
 
-    stack: Any
-    names: Any
-    state: Any
+    stack: Annotated[Any, Array(STACK, writable=True)]
+    names: Annotated[Any, Array(NAME, writable=True)]
+    state: Annotated[Any, Array(STATE, writable=True)]
 
 
 def new_scratch() -> Scratch:
@@ -405,7 +407,7 @@ def _render_entity(data: Any, tables: Any, row: Any, rendered: Any, scratch: Any
 
 
 @kernel
-def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> Any:
+def render_entities(entities: Strings, rendered: Rendered, tables: Keys, scratch: Scratch) -> tuple[Int64, Int64]:
     """Render entities as JSON objects. Doubles are left out: their places and bits are written down.
 
     Args:
@@ -438,7 +440,9 @@ def render_entities(entities: Any, rendered: Any, tables: Any, scratch: Any) -> 
 
 
 @kernel
-def fill_slots(text: Any, ends: Any, slots: Any, numbers: Any, number_ends: Any, out: Any, out_ends: Any) -> Any:
+def fill_slots(
+    text: Bytes, ends: Int64s, slots: Int64s, numbers: Bytes, number_ends: Int64s, out: OutBytes, out_ends: OutInt32s
+) -> None:
     """Put the texts of doubles where they belong.
 
     Args:

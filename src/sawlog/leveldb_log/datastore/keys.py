@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import is_utf8, put_integer
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.protobuf import read_field
+from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s
 from sawlog.leveldb_log.datastore.layout import GROUP_END, wire_tag
 
 KEY = record_type(
@@ -36,8 +37,8 @@ class Keys(NamedTuple):
         steps: `STEP`, those of all paths.
     """
 
-    keys: Any
-    steps: Any
+    keys: Annotated[Any, Array(KEY, writable=True)]
+    steps: Annotated[Any, Array(STEP, writable=True)]
 
 
 _APP = np.uint64(wire_tag("Reference", "app"))
@@ -139,7 +140,9 @@ def has_steps(data: Any, pos: Any, end: Any) -> Any:
 
 
 @kernel
-def join_paths(data: Any, keys: Any, steps: Any, out: Any, ends: Any) -> None:
+def join_paths(
+    data: Bytes, keys: Annotated[Any, Array(KEY)], steps: Annotated[Any, Array(STEP)], out: OutBytes, ends: OutInt32s
+) -> None:
     """Kinds and names or ids of each key, joined by slashes.
 
     Args:

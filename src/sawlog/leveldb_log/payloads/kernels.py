@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,21 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
 from sawlog.kernels.protobuf import put_varint
+from sawlog.kernels.signature import (
+    Array,
+    Bool,
+    Bytes,
+    Int8s,
+    Int32s,
+    Int64,
+    Int64s,
+    OutBytes,
+    OutInt8s,
+    OutInt32s,
+    OutInt64s,
+    Record,
+    UInt64,
+)
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BatchKind, Field
 
@@ -33,8 +48,8 @@ EVENT = record_type("kind", "record", "one", "two")
 class Strings(NamedTuple):
     """Binary values: value i is `data[offsets[i] : offsets[i + 1]]`, uint8 and int32."""
 
-    data: Any
-    offsets: Any
+    data: Bytes
+    offsets: Int32s
 
 
 class Table(NamedTuple):
@@ -47,9 +62,9 @@ class Table(NamedTuple):
         tags: int16[:, 2], tags of each code, without and with a column family; -1 for none.
     """
 
-    variants: Any
-    shapes: Any
-    tags: Any
+    variants: Bytes
+    shapes: Bytes
+    tags: Annotated[Any, Array(np.int16, 2)]
 
 
 class Gathered(NamedTuple):
@@ -62,10 +77,10 @@ class Gathered(NamedTuple):
         ends: int32, `ends[i + 1]` is the end of value i; `ends[0]` is 0.
     """
 
-    wanted: Any
-    has: Any
-    data: Any
-    ends: Any
+    wanted: Bool
+    has: OutBytes
+    data: OutBytes
+    ends: OutInt32s
 
 
 class Decoded(NamedTuple):
@@ -81,13 +96,13 @@ class Decoded(NamedTuple):
         events: `EVENT`.
     """
 
-    records: Any
-    sequences: Any
-    operations: Any
-    families: Any
-    keys: Any
-    values: Any
-    events: Any
+    records: OutInt32s
+    sequences: OutInt64s
+    operations: OutInt8s
+    families: OutInt64s
+    keys: Gathered
+    values: Gathered
+    events: Annotated[Any, Array(EVENT, writable=True)]
 
 
 class Operations(NamedTuple):
@@ -102,12 +117,12 @@ class Operations(NamedTuple):
         values: `Strings`.
     """
 
-    starts: Any
-    sequences: Any
-    codes: Any
-    families: Any
-    keys: Any
-    values: Any
+    starts: Int64s
+    sequences: Int64s
+    codes: Int8s
+    families: Int64s
+    keys: Strings
+    values: Strings
 
 
 # What a call ended with.
@@ -257,7 +272,7 @@ def _decode_batch(data: Any, pos: Any, end: Any, start: Any, table: Any, state: 
 
 
 @kernel
-def decode_batches(batches: Any, table: Any, state: Any, out: Any) -> Any:
+def decode_batches(batches: Strings, table: Table, state: Annotated[Any, Record(DECODER)], out: Decoded) -> Int64:
     """Decode write batches into rows, one per operation. Section 10.1 of the format.
 
     What follows an error in a batch is left out; the operations before it are kept.
@@ -302,7 +317,7 @@ def decode_batches(batches: Any, table: Any, state: Any, out: Any) -> Any:
 
 
 @kernel
-def gather_names(codes: Any, data: Any, offsets: Any, out: Any, ends: Any) -> Any:
+def gather_names(codes: Int8s, data: Bytes, offsets: Int32s, out: OutBytes, ends: OutInt32s) -> UInt64:
     """Write the name of each code.
 
     Args:
@@ -335,7 +350,7 @@ def _put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 
 @kernel
-def encode_batches(rows: Any, table: Any, out: Any, ends: Any) -> Any:
+def encode_batches(rows: Operations, table: Table, out: OutBytes, ends: OutInt32s) -> Int64:
     """Lay operations out as write batches. Section 10.1 of the format.
 
     Args:

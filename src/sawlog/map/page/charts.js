@@ -16,11 +16,11 @@ function prepared(canvas) {
   return { context, width, height };
 }
 
-/** Colour and, for damage, a hatching that does without colour. */
+/** Colour and, for what is lost, a hatching that does without colour. */
 function fill(context, palette, use, x, y, width, height) {
   context.fillStyle = palette[use];
   context.fillRect(x, y, width, height);
-  if (use !== "damage" || width < 4 || height < 4) return;
+  if (!LOST.includes(use) || width < 4 || height < 4) return;
   context.save();
   context.beginPath(); context.rect(x, y, width, height); context.clip();
   context.strokeStyle = palette.paper; context.lineWidth = 1;
@@ -47,7 +47,7 @@ function drawStrip(canvas, file, from, to, options) {
     for (const use of USES) {
       if (!uses[use]) continue;
       let part = Math.min(uses[use] / all, 1) * height;
-      if (use === "damage") part = Math.max(part, Math.min(height, 6));
+      if (LOST.includes(use)) part = Math.max(part, Math.min(height, 6));
       y -= part;
       context.fillStyle = palette[use];
       context.fillRect(column, Math.max(0, y), 1, part + 0.5);
@@ -57,7 +57,7 @@ function drawStrip(canvas, file, from, to, options) {
   for (const one of file.lost) {
     if (one.offset + one.length < from || one.offset > to) continue;
     const left = x(one.offset), wide = Math.max(2, x(one.offset + one.length) - left);
-    fill(context, palette, "damage", left, options.marks ? 0 : height * 0.3, wide, height);
+    fill(context, palette, one.use, left, options.marks ? 0 : height * 0.3, wide, height);
   }
   const tail = file.tail;
   if (tail && tail.length && tail.status !== "padding" && tail.offset + tail.length > from && tail.offset < to) {

@@ -1,7 +1,8 @@
 // The data of the page, made ready to be asked.
 
-const USES = ["record", "header", "padding", "tail", "damage"];
-const NAMES = { record: "records", header: "headers", padding: "padding", tail: "unfinished tail", damage: "damage", unread: "not read" };
+const USES = ["record", "header", "padding", "tail", "damage", "unsupported"];
+const LOST = ["damage", "unsupported"];
+const NAMES = { record: "records", header: "headers", padding: "padding", tail: "unfinished tail", damage: "damage", unsupported: "not supported", unread: "not read" };
 
 /** Makes an element; texts become text, never markup. */
 function el(tag, attributes, ...children) {
@@ -38,7 +39,7 @@ function share(part, all) {
   return percent > 0 && percent < 0.01 ? "< 0.01 %" : `${percent.toFixed(percent < 1 ? 2 : 1)} %`;
 }
 
-/** One file: its bins, its rows as far as they are known one by one, its damages and excerpts. */
+/** One file: its bins, its rows as far as they are known one by one, its damage, what is not supported, and excerpts. */
 class FileModel {
   constructor(data, order) {
     Object.assign(this, data);
@@ -49,7 +50,7 @@ class FileModel {
     let at = 0;
     data.spans.steps.forEach((step, i) => { at += step; this.starts[i] = at; });
     this.excerpts = data.excerpts.map((one) => ({ ...one, parts: one.parts.map(([name, offset, length, value, expected, use]) => ({ name, offset, length, value, expected, use })) }));
-    this.lost = [...data.damages].sort((a, b) => a.offset - b.offset);
+    this.lost = LOST.flatMap((use) => data[use === "damage" ? "damages" : use].map((one) => ({ ...one, use }))).sort((a, b) => a.offset - b.offset);
   }
 
   get hasRows() { return this.rows !== null && this.bins.rows.some(Boolean); }
@@ -83,7 +84,7 @@ class FileModel {
   /** What stands at an offset: a damage, a row, the tail, or what a bin knows. */
   placeAt(offset) {
     const damage = this.lost.find((one) => one.offset <= offset && offset < one.offset + Math.max(1, one.length));
-    if (damage) return { what: "damage", offset: damage.offset, length: damage.length, damage };
+    if (damage) return { what: NAMES[damage.use], offset: damage.offset, length: damage.length, damage };
     const row = this.rowAt(offset);
     if (row >= 0 && offset < this.starts[row] + this.lengths[row]) return { what: "row", offset: this.starts[row], length: this.lengths[row] };
     const tail = this.tail;

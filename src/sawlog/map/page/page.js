@@ -54,7 +54,7 @@ function step(direction) {
 function stepDamage(direction) {
   const { file } = state, at = state.pick ? state.pick.offset : direction > 0 ? -1 : Infinity;
   const found = direction > 0 ? file.lost.find((one) => one.offset > at) : [...file.lost].reverse().find((one) => one.offset < at);
-  if (found) pick({ what: "damage", offset: found.offset, length: found.length, damage: found }, true);
+  if (found) pick({ what: NAMES[found.use], offset: found.offset, length: found.length, damage: found }, true);
 }
 
 function choose(index) {
@@ -168,7 +168,7 @@ function fillTables() {
 }
 
 function buildHead() {
-  const verdict = DATA.damaged ? counted(DATA.files.reduce((all, one) => all + one.damage_count, 0), "damage") : "no damage";
+  const verdict = DATA.damaged ? counted(DATA.files.reduce((all, one) => all + one.damage_count, 0), "damage") : DATA.unsupported ? "not all is supported" : "no damage";
   const unread = DATA.files.reduce((all, one) => all + one.unread, 0);
   $("head").append(el("h1", {}, DATA.paths.join(", ")), el("ul", { class: "facts" },
     el("li", {}, el("span", { class: `verdict ${DATA.damaged ? "bad" : ""}` }, verdict)),
@@ -179,7 +179,7 @@ function buildHead() {
   if (facts.length) $("head").append(el("ul", { class: "facts hint" }, facts.map(([name, value]) => el("li", {}, `${name}: ${value}`))));
   for (const use of [...USES, "unread"]) {
     const swatch = el("span", { class: "key" });
-    swatch.style.background = use === "damage" ? "repeating-linear-gradient(135deg, var(--damage) 0 4px, var(--paper) 4px 5px)" : `var(--${use})`;
+    swatch.style.background = LOST.includes(use) ? `repeating-linear-gradient(135deg, var(--${use}) 0 4px, var(--paper) 4px 5px)` : `var(--${use})`;
     $("legend").append(el("li", {}, swatch, NAMES[use]));
   }
 }
@@ -210,9 +210,9 @@ function pan(share) {
 
 function buildDamage() {
   const listed = FILES.flatMap((file, index) => file.lost.map((one) => ({ ...one, index })));
-  const total = FILES.reduce((all, file) => all + file.damage_count, 0);
+  const total = FILES.reduce((all, file) => all + file.damage_count + file.unsupported_count, 0);
   if (!total) { $("damages").append(el("p", {}, "None was found.")); return; }
-  const go = (one) => { if (FILES[one.index] !== state.file) choose(one.index); pick({ what: "damage", offset: one.offset, length: one.length, damage: one }, true); $("layout").scrollIntoView({ block: "start" }); };
+  const go = (one) => { if (FILES[one.index] !== state.file) choose(one.index); pick({ what: NAMES[one.use], offset: one.offset, length: one.length, damage: one }, true); $("layout").scrollIntoView({ block: "start" }); };
   const link = (one) => el("button", { class: "link", type: "button", onclick: () => go(one) }, whole(one.offset));
   const rows = listed.map((one) => [link(one), one.length, one.kind, one.dropped, one.detail, ...(FILES.length > 1 ? [shortPath(one.path)] : [])]);
   const more = total > listed.length ? `The first ${whole(listed.length)} of ${whole(total)}; sawlog cat --view damage lists all.` : "";

@@ -41,8 +41,8 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
             files = [log.file.path for log in fragment.batch.files.values()]
             if not files or files[0] not in reports:
                 continue
-            damaged = any(path in reports and reports[path].damaged for path in (*files, fragment.path))
-            wanted = dataset.projection if damaged else Projection(pa.schema([]), pa.schema([]), ())
+            amiss = any(path in reports and reports[path].kinds for path in (*files, fragment.path))
+            wanted = dataset.projection if amiss else Projection(pa.schema([]), pa.schema([]))
             reports[files[0]].rows += replace(fragment, projection=wanted).inspect().rows
 
 

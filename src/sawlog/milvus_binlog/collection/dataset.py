@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.anatomy import Dissector
 from sawlog.damage import FileReport
-from sawlog.errors import OptionError, SawlogError, SchemaError
+from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.milvus_binlog import layout, paths
@@ -64,6 +65,8 @@ class MilvusDataset(Dataset):
         self._scan = scan
         self._until = self._options.until
         super().__init__(format, files, scan)
+        if scan.view in ("rows", "history", "damage") and not self._ambiguous:
+            self._check_key()
 
     @cached_property
     def collections(self) -> dict[int, Collection]:
@@ -312,26 +315,25 @@ class MilvusDataset(Dataset):
             if fragment.path in sizes or findings.kinds:
                 reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
         note_rows(self.single(), reports)
+        self.scan.storage.confirm()
         yield from reports.values()
 
     def single(self) -> Iterator[MilvusDataset]:
-        """A dataset of each collection."""
+        """A dataset of each collection; among several, not of those whose rows cannot be read for want of a key."""
         if not self._ambiguous:
             yield self
             return
         for id in self._present:
             options = replace(self._options, collection=str(id))
             scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
-            yield type(self)(self.format, self._files, scan)
+            with suppress(SchemaError):
+                yield type(self)(self.format, self._files, scan)
 
     def counted(self) -> list[BatchFragment]:
-        """The batches whose rows are read; none where deletes cannot be applied."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SegmentsWarning)
-                return list(self._batches())
-        except SawlogError:
-            return []
+        """The batches whose rows are read."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SegmentsWarning)
+            return list(self._batches())
 
     def dissector(self, file: File, source: Source) -> Dissector:
         """See `Dataset.dissector`: descriptor and events."""
@@ -348,7 +350,7 @@ class MilvusDataset(Dataset):
             found += [NamedTable(database, name, {"collection": str(id)}) for name in names]
         return found
 
-    def info(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""
         facts: dict[str, Any] = {}
         if len(self._present) > 1:
@@ -378,9 +380,9 @@ class MilvusDataset(Dataset):
         if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus_binlog.collection.dedupe import newest
 
-            if self.primary is None:
-                raise OptionError("dedupe: nothing tells which field is the primary key; give a schema or metadata")
-            fragments = newest(list(fragments), self.primary)
+            fragments = list(fragments)
+            assert self.primary is not None
+            fragments = newest(fragments, self.primary)
         yield from fragments
 
     def _planned(self) -> Iterator[BatchFragment]:
@@ -389,10 +391,10 @@ class MilvusDataset(Dataset):
         reported: set[str] = set()
         every = self._options.deletes == "all"
         across = self.collection.deltas_across() if every and not shared.raw else {}
-        filters = self.projection.filters
-        bounds = time_bounds(filters, None if shared.raw else self._until)
+        query = self.projection.query
+        bounds = time_bounds(query, None if shared.raw else self._until)
         for segment in self._selection.origins if shared.history else self._read:
-            if not wanted(segment, filters) or segment.id in self._ruled_out:
+            if not wanted(segment, query) or segment.id in self._ruled_out:
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
             own = () if shared.raw else tuple(log.file for log in (*segment.deltas, *later))
@@ -445,23 +447,31 @@ class MilvusDataset(Dataset):
     def _ruled_out(self) -> frozenset[int]:
         """Segments that the statistics of their keys rule out."""
         used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
-        if not (used and self.primary is not None and self.projection.filters):
+        if not (used and self.primary is not None):
             return frozenset()
         every = [one for one in self._selection.every if one.inserts]
-        return ruled_out(every, self.primary, self.projection.filters, self.scan.storage)
+        return ruled_out(every, self.primary, self.projection.query, self.scan.storage)
 
     def _warn(self) -> None:
-        """Say what the rows are, or are not.
-
-        Raises:
-            SchemaError: When deletes cannot be applied, because nothing tells what they delete.
-        """
+        """Say what the rows are, or are not."""
         for what in remarks(self._selection, self._scan.view):
             warnings.warn(f"collection {self.collection.name}: {what}", SegmentsWarning, stacklevel=3)
-        if self.primary is None and any(segment.deltas for segment in self.collection.segments.values()):
+
+    def _check_key(self) -> None:
+        """See that what needs the primary key can be done.
+
+        Raises:
+            OptionError: For `dedupe` where the key is unknown.
+            SchemaError: When deletes cannot be applied, because what they delete is unknown.
+        """
+        if self.primary is not None:
+            return
+        if self._options.dedupe and self._scan.view == "rows":
+            raise OptionError("dedupe: the primary key is unknown; give a schema or metadata")
+        if any(segment.deltas for segment in self.collection.segments.values()):
             raise SchemaError(
-                f"collection {self.collection.name}: nothing tells which field is the primary key, so that deletes"
-                " cannot be applied: give schema= or metadata="
+                f"collection {self.collection.name}: the primary key is unknown, so that deletes cannot be applied:"
+                " give schema= or metadata=, or read the view inserts, which has the deleted rows, too"
             )
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,18 @@ from sawlog.damage import Findings
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFragment]:
     """Fragments that leave out rows with a newer one of the same key: by timestamp, then by row id.
 
-    Reads keys, timestamps and row ids of all of them; damaged batches are left to whoever reads the rest.
+    Reads keys, timestamps and row ids of all of them. Rows of which one of these is lost neither
+    replace others nor are replaced.
     """
     schema = pa.schema([primary.arrow(), ROW_ID.arrow(), TIMESTAMP.arrow()])
-    parts = [_read(fragment, schema) for fragment in fragments]
+    parts, kept = zip(*(_read(fragment, schema) for fragment in fragments), strict=True) if fragments else ((), ())
     table = pa.concat_tables(parts) if parts else pa.table({})
     if not table.num_rows:
         return list(fragments)
@@ -31,13 +36,15 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
     keep[order[last]] = 1
     chosen = []
     at = 0
-    for fragment, part in zip(fragments, parts, strict=True):
-        bits = np.packbits(keep[at : at + part.num_rows], bitorder="little")
-        chosen.append(replace(fragment, winners=bits.tobytes()))
+    for fragment, part, rows in zip(fragments, parts, kept, strict=True):
+        replaced = np.zeros(len(rows), np.uint8)
+        replaced[rows == 1] = 1 - keep[at : at + part.num_rows]
+        chosen.append(replace(fragment, replaced=np.packbits(replaced, bitorder="little").tobytes()))
         at += part.num_rows
     return chosen
 
 
-def _read(fragment: BatchFragment, schema: pa.Schema) -> pa.Table:
-    batches = list(fragment.decode(schema, Findings("skip")))
-    return pa.Table.from_batches(batches, schema)
+def _read(fragment: BatchFragment, schema: pa.Schema) -> tuple[pa.Table, NDArray[np.uint8]]:
+    kept: list[NDArray[np.uint8]] = []
+    batches = list(fragment.traced(schema, Findings("skip"), kept))
+    return pa.Table.from_batches(batches, schema), np.concatenate([np.empty(0, np.uint8), *kept])

@@ -6,7 +6,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -21,14 +21,14 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.collection.model import Batch, Missing
 from sawlog.milvus_binlog.collection.stored import Columns, Stored, in_no_file
-from sawlog.milvus_binlog.columns import decode
+from sawlog.milvus_binlog.columns import decode, kind_of
 from sawlog.milvus_binlog.deletes.history import NEVER
 from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.fragments import FileFragment
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.metadata.schema import typed_default
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, UnreadableError, batch_rows, mask_of
+from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -77,7 +77,7 @@ class BatchFragment(Fragment):
         commit: Takes the place of the rows' timestamps, unless 0.
         first: Whether it is the first of its segment that is read: it tells what the segment is missing.
         ended: When its partition was dropped; `None` for one that is there.
-        winners: Packed bits: of the rows that are left, those that no newer row with the same key replaces.
+        replaced: Packed bits, 1 for the rows of the batch that a newer one with the same key replaces.
     """
 
     shared: Shared
@@ -90,13 +90,23 @@ class BatchFragment(Fragment):
     commit: int = 0
     first: bool = True
     ended: int | None = None
-    winners: bytes | None = None
+    replaced: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. A batch that lacks a file, or whose files disagree, is damaged as a whole."""
+        yield from self.traced(schema, findings, [])
+
+    def traced(self, schema: pa.Schema, findings: Findings, kept: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
+        """See `decode`.
+
+        Args:
+            schema: Columns to deliver.
+            findings: Told of damage.
+            kept: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
+        """
         with ExitStack() as stack:
             columns = Columns(self, findings, stack)
-            join = _Join(self, columns, schema, findings)
+            join = _Join(self, columns, schema, findings, kept)
             try:
                 missing = self.missing or columns.missing()
                 told = self.first or not self.missing or findings.on_damage == "fail"
@@ -105,19 +115,51 @@ class BatchFragment(Fragment):
                 if missing:
                     self._tell(join, columns, findings)
                     return
-                yield from join.batches()
+                try:
+                    yield from join.batches()
+                except UnreadableError:
+                    lost = join.settle()
+                    if lost is None:
+                        raise
+                    if findings.on_damage != "fail":
+                        self._tell(join, columns, findings, lost)
+                    yield from join.batches()
+                    if findings.on_damage == "fail":
+                        self._tell(join, columns, findings, lost)
             except UnreadableError as error:
                 self._tell(join, columns, findings, error.damage)
 
+    def as_stored(self) -> BatchFragment:
+        """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
+        findings = Findings("skip")
+        join = _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
+        projection = replace(self.projection, decoded=pa.schema([one.arrow() for one in join.wanted.values()]))
+        shared = replace(self.shared, raw=True, history=False, until=None, since=None)
+        return replace(self, projection=projection, shared=shared, deltas=(), across=(), reported=(), replaced=None)
+
     def _tell(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
-        """All that is wrong with a batch whose rows are lost: nobody reads it further."""
+        """All that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
         read = join.wanted.values() if lenient else ()
-        elsewhere = {log.file.path for id, log in self.batch.files.items() if id in self.batch.again}
+        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._tells_of(id, join)}
         for one in self._blamed(damage, read, columns):
-            if one not in findings.damages and not (one.path in elsewhere and lenient):
+            if one not in join.told and not (one.path in elsewhere and lenient):
+                join.told.append(one)
                 findings.damage(one)
         join.report_deletes()
+
+    def _tells_of(self, id: int, join: _Join) -> bool:
+        """Whether this batch tells what is wrong with a file: of those that share it, the first that loses rows does.
+
+        Args:
+            id: The file, by field or column group.
+            join: What was found in it.
+        """
+        lost = join.first_lost.get(self.batch.files[id].file.path)
+        if lost is None or id not in self.batch.slices:
+            return id not in self.batch.again
+        first, last = self.batch.slices[id]
+        return first <= lost < last
 
     def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file that a damage was met in, as its own check says, and with others.
@@ -151,7 +193,14 @@ class BatchFragment(Fragment):
 class _Join:
     """One pass over a batch: the same rows of every wanted column, survivors only."""
 
-    def __init__(self, fragment: BatchFragment, columns: Columns, schema: pa.Schema, findings: Findings) -> None:
+    def __init__(
+        self,
+        fragment: BatchFragment,
+        columns: Columns,
+        schema: pa.Schema,
+        findings: Findings,
+        kept: list[NDArray[np.uint8]],
+    ) -> None:
         self._fragment = fragment
         self._shared = fragment.shared
         self._options: ReadOptions = fragment.scan.options
@@ -159,11 +208,19 @@ class _Join:
         self._findings = findings
         self._columns = columns
         self._position = 0
-        self._kept = 0
+        self._kept = kept
+        self._opened: dict[int, Stored] = {}
+        self.told: list[Damage] = []
+        self.first_lost: dict[str, int] = {}
         self._lives: dict[str, pa.Array] = {}
         self._reported = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are left, some at a time, from where the last call of this came.
+
+        Raises:
+            UnreadableError: When a page cannot be decoded, or the files do not go together.
+        """
         wanted = self.wanted
         opened = {one.id: found for one in wanted.values() if (found := self._columns.stored(one)) is not None}
         some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
@@ -175,14 +232,48 @@ class _Join:
             if one.id not in opened and not one.optional:
                 raise UnreadableError(in_no_file(self._fragment, one).damage)
         self._offsets(some[min(some)])
-        step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         self._opened = opened
+        step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         streams = {id: ColumnStream(one.payloads, one.index, step) for id, one in opened.items()}
         for id, held in opened.items():
-            for start in range(0, held.first, step):
-                streams[id].take(min(step, held.first - start))
+            streams[id].skip(held.first + self._position)
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
+
+    def settle(self) -> Damage | None:
+        """Find the rows of which a value is lost, which `batches` leaves out from here on.
+
+        Returns:
+            The first damage; `None` where no value is known to be lost.
+        """
+        found: list[tuple[int, Damage]] = []
+        for one, held, payload, start in self._payloads(self.wanted):
+            lost = payload.settle(held.index, one)
+            if lost:
+                row = start + min(lost[0].first, payload.rows - 1)
+                self.first_lost[held.path] = min(row, self.first_lost.get(held.path, row))
+                found.append((row - held.first, payload.what_is_lost(lost).damage))
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _sound(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
+        """Of the next `count` rows, 1 for those of which no value of some columns is known to be lost."""
+        import numpy as np
+
+        sound = np.ones(count, np.uint8)
+        for _, held, payload, start in self._payloads(names):
+            before = held.first + self._position - start
+            for one in payload.lost(held.index):
+                sound[max(0, one.first - before) : max(0, one.end - before)] = 0
+        return sound
+
+    def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
+        """The payloads of some columns, each with the row of its file that it begins with."""
+        for one in map(self.wanted.__getitem__, names):
+            held = self._opened.get(one.id)
+            if held is not None:
+                starts = accumulate((payload.rows for payload in held.payloads), initial=0)
+                for payload, start in zip(held.payloads, starts, strict=False):
+                    yield one, held, payload, start
 
     @cached_property
     def wanted(self) -> dict[str, Field]:
@@ -228,12 +319,17 @@ class _Join:
         self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
         deciding = self._deciding & wanted.keys()
-        stored = {name: self._stored(wanted[name], count, streams) for name in deciding}
-        keep = self._survivors(stored, count)
-        left = count if keep is None else int(keep.sum())
-        if keep is not None:
-            mask = mask_of(keep)
+        known = self._sound(deciding, count)
+        stored = {name: self._stored(wanted[name], int(known.sum()), streams, known) for name in deciding}
+        keep = known.copy()
+        keep[known == 1] = self._survivors(stored, int(known.sum()))
+        keep = self._newest(keep)
+        keep &= self._sound(wanted.keys() - deciding, count)
+        left = int(keep.sum())
+        if left < int(known.sum()):
+            mask = mask_of(keep[known == 1])
             stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
+            self._lives = {name: column.filter(mask) for name, column in self._lives.items()}
         for name, one in wanted.items():
             if name not in deciding:
                 stored[name] = self._stored(one, left, streams, keep)
@@ -246,13 +342,14 @@ class _Join:
             for field in self._schema
         ]
         self._position += count
+        self._kept.append(keep)
         self._findings.rows += left
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _stored(
-        self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8] | None = None
+        self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8]
     ) -> pa.Array:
-        """The next `count` values of a field as they are stored, less those not to keep; nulls where it has no file.
+        """The next values of a field as they are stored, `count` of which are kept; nulls where it has no file.
 
         Raises:
             UnreadableError: When there are fewer.
@@ -260,8 +357,8 @@ class _Join:
         stream = streams.get(field.id)
         if stream is None:
             return pa.nulls(count, field.storage or field.arrow_type())
-        taken = stream.take(count) if keep is None else stream.take_kept(keep, count)
-        if taken is None or len(taken) != count:
+        taken = stream.take_kept(keep, count)
+        if taken is None:
             raise self._unreadable(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
         return taken
 
@@ -278,13 +375,13 @@ class _Join:
         primary = self._shared.primary
         return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}
 
-    def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8] | None:
-        """Which rows are in the collection; `None` for all of them."""
+    def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8]:
+        """Which rows are in the collection."""
         import numpy as np
 
         shared = self._shared
         if shared.raw or TIMESTAMP.name not in stored:
-            return self._newest(None, count)
+            return np.ones(count, np.uint8)
         times = np.asarray(self._valid(TIMESTAMP, stored[TIMESTAMP.name]).to_numpy())
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
@@ -303,15 +400,13 @@ class _Join:
             found.append((times <= shared.until).view(np.uint8))
         if shared.since is not None:
             found.append((times >= shared.since).view(np.uint8))
-        masks = [mask for mask in found if mask is not None and not mask.all()]
-        keep = self._newest(reduce(np.bitwise_and, masks) if masks else None, count)
         if ends is not None:
-            left = slice(None) if keep is None else keep == 1
             self._lives = {
-                INSERTED.name: fixed_array(INSERTED.type, times[left]),
-                DELETED.name: pa.array(ends[left], DELETED.type, mask=ends[left] == NEVER),
+                INSERTED.name: fixed_array(INSERTED.type, times),
+                DELETED.name: pa.array(ends, DELETED.type, mask=ends == NEVER),
             }
-        return keep
+        masks = [mask for mask in found if mask is not None]
+        return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
 
     def report_deletes(self) -> None:
         """Tell, once, what is wrong with the delta logs that the batch answers for, though none of its rows be read."""
@@ -322,18 +417,16 @@ class _Join:
         for logs in self._delta_logs:
             logs.report(self._fragment.reported, self._findings)
 
-    def _newest(self, keep: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8] | None:
+    def _newest(self, keep: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Take out what newer rows with the same key replace."""
         import numpy as np
 
-        if self._fragment.winners is None:
+        if self._fragment.replaced is None:
             return keep
-        bits = np.unpackbits(np.frombuffer(self._fragment.winners, np.uint8), bitorder="little")
-        keep = np.ones(count, np.uint8) if keep is None else keep.copy()
-        left = int(keep.sum())
-        keep[keep == 1] = bits[self._kept : self._kept + left]
-        self._kept += left
-        return keep
+        end = self._position + len(keep)
+        bits = np.frombuffer(self._fragment.replaced, np.uint8)
+        replaced = np.unpackbits(bits, count=end, bitorder="little")[self._position :]
+        return keep & (1 - replaced)
 
     @property
     def _deletes(self) -> bool:
@@ -364,7 +457,7 @@ class _Join:
         try:
             return decode(field, array)
         except SchemaError as error:
-            raise self._unreadable(field, f"from row {self._position} on: {error}", Kind.BAD_VALUE) from None
+            raise self._unreadable(field, f"from row {self._position} on: {error}", kind_of(error)) from None
 
     def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
         """What to raise for values of a field, about the event that the rows at hand begin in."""
@@ -373,9 +466,7 @@ class _Join:
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
-    def _column(
-        self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8] | None, left: int
-    ) -> pa.Array:
+    def _column(self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], left: int) -> pa.Array:
         """One delivered column of the rows that are left."""
         shared = self._shared
         if field.name in stored:
@@ -386,17 +477,15 @@ class _Join:
         if field.name == FILE_COLUMN:
             return constant_string(self._file, left)
         if field.name == OFFSET_COLUMN:
-            return self._row_offsets(keep, left)
+            return self._row_offsets(keep)
         ids = dict(zip((one.name for one in PLACE), self._fragment.place, strict=True))
         return pa.repeat(pa.scalar(ids[field.name], pa.int64()), left)
 
-    def _row_offsets(self, keep: NDArray[np.uint8] | None, left: int) -> pa.Array:
+    def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
         import numpy as np
 
-        count = left if keep is None else len(keep)
-        rows = np.arange(self._first + self._position, self._first + self._position + count)
-        offsets = self._events[np.searchsorted(self._ends, rows, side="right")]
-        return fixed_array(pa.int64(), offsets if keep is None else offsets[keep == 1])
+        rows = self._first + self._position + np.flatnonzero(keep)
+        return fixed_array(pa.int64(), self._events[np.searchsorted(self._ends, rows, side="right")])
 
 
 def _with_default(field: Field, array: pa.Array) -> pa.Array:

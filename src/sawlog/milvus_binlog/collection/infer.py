@@ -71,7 +71,7 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
         descriptor = one.descriptor(quiet)
         part = next(one.parts(descriptor, quiet), None)
         if part is None:
-            raise UnreadableError(quiet.damages[0])
+            raise UnreadableError(quiet.damages[0] if quiet.damages else one.without_events())
         return stored_fields(one.payload(part), descriptor, log.field)
 
 

@@ -34,7 +34,12 @@ def unpack(collection: Collection, storage: Storage) -> None:
     read = storage.each(lambda file: storage.read(file.path), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
-            _take(segment, read_manifest(data, log.file.path, segment.root), found)
+            manifest = read_manifest(data, log.file.path, segment.root)
+            if manifest.unsupported:
+                what = Missing(log.file.path, manifest.unsupported, Kind.UNSUPPORTED, log.file.size)
+                segment.lacking.append(what)
+            else:
+                _take(segment, manifest, found)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
             segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))

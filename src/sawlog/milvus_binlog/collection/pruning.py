@@ -8,37 +8,27 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.damage import Findings
-from sawlog.filters import Filter
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.infer import time_range
 from sawlog.milvus_binlog.collection.model import Batch, Segment
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.stats import BloomFilter, check_stats
+from sawlog.milvus_binlog.stats import check_stats, filter_of
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
+from sawlog.query import Query, conditions, interval, possible
 from sawlog.storage import Storage
 
 
-def wanted(segment: Segment, filters: Iterable[Filter]) -> bool:
-    """Whether the filters on partition and segment leave rows of it possible."""
+def wanted(segment: Segment, query: Query) -> bool:
+    """Whether partition and segment leave rows of it possible."""
     values = {layout.PARTITION_COLUMN: segment.partition, layout.SEGMENT_COLUMN: segment.id}
-    for condition in filters:
-        if condition.column in values:
-            row = pa.record_batch([pa.array([values[condition.column]], pa.int64())], names=[condition.column])
-            if not condition.mask(row)[0].as_py():
-                return False
-    return True
+    return possible(query, pa.record_batch({name: pa.array([value], pa.int64()) for name, value in values.items()}))
 
 
-def time_bounds(filters: Iterable[Filter], until: int | None) -> tuple[int, int]:
-    """First and last timestamp that filters, and the time that is asked for, leave possible."""
-    low, high = 0, layout.MAX_TSO if until is None else until
-    for condition in filters:
-        if condition.column == TIMESTAMP.name:
-            if condition.op in (">", ">=", "=", "=="):
-                low = max(low, condition.value + (condition.op == ">"))
-            if condition.op in ("<", "<=", "=", "=="):
-                high = min(high, condition.value - (condition.op == "<"))
-    return low, high
+def time_bounds(query: Query, until: int | None) -> tuple[int, int]:
+    """First and last timestamp that a query, and the time that is asked for, leave possible."""
+    first, end = interval(query, TIMESTAMP.name)
+    latest = layout.MAX_TSO if until is None else until
+    return max(first or 0, 0), latest if end is None else min(end - 1, latest)
 
 
 def outside(
@@ -55,12 +45,12 @@ def outside(
     return bool(last) and (last < low or first > high)
 
 
-def ruled_out(
-    segments: Iterable[Segment], primary: Field, filters: Iterable[Filter], storage: Storage
-) -> frozenset[int]:
+def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage: Storage) -> frozenset[int]:
     """The segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
-    conditions = [one for one in filters if one.column == primary.name]
-    known = [(segment, _key_stats(segment, primary)) for segment in segments if conditions]
+    limits = interval(query, primary.name)
+    listed = [one.values for one in conditions(query) if one.column == primary.name and one.values]
+    used = listed or limits != (None, None)
+    known = [(segment, _key_stats(segment, primary)) for segment in segments if used]
     read = storage.each(lambda file: storage.read(file.path), [log.file for _, logs in known for log in logs])
     found = set()
     for segment, logs in known:
@@ -68,8 +58,7 @@ def ruled_out(
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
         told = not findings.kinds and len(entries) >= len(segment.batches())
         if told and all(
-            one["fieldID"] == primary.id and not all(_possible(one, condition, primary) for condition in conditions)
-            for one in entries
+            one["fieldID"] == primary.id and not _possible(one, limits, listed, primary) for one in entries
         ):
             found.add(segment.id)
     return frozenset(found)
@@ -81,28 +70,23 @@ def _key_stats(segment: Segment, primary: Field) -> list[LogFile]:
     return [log for log in logs if log.log == layout.COMPOUND_STATS] or logs
 
 
-def _possible(entry: dict[str, Any], condition: Filter, primary: Field) -> bool:
-    """Whether a binlog batch may hold a key that meets a condition."""
-    values: Sequence[Any] = condition.value if condition.op == "in" else [condition.value]
+def _possible(entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[Sequence[Any]], primary: Field) -> bool:
+    """Whether a binlog batch may hold a key within limits that is one of each list."""
     low, high = entry.get("minPk"), entry.get("maxPk")
     kind = int if pa.types.is_integer(primary.arrow_type()) else str
-    if not all(isinstance(one, kind) for one in (low, high, *values)):
+    if not all(isinstance(one, kind) for one in (low, high, *(one for one in limits if one is not None))):
         return True
-    if condition.op in ("=", "==", "in"):
-        inside = [value for value in values if low <= value <= high]
-        return bool(inside) and _maybe(entry, inside, primary)
-    tests = {
-        "<": lambda value: low < value,
-        "<=": lambda value: low <= value,
-        ">": lambda value: high > value,
-        ">=": lambda value: high >= value,
-    }
-    return bool(tests[condition.op](values[0])) if condition.op in tests else True
+    first, end = limits
+    if (first is not None and high < first) or (end is not None and low >= end):
+        return False
+    return all(
+        _maybe(entry, [one for one in values if low <= one <= high], primary) for values in listed if None not in values
+    )
 
 
 def _maybe(entry: dict[str, Any], values: Sequence[Any], primary: Field) -> bool:
     """Whether a batch's Bloom filter may hold any of some keys."""
-    stored = entry.get("bf") or {}
-    if entry.get("bfType", 0) not in (0, 1) or "b" not in stored:
-        return True
-    return BloomFilter.of_json(stored).found(pa.array(values, primary.arrow_type())) > 0
+    if not values:
+        return False
+    bloom = filter_of(entry)
+    return bloom is None or bloom.found(pa.array(values, primary.arrow_type())) > 0

@@ -160,7 +160,7 @@ class SegmentFragment(Fragment):
 
     def _fragment(self, batch: Batch) -> BatchFragment:
         scan: Scan = self.scan
-        projection = Projection(pa.schema([]), pa.schema([]), ())
+        projection = Projection(pa.schema([]), pa.schema([]))
         shared = Shared({one.name: one for one in self.fields}, None)
         place = (self.segment.collection, self.segment.partition, self.segment.id)
         return BatchFragment(scan, projection, self.path, self.size, shared, batch, place)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch
+from sawlog.kernels.signature import WRITABLE, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64
 
 
 class Keys(NamedTuple):
@@ -18,8 +19,8 @@ class Keys(NamedTuple):
         data: uint8.
     """
 
-    offsets: Any
-    data: Any
+    offsets: Int64s
+    data: Bytes
 
 
 class Table(NamedTuple):
@@ -33,10 +34,10 @@ class Table(NamedTuple):
         marks: uint64, zeros at first, its length a power of two: a bit for each key, by its hash.
     """
 
-    salt: Any
-    slots: Any
-    lines: Any
-    marks: Any
+    salt: UInt64
+    slots: OutInt64s
+    lines: Bytes
+    marks: OutUInt64s
 
 
 _ZERO = np.uint64(0)
@@ -94,7 +95,7 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
 
 
 @kernel
-def number_cells(data: Any, offsets: Any, keys: Any, stamps: Any) -> Any:
+def number_cells(data: Bytes, offsets: Int64s, keys: OutInt64s, stamps: OutInt64s) -> Int64:
     """Read deletes of int64 keys, the cells `{"pk":1,"ts":2,"pkType":5}`.
 
     Args:
@@ -125,7 +126,7 @@ def number_cells(data: Any, offsets: Any, keys: Any, stamps: Any) -> Any:
 
 
 @kernel
-def text_cells(data: Any, offsets: Any, starts: Any, lengths: Any, stamps: Any) -> Any:
+def text_cells(data: Bytes, offsets: Int64s, starts: OutInt64s, lengths: OutInt64s, stamps: OutInt64s) -> Int64:
     """Read deletes of varchar keys, the cells `{"pk":"a","ts":2,"pkType":21}`, as long as no key is escaped.
 
     Args:
@@ -242,7 +243,7 @@ def _text_slot(texts: Any, at: Any, hashed: Any, keys: Any, table: Any) -> Any:
 
 
 @kernel
-def add_numbers(keys: Any, stamps: Any, table: Any) -> Any:
+def add_numbers(keys: Int64s, stamps: Int64s, table: Table) -> Int64:
     """Note the newest delete of int64 keys.
 
     Args:
@@ -266,7 +267,7 @@ def add_numbers(keys: Any, stamps: Any, table: Any) -> Any:
 
 
 @kernel
-def add_texts(texts: Any, stamps: Any, keys: Any, count: Any, table: Any) -> Any:
+def add_texts(texts: Keys, stamps: Int64s, keys: Annotated[Keys, WRITABLE], count: Int64, table: Table) -> Int64:
     """Note the newest delete of varchar keys.
 
     Args:
@@ -297,7 +298,7 @@ def add_texts(texts: Any, stamps: Any, keys: Any, count: Any, table: Any) -> Any
 
 
 @kernel
-def surviving_numbers(keys: Any, stamps: Any, table: Any, suspects: Any, keep: Any) -> Any:
+def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutInt64s, keep: OutBytes) -> Int64:
     """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
 
     Most rows are not deleted, which the small table of bits tells without a branch; only the others are looked up.
@@ -332,7 +333,7 @@ def surviving_numbers(keys: Any, stamps: Any, table: Any, suspects: Any, keep: A
 
 
 @kernel
-def surviving_texts(texts: Any, stamps: Any, keys: Any, table: Any, keep: Any) -> Any:
+def surviving_texts(texts: Keys, stamps: Int64s, keys: Keys, table: Table, keep: OutBytes) -> Int64:
     """Mark the rows that no later delete hits, and count them, as `surviving_numbers` does.
 
     Args:
@@ -358,7 +359,7 @@ def surviving_texts(texts: Any, stamps: Any, keys: Any, table: Any, keep: Any) -
 
 
 @kernel
-def keep_slots(data: Any, keep: Any, width: Any) -> None:
+def keep_slots(data: OutBytes, keep: Bytes, width: UInt64) -> None:
     """Move the slots to keep to the front, in order.
 
     Args:

@@ -18,7 +18,7 @@ from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.opener import Log, Part, blame
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows
+from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError, zipped
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
@@ -108,14 +108,12 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
         return
     if not payload.schema:
         raise payload.unreadable("the payload has no column")
-    step = min(_CELLS, batch_rows([(payload, 0)]))
-    stream = ColumnStream([payload], 0, step)
     row = 0
-    while (cells := stream.take(step)) is not None:
+    for (cells,), keep in zipped(payload, [(0, None)], _CELLS):
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
             raise payload.unreadable(f"expected a column of text, or two columns, found one of {cells.type}")
         yield from _texts(cells, row, bad)
-        row += len(cells)
+        row += len(keep)
 
 
 def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -124,15 +122,10 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
     key_type = payload.schema.types[places[0]]
     if key_type not in _PK_TYPES.values() or payload.schema.types[places[1]] not in (pa.int64(), pa.uint64()):
         raise payload.unreadable(f"expected columns of keys and timestamps, found {payload.schema.types}")
-    step = batch_rows((payload, place) for place in places)
-    keys, times = (ColumnStream([payload], place, step) for place in places)
     row = 0
-    while (some := keys.take(step)) is not None:
-        when = times.take(len(some))
-        if when is None or len(when) != len(some):
-            raise payload.unreadable("keys without timestamps")
-        yield _valid(some, when.view(pa.int64()), row, bad)
-        row += len(some)
+    for (keys, times), keep in zipped(payload, [(place, None) for place in places]):
+        yield _valid(keys, times.view(pa.int64()), row, bad)
+        row += len(keep)
 
 
 def _places(payload: Payload) -> tuple[int, int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE, SegmentLevel
-from sawlog.milvus_binlog.metadata import wire
+from sawlog.milvus_binlog.metadata import shape, wire
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, Moment, SegmentMeta, reading
 from sawlog.milvus_binlog.metadata.schema import json_fields
 
@@ -22,10 +21,10 @@ def parse_backup(data: Mapping[str, Any], where: str) -> Moment:
     """
     found = {}
     with reading(where):
-        for at, given in enumerate(data["collection_backups"]):
+        for at, given in enumerate(shape.listing(data["collection_backups"], "'collection_backups'")):
             name = given.get("collection_name", at) if isinstance(given, Mapping) else at
             with reading(f"collection {name!r}"):
-                meta = _collection(given)
+                meta = _collection(shape.mapping(given, "its entry"))
                 found[meta.id] = meta
     return Moment(found)
 
@@ -33,30 +32,34 @@ def parse_backup(data: Mapping[str, Any], where: str) -> Moment:
 def _collection(given: Mapping[str, Any]) -> CollectionMeta:
     partitions = {}
     segments: dict[int, SegmentMeta] = {}
-    for partition in given.get("partition_backups", ()):
-        id = int(partition.get("partition_id", 0))
+    for partition in shape.mappings(given.get("partition_backups"), "'partition_backups'"):
+        id = shape.number(partition, "partition_id")
         partitions[id] = str(partition.get("partition_name", ""))
-        for segment in partition.get("segment_backups", ()):
+        for segment in shape.mappings(partition.get("segment_backups"), "'segment_backups'"):
             made = _segment(segment, id)
             segments[made.id] = made
-    for segment in given.get("l0_segments", ()):
+    for segment in shape.mappings(given.get("l0_segments"), "'l0_segments'"):
         made = _segment({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
         segments[made.id] = made
-    schema = given.get("schema", {})
-    properties = {pair["key"]: pair.get("value") for pair in given.get("properties", ())}
+    schema = shape.mapping(given.get("schema", {}), "'schema'")
+    properties = {
+        str(shape.required(pair, "key")): pair.get("value")
+        for pair in shape.mappings(given.get("properties"), "'properties'")
+    }
+    checkpoints = shape.mapping(given.get("channel_checkpoints", {}), "'channel_checkpoints'")
     return CollectionMeta(
-        id=int(given.get("collection_id", 0)),
+        id=shape.number(given, "collection_id"),
         name=str(given.get("collection_name", "")),
         fields=json_fields({"fields": [], **schema}),
         partitions=partitions,
         segments=segments,
         ttl=seconds(properties.get(layout.TTL_PROPERTY)),
         database=str(given.get("db_name") or DEFAULT_DATABASE),
-        aliases=tuple(map(str, given.get("aliases", ()))),
-        created=int(given.get("created_timestamp", 0)),
+        aliases=tuple(map(str, shape.listing(given.get("aliases"), "'aliases'"))),
+        created=shape.number(given, "created_timestamp"),
         checkpoints={
-            str(channel): position_time(base64.b64decode(position, validate=True))
-            for channel, position in given.get("channel_checkpoints", {}).items()
+            channel: position_time(shape.from_base64(position, f"the checkpoint of {channel}"))
+            for channel, position in checkpoints.items()
         },
     )
 
@@ -75,28 +78,31 @@ def position_time(position: bytes) -> int:
 
 def seconds(value: Any) -> int:
     """A time to live in metadata, where it is one."""
-    return int(value) if value is not None and str(value).isdigit() else 0
+    return int(str(value)) if layout.SECONDS.fullmatch(str(value)) else 0
 
 
 def _segment(given: Mapping[str, Any], partition: int) -> SegmentMeta:
     def logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
-        found = (one for one in entry.get("binlogs", ()) if one)
+        found = (shape.mapping(one, "a binlog") for one in shape.listing(entry.get("binlogs"), "'binlogs'") if one)
         return tuple(
             Log(
-                int(one["log_id"]) if one.get("log_id") else paths.trailing_id(str(one["log_path"])),
-                int(one.get("timestamp_from", 0)),
-                int(one.get("timestamp_to", 0)),
+                shape.number(one, "log_id") or paths.trailing_id(str(shape.required(one, "log_path"))),
+                shape.number(one, "timestamp_from"),
+                shape.number(one, "timestamp_to"),
             )
             for one in found
         )
 
+    def entries(key: str) -> Iterator[Mapping[str, Any]]:
+        return (shape.mapping(one, repr(key)) for one in shape.listing(given.get(key), repr(key)) if one)
+
     return SegmentMeta(
-        id=int(given.get("segment_id", 0)),
-        partition=int(given.get("partition_id", partition)),
+        id=shape.number(given, "segment_id"),
+        partition=shape.integer(given.get("partition_id", partition), "'partition_id'"),
         level=SegmentLevel.L0 if given.get("is_l0") else SegmentLevel.L1,
         channel=str(given.get("v_channel", "")),
-        rows=int(given.get("num_of_rows", 0)),
-        storage_version=int(given.get("storage_version", 0)),
-        inserts={int(entry.get("fieldID", 0)): logs(entry) for entry in given.get("binlogs", ()) if entry},
-        deltas=tuple(log for entry in given.get("deltalogs", ()) for log in logs(entry)),
+        rows=shape.number(given, "num_of_rows"),
+        storage_version=shape.number(given, "storage_version"),
+        inserts={shape.number(entry, "fieldID"): logs(entry) for entry in entries("binlogs")},
+        deltas=tuple(log for entry in entries("deltalogs") for log in logs(entry)),
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE
-from sawlog.milvus_binlog.metadata import wire
+from sawlog.milvus_binlog.metadata import shape, wire
 from sawlog.milvus_binlog.metadata.backup import position_time, seconds
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta, reading
 from sawlog.milvus_binlog.metadata.schema import wire_fields
@@ -214,18 +211,15 @@ class Etcd:
 
 def _decoded(data: Any, where: str) -> dict[str, bytes]:
     """Keys and decoded values of a dump."""
-    try:
-        if isinstance(data, dict) and isinstance(data.get("kvs"), list):
-            pairs: Iterable[tuple[str, str]] = (
-                (base64.b64decode(one["key"]).decode(), one.get("value", "")) for one in data["kvs"]
-            )
-        elif isinstance(data, dict):
-            pairs = data.items()
-        else:
-            raise FormatError(f"{where}: expected a JSON object of an etcd dump or of a milvus-backup")
-        return {key: base64.b64decode(value, validate=True) for key, value in pairs}
-    except (KeyError, TypeError, binascii.Error, UnicodeDecodeError) as error:
-        raise FormatError(f"{where}: expected base64 values by key, as of etcd: {error!r}") from None
+    with reading(where):
+        found = shape.mapping(data, "an etcd dump or a milvus-backup")
+        if not isinstance(found.get("kvs"), list):
+            return {key: shape.from_base64(value, f"the value of {key!r}") for key, value in found.items()}
+        decoded = {}
+        for one in shape.mappings(found.get("kvs"), "'kvs'"):
+            key = shape.from_base64(shape.required(one, "key"), "a key").decode("utf-8", "replace")
+            decoded[key] = shape.from_base64(one.get("value", ""), f"the value of {key!r}")
+        return decoded
 
 
 def _inner_partitions(info: wire.Message) -> dict[int, str]:
@@ -265,7 +259,8 @@ def _field_logs(value: bytes) -> dict[int, tuple[Log, ...]]:
 
 def _version(place: str) -> int:
     """The version of a manifest by its place, the JSON of `base_path` and `ver`."""
-    return int(json.loads(place).get("ver", 0)) if place else 0
+    what = "the place of its manifest"
+    return shape.number(shape.mapping(shape.parsed(place, what), what), "ver") if place else 0
 
 
 def _segment(value: bytes) -> tuple[int, SegmentMeta]:

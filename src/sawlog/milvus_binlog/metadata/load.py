@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.backup import parse_backup
 from sawlog.milvus_binlog.metadata.etcd import Etcd
 from sawlog.milvus_binlog.metadata.model import Timeline
@@ -32,10 +30,7 @@ def parse(text: bytes, where: str) -> Timeline:
     Raises:
         FormatError: When it is none of these.
     """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{where}: expected the JSON of an etcd dump or of a milvus-backup: {error}") from None
+    data = shape.parsed(text, f"{where}: expected the JSON of an etcd dump or of a milvus-backup")
     if isinstance(data, dict) and "collection_backups" in data:
         return parse_backup(data, where)
     return Etcd(data, where)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.model import reading
 
 
@@ -33,7 +35,7 @@ class ColumnGroup:
 
     Attributes:
         columns: Their names: ids of fields, in decimal.
-        format: How the files are stored: `parquet`, `vortex`, `lance`.
+        format: How the files are stored: `parquet`, `vortex`, `lance-table`, ...
         files: Where the rows are, in order.
     """
 
@@ -50,11 +52,13 @@ class Manifest:
         groups: Its column groups.
         deltas: Its delta logs.
         stats: Its statistics files, by their key (`bloom_filter.100`).
+        unsupported: What it says that is not read; empty where all is. Nothing of the segment is read then.
     """
 
     groups: tuple[ColumnGroup, ...]
     deltas: tuple[str, ...]
     stats: dict[str, tuple[str, ...]]
+    unsupported: str = ""
 
 
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
@@ -69,17 +73,24 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         FormatError: Says what is wrong with it.
     """
     with reading(path):
+        if unsupported := _newer(data):
+            return Manifest((), (), {}, unsupported)
         record = _record(data)
+        logs = shape.mappings(shape.required(record, "delta_logs"), "'delta_logs'")
+        if strange := next((log for log in logs if shape.required(log, "type") != layout.DELETES_BY_KEY), None):
+            what = f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
+            return Manifest((), (), {}, what)
         place = _Place(root, posixpath.dirname(posixpath.dirname(path)))
         groups = tuple(
-            ColumnGroup(tuple(group["columns"]), group["format"], tuple(_files(group, place)))
-            for group in record["column_groups"]
+            ColumnGroup(tuple(_texts(group, "columns")), _text(group, "format"), tuple(_files(group, place)))
+            for group in shape.mappings(shape.required(record, "column_groups"), "'column_groups'")
         )
-        deltas = [place.of(layout.PACKED_DELTAS, log["path"]) for log in record["delta_logs"] if _by_key(log)]
-        stats = {
-            key: tuple(place.of(layout.PACKED_STATS, one) for one in found["paths"])
-            for key, found in record.get("stats", {}).items()
+        deltas = [place.of(layout.PACKED_DELTAS, _text(log, "path")) for log in logs]
+        listed = {
+            key: _texts({"paths": found} if isinstance(found, list) else shape.mapping(found, key), "paths")
+            for key, found in shape.mapping(record.get("stats", {}), "'stats'").items()
         }
+        stats = {key: tuple(place.of(layout.PACKED_STATS, one) for one in found) for key, found in listed.items()}
         _check_rows(groups)
         return Manifest(groups, tuple(deltas), stats)
 
@@ -104,12 +115,21 @@ class _Place:
         return f"{self.root}/{found}" if self.root else found
 
 
-def _files(group: dict[str, Any], place: _Place) -> Iterator[PackedFile]:
-    for file in group["files"]:
-        first, last = int(file["start_index"]), int(file["end_index"])
+def _files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
+    for file in shape.mappings(shape.required(group, "files"), "'files'"):
+        path = _text(file, "path")
+        first, last = (shape.integer(shape.required(file, key), repr(key)) for key in ("start_index", "end_index"))
         if not 0 <= first < last:
-            raise FormatError(f"rows {first} to {last} of {file['path']!r}: expected a range that is not empty")
-        yield PackedFile(place.of(layout.PACKED_DATA, file["path"]), first, last)
+            raise FormatError(f"rows {first} to {last} of {path!r}: expected a range that is not empty")
+        yield PackedFile(place.of(layout.PACKED_DATA, path), first, last)
+
+
+def _text(given: Mapping[str, Any], key: str) -> str:
+    return shape.text(shape.required(given, key), repr(key))
+
+
+def _texts(given: Mapping[str, Any], key: str) -> list[str]:
+    return [shape.text(one, repr(key)) for one in shape.listing(shape.required(given, key), repr(key))]
 
 
 def _check_rows(groups: Sequence[ColumnGroup]) -> None:
@@ -123,15 +143,54 @@ def _check_rows(groups: Sequence[ColumnGroup]) -> None:
         raise FormatError(f"its column groups have {', '.join(map(str, sorted(counts)))} rows; expected as many each")
 
 
-def _by_key(log: dict[str, Any]) -> bool:
-    """Whether a delta log holds keys.
+_FILE = {"path": "string", "start_index": "long", "end_index": "long", "metadata": "bytes"}
+_LISTS = {"type": "array", "items": "string"}
+_TEXTS = {"type": "map", "values": "string"}
 
-    Raises:
-        FormatError: When it holds positions, or something else.
-    """
-    if log["type"] != layout.DELETES_BY_KEY:
-        raise FormatError(f"the delta log {log['path']!r} is of type {log['type']}; only deletes by key are read")
-    return True
+
+def _schema(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def _listed(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _schema(name, fields)}
+
+
+def _bare_schema(version: int) -> dict[str, Any]:
+    """The schema of a manifest without a container, which does not say it itself, up to what is read of it."""
+    stats: Any = _schema("Statistics", {"paths": _LISTS, "metadata": _TEXTS}) if version >= 3 else _LISTS
+    groups = _listed("ColumnGroup", {"columns": _LISTS, "files": _listed("File", _FILE), "format": "string"})
+    deltas = _listed("DeltaLog", {"path": "string", "type": "int", "num_entries": "long"})
+    return _schema(
+        "Manifest", {"column_groups": groups, "delta_logs": deltas, "stats": {"type": "map", "values": stats}}
+    )
+
+
+def _bare(data: bytes) -> tuple[int, int] | None:
+    """Version of a manifest without a container, and where what follows it begins; `None` for any other bytes."""
+    mark, at = _number(data, 0)
+    return _number(data, at) if mark == layout.MANIFEST_MARK else None
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """One of Avro's ints, and where it ends; -1 where there is none."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(data):
+            return -1, at
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return value >> 1 ^ -(value & 1), at
+    return -1, at
+
+
+def _newer(data: bytes) -> str:
+    """What is not supported of a manifest that is newer than what is known; empty for others."""
+    bare = _bare(data)
+    if bare is not None and bare[0] > layout.LAST_MANIFEST:
+        return f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
+    return ""
 
 
 def _record(data: bytes) -> dict[str, Any]:
@@ -142,18 +201,25 @@ def _record(data: bytes) -> dict[str, Any]:
     """
     if len(data) > layout.MAX_MANIFEST:
         raise FormatError(f"a manifest of {len(data)} bytes; expected no more than {layout.MAX_MANIFEST}")
-    if not data.startswith(layout.AVRO_MAGIC):
+    bare = _bare(data)
+    if bare is None and not data.startswith(layout.AVRO_MAGIC):
         raise FormatError(f"expected an Avro container ({layout.AVRO_MAGIC.hex(' ')}), found {data[:4].hex(' ')}")
     import fastavro
 
-    try:
-        container = fastavro.reader(io.BytesIO(data))
-        _check_container(container.codec, container.writer_schema)
-        found = next(container, None)
-    except FormatError:
-        raise
-    except Exception as error:  # noqa: BLE001 what the library raises for bytes that are no Avro is not one type
-        raise FormatError(f"no Avro container: {type(error).__name__}: {error}") from None
+    def read() -> Any:
+        try:
+            if bare is not None:
+                version, at = bare
+                return fastavro.schemaless_reader(io.BytesIO(data[at:]), _bare_schema(version), None)
+            container = fastavro.reader(io.BytesIO(data))
+            _check_container(container.codec, container.writer_schema)
+            return next(container, None)
+        except (AttributeError, RecursionError, TypeError) as error:  # of a schema whose shape fastavro does not check
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    found = decode_by(read)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"no Avro container: {found.detail}")
     if not isinstance(found, dict):
         raise FormatError("an Avro container without a record")
     return found

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import pyarrow as pa
-
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.types import Field
 
@@ -133,18 +131,14 @@ class Moment:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Makes errors of metadata that is not what it should be say where it stands.
+    """Makes errors of metadata that is not what it should be say where it is.
 
     Raises:
         FormatError: For each of them.
     """
     try:
         yield
-    except FormatError as error:
-        raise FormatError(f"{what}: {error}") from None
+    except (StorageError, InternalError):
+        raise
     except SawlogError as error:
-        raise FormatError(f"{what}: {error}") from None
-    except KeyError as error:
-        raise FormatError(f"{what}: {error} is missing") from None
-    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as error:
         raise FormatError(f"{what}: {error}") from None

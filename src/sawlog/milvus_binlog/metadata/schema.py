@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pyarrow as pa
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.metadata import wire
+from sawlog.milvus_binlog.metadata import shape, wire
 from sawlog.milvus_binlog.metadata.model import reading
 from sawlog.milvus_binlog.types import Field, data_type
 from sawlog.storage import Storage
@@ -36,8 +35,8 @@ def user_schema(given: Mapping[str, Any] | str, storage: Storage) -> tuple[str, 
     if isinstance(given, str):
         try:
             text = given if given.lstrip().startswith("{") else storage.read(given).decode()
-            given = json.loads(text)
-        except (ValueError, OSError) as error:
+            given = shape.parsed(text, "its text")
+        except (FormatError, UnicodeDecodeError, OSError) as error:
             raise OptionError(f"schema={given!r}: expected JSON, or the path of a JSON file: {error}") from None
     if not isinstance(given, Mapping) or not isinstance(given.get("fields"), list):
         raise OptionError("schema: expected an object with a list `fields`, as of pymilvus' CollectionSchema.to_dict()")
@@ -59,14 +58,16 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     def following() -> int:
         return max([layout.FIRST_USER_FIELD - 1, *(one.id for one in fields)]) + 1
 
-    for at, given in enumerate(schema["fields"]):
+    for at, given in enumerate(shape.listing(schema["fields"], "'fields'")):
         with reading(f"field {given.get('name', at) if isinstance(given, Mapping) else at!r}"):
-            fields.append(_json_field(given, following(), auto=auto))
-    for at, struct in enumerate(next((schema[key] for key in _STRUCTS if schema.get(key)), ())):
+            fields.append(_json_field(shape.mapping(given, "its entry"), following(), auto=auto))
+    structs = next((schema[key] for key in _STRUCTS if schema.get(key)), None)
+    for at, struct in enumerate(shape.listing(structs, "structs")):
         with reading(f"struct {struct.get('name', at) if isinstance(struct, Mapping) else at!r}"):
-            for given in struct["fields"]:
+            name = str(shape.required(shape.mapping(struct, "its entry"), "name"))
+            for given in shape.mappings(shape.required(struct, "fields"), "'fields'"):
                 field = _json_field(given, following(), auto=False)
-                fields.append(_within(str(struct["name"]), bool(struct.get("nullable")), field))
+                fields.append(_within(name, bool(struct.get("nullable")), field))
     if schema.get("enable_dynamic_field") and not any(one.dynamic for one in fields):
         fields.append(Field(following(), layout.DYNAMIC_NAME, DataType.JSON, dynamic=True))
     return checked(one for one in fields if one.id not in layout.SYSTEM_FIELDS)
@@ -75,11 +76,15 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
 def _json_field(given: Mapping[str, Any], following: int, *, auto: bool) -> Field:
     params = given.get("params") or given.get("type_params") or {}
     if isinstance(params, list):
-        params = {pair["key"]: pair["value"] for pair in params}
+        pairs = (shape.mapping(pair, "a parameter") for pair in params)
+        params = {str(shape.required(pair, "key")): shape.required(pair, "value") for pair in pairs}
+    params = shape.mapping(params, "its parameters")
     kind = next((given[key] for key in ("dtype", "type") if key in given), None)
-    kind = given["data_type"] if kind is None else kind
+    kind = shape.required(given, "data_type") if kind is None else kind
     element = given.get("element_type") or DataType.None_
-    id = next((int(given[key]) for key in ("fieldID", "field_id", "id") if given.get(key) is not None), following)
+    id = next(
+        (shape.number(given, key) for key in ("fieldID", "field_id", "id") if given.get(key) is not None), following
+    )
     primary = bool(given.get("is_primary_key") or given.get("is_primary"))
     default = given.get("default_value")
     if isinstance(default, Mapping):
@@ -87,16 +92,16 @@ def _json_field(given: Mapping[str, Any], following: int, *, auto: bool) -> Fiel
         default = next((value for value in found.values()), None) if isinstance(found, Mapping) else found
     return Field(
         id=id,
-        name=str(given["name"]),
+        name=str(shape.required(given, "name")),
         type=data_type(kind),
         element=data_type(element),
-        dim=int(params.get("dim", 0)),
+        dim=shape.number(params, "dim"),
         nullable=bool(given.get("nullable")),
         primary=primary,
         auto_id=primary and (auto or bool(given.get("auto_id") or given.get("autoID"))),
         dynamic=bool(given.get("is_dynamic")),
         default=default,
-        max_length=int(params.get("max_length", 0)),
+        max_length=shape.number(params, "max_length"),
         computed=bool(given.get("is_function_output")),
     )
 
@@ -132,13 +137,13 @@ def _wire_field(raw: bytes) -> Field | None:
             name=name,
             type=DataType(kind) if kind in DataType.__members__.values() else DataType.None_,
             element=data_type(wire.integer(message, 10)),
-            dim=int(params.get("dim", 0)),
+            dim=shape.number(params, "dim"),
             nullable=bool(wire.integer(message, 15)),
             primary=bool(wire.integer(message, 3)),
             auto_id=bool(wire.integer(message, 8)),
             dynamic=bool(wire.integer(message, 12)),
             default=_default(wire.raw(message, 11)) if 11 in message else None,
-            max_length=int(params.get("max_length", 0)),
+            max_length=shape.number(params, "max_length"),
             computed=bool(wire.integer(message, 16)),
         )
 
@@ -194,7 +199,8 @@ def typed_default(field: Field) -> pa.Scalar:
     value = field.default
     if isinstance(value, bytes) and pa.types.is_string(field.arrow_type()):
         value = value.decode("utf-8", "replace")
+    kind = field.arrow_type()
     try:
-        return pa.scalar(value, field.arrow_type())
+        return pa.scalar(value, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(f"the default {field.default!r} is no {field.type.name}: {error}") from None

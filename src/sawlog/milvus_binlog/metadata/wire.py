@@ -81,8 +81,14 @@ def integers(message: Message, number: int, what: str) -> list[int]:
 
 
 def floating(message: Message, number: int) -> float:
-    """The last value of a float or double field."""
+    """The last value of a float or double field.
+
+    Raises:
+        FormatError: When it is of another width.
+    """
     value = raw(message, number)
+    if len(value) not in (0, 4, 8):
+        raise FormatError(f"expected a number of 4 or 8 bytes, found {len(value)}")
     return float(struct.unpack("<f" if len(value) == 4 else "<d", value)[0]) if value else 0.0
 
 

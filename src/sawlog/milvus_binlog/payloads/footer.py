@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sawlog.milvus_binlog.layout import PARQUET_MAGIC
+import pyarrow as pa
+
+from sawlog.milvus_binlog.layout import PARQUET_MAGIC, Kind
 from sawlog.milvus_binlog.payloads import parquet
 from sawlog.milvus_binlog.payloads.parquet import COLUMN_META_DATA, ColumnMetaData, FileMetaData, RowGroup, Statistics
 from sawlog.milvus_binlog.payloads.thrift import Thrift, ThriftError
@@ -39,6 +41,7 @@ class Chunk:
         start: Where they begin, counted from the beginning of the Parquet file.
         minimum: The least value as it is stored; `None` where not told, or not twice: footers have no checksums.
         maximum: The greatest value.
+        unsupported: Codec or cipher that is not decoded; empty where all is.
     """
 
     type: int
@@ -49,6 +52,7 @@ class Chunk:
     start: int
     minimum: bytes | None
     maximum: bytes | None
+    unsupported: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,13 @@ class Footer:
 class FooterError(ValueError):
     """A footer that is broken, or claims what cannot be."""
 
+    kind = Kind.BAD_PAYLOAD
+
 
 class FooterSizeError(FooterError):
     """A footer that claims more than the file justifies."""
+
+    kind = Kind.PAYLOAD_TOO_LARGE
 
 
 def read_footer(source: Source, start: int, length: int) -> Footer:
@@ -115,13 +123,27 @@ def _group(fields: Any, length: int) -> Group:
         stored = one.get(COLUMN_META_DATA) if isinstance(one, dict) else None
         if not isinstance(stored, dict):
             raise FooterError("a column chunk without metadata")
-        chunks.append(_chunk(stored, length))
+        encrypted = parquet.COLUMN_CRYPTO_METADATA in one
+        chunks.append(_chunk(stored, length, "an encrypted column" if encrypted else _unsupported(stored)))
     return Group(_count(fields, RowGroup.NUM_ROWS, "rows of a row group"), tuple(chunks))
 
 
-def _chunk(fields: dict[int, Any], length: int) -> Chunk:
+def _unsupported(fields: dict[int, Any]) -> str:
+    """The codec of a column chunk that pyarrow does not have; empty where it has it."""
+    name = _codec(fields)
+    known = parquet.ARROW_CODECS.get(name)
+    if name == parquet.Codec.UNCOMPRESSED.name or (known and pa.Codec.is_available(known)):
+        return ""
+    return f"a column compressed with {name}, which pyarrow does not have"
+
+
+def _codec(fields: dict[int, Any]) -> str:
     codec = _count(fields, ColumnMetaData.CODEC, "codec")
     known = codec in parquet.Codec.__members__.values()
+    return parquet.Codec(codec).name if known else f"codec {codec}"
+
+
+def _chunk(fields: dict[int, Any], length: int, unsupported: str) -> Chunk:
     values = _count(fields, ColumnMetaData.NUM_VALUES, "values of a column chunk")
     compressed = _count(fields, ColumnMetaData.TOTAL_COMPRESSED_SIZE, "bytes of a column chunk")
     start = _count(fields, ColumnMetaData.DATA_PAGE_OFFSET, "offset of a column chunk")
@@ -134,13 +156,14 @@ def _chunk(fields: dict[int, Any], length: int) -> Chunk:
     limits = statistics if isinstance(statistics, dict) else {}
     return Chunk(
         _count(fields, ColumnMetaData.TYPE, "type of a column chunk"),
-        parquet.Codec(codec).name if known else str(codec),
+        _codec(fields),
         values,
         _count(fields, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, "bytes of a column chunk"),
         compressed,
         start,
         _limit(limits, Statistics.MIN_VALUE, Statistics.OLD_MIN),
         _limit(limits, Statistics.MAX_VALUE, Statistics.OLD_MAX),
+        unsupported,
     )
 
 

@@ -30,25 +30,43 @@ class Kind(IntEnum):
 class FileMetaData(IntEnum):
     """Fields of the footer."""
 
+    VERSION = 1
+    SCHEMA = 2
     NUM_ROWS = 3
     ROW_GROUPS = 4
+
+
+class SchemaElement(IntEnum):
+    """Fields of an element of the schema."""
+
+    TYPE = 1
+    TYPE_LENGTH = 2
+    REPETITION_TYPE = 3
+    NAME = 4
+    NUM_CHILDREN = 5
 
 
 class RowGroup(IntEnum):
     """Fields of a row group."""
 
     COLUMNS = 1
+    TOTAL_BYTE_SIZE = 2
     NUM_ROWS = 3
 
 
+FILE_OFFSET = 2
+"""Field of a column chunk that nobody reads and that has to be there."""
 COLUMN_META_DATA = 3
 """Field of a column chunk that holds its metadata."""
+COLUMN_CRYPTO_METADATA = 8
+"""Field of a column chunk that is encrypted."""
 
 
 class ColumnMetaData(IntEnum):
     """Fields of the metadata of a column chunk."""
 
     TYPE = 1
+    ENCODINGS = 2
     PATH_IN_SCHEMA = 3
     CODEC = 4
     NUM_VALUES = 5
@@ -94,6 +112,19 @@ class Codec(IntEnum):
     LZ4_RAW = 7
 
 
+ARROW_CODECS = {
+    Codec.SNAPPY.name: "snappy",
+    Codec.GZIP.name: "gzip",
+    Codec.BROTLI.name: "brotli",
+    Codec.LZ4.name: "lz4",
+    Codec.ZSTD.name: "zstd",
+    Codec.LZ4_RAW.name: "lz4",
+}
+"""Codecs that pyarrow knows, by its names; not every build has all of them."""
+ARROW_ENCODINGS = frozenset({0, *range(2, 10)})
+"""Encodings that pyarrow knows, from PLAIN to BYTE_STREAM_SPLIT."""
+
+
 class PageHeader(IntEnum):
     """Fields of a page header."""
 
@@ -108,6 +139,18 @@ class DataPageHeader(IntEnum):
     """Fields of the header of a data page; those of version 2 begin alike."""
 
     NUM_VALUES = 1
+    ENCODING = 2
+
+
+ENCODING_V2 = 4
+"""Field of the header of a data page of version 2 that holds the encoding."""
+
+
+class Encoding(IntEnum):
+    """Encodings of a data page whose values are indices into the dictionary."""
+
+    PLAIN_DICTIONARY = 2
+    RLE_DICTIONARY = 8
 
 
 class PageType(IntEnum):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.damage import Damage
+from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_by
+from sawlog.milvus_binlog.columns import decode, kind_of
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.payloads.footer import FooterError, FooterSizeError, read_footer
+from sawlog.milvus_binlog.payloads.footer import FooterError, read_footer
 from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value, page_limit
 from sawlog.milvus_binlog.payloads.parquet import Physical
+from sawlog.milvus_binlog.payloads.salvage import Lost, losses, salvaged, sound_rows, what_is_lost
 from sawlog.milvus_binlog.source import SMALL
-from sawlog.sources import MappedSource
+from sawlog.milvus_binlog.types import Field
+from sawlog.sources import MappedSource, SourceFile
 from sawlog.storage import Source, is_remote
 
 if TYPE_CHECKING:
@@ -72,17 +77,21 @@ class Payload:
         self.source = source
         self.path = path
         self._extent = extent
-        self._max_page = max_page_bytes
+        self.max_page_bytes = max_page_bytes
         self._limits: dict[int, int] = {}
+        self._refused: dict[int, Damage] = {}
+        self._lost: dict[int, list[Lost]] = {}
         if extent.length < PARQUET_MINIMUM:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
-        with self.errors():
+        with self.judged():
             self.footer = read_footer(source, extent.offset, extent.length)
-            limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
-            self.file: pq.ParquetFile = pq.ParquetFile(self._open(), pre_buffer=False, **limits)
-            self.schema: pa.Schema = self.file.schema_arrow
-            stored = self.file.schema
-            self.columns = [stored.column(at) for at in range(len(stored))]
+        limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
+        self.file: pq.ParquetFile = self._decode(
+            pq.ParquetFile, self._open(), pre_buffer=False, page_checksum_verification=True, **limits
+        )
+        self.schema: pa.Schema = self._decode(lambda: self.file.schema_arrow)
+        stored = self.file.schema
+        self.columns = self._decode(lambda: [stored.column(at) for at in range(len(stored))])
         self.rows = self.footer.rows
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
             raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
@@ -108,19 +117,59 @@ class Payload:
         """The values of a top-level column, in arrays of at most `batch_rows`, to which nobody else holds on.
 
         Raises:
-            UnreadableError: When a page cannot be decoded.
+            UnreadableError: When a page cannot be decoded. After `settle` there is something for each value that is
+                lost, instead.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
+        if index in self._lost:
+            yield from salvaged(self, index, self._lost[index], batch_rows)
+            return
         groups = list(range(len(self.footer.groups)))
-        with self.errors():  # by position: names may stand twice
-            batches = self.file.reader.iter_batches(batch_rows, groups, self.leaves(index), use_threads=False)
-        while True:
-            with self.errors():
+        # By position: names may stand twice.
+        leaves = self.leaves(index)
+        try:
+            batches = self._decode(self.file.reader.iter_batches, batch_rows, groups, leaves, use_threads=False)
+            while True:
                 self._check_length()
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch.column(0)
+                batch = self._decode(next, batches, None)
+                if batch is None:
+                    return
+                yield batch.column(0)
+        except UnreadableError as error:
+            self._refused[index] = error.damage
+            raise
+
+    def settle(self, index: int, field: Field | None) -> list[Lost]:
+        """Which rows of a column are lost, in order, page by page; from here on its values are read so.
+
+        Args:
+            index: Which column.
+            field: The field whose values it holds; `None`: whatever is stored.
+        """
+        if index not in self._lost:
+            with suppress(UnreadableError):
+                self.row_limit(index)
+            if index in self._refused:
+                self._limits[index] = self._least_limit(index)
+            lost = losses(self, index, field, self._limits[index])
+            if index in self._refused and not lost:
+                damage = self._refused[index]
+                lost = [Lost(self.rows, self.rows, Kind(damage.kind), damage.detail)]
+            self._lost[index] = lost
+        return self._lost[index]
+
+    def lost(self, index: int) -> list[Lost]:
+        """What `settle` found to be lost of a column."""
+        return self._lost.get(index, [])
+
+    def _least_limit(self, index: int) -> int:
+        """See `row_limit`, of a column whose pages cannot all be checked: no value is longer than its dictionary."""
+        longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 1
+        for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
+            with suppress(PageError):
+                for page in self.pages(group, leaf, any_size=True):
+                    longest = max(longest, page.uncompressed if page.dictionary else 0)
+        return max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest))
 
     def _check_length(self) -> None:
         """Look whether the file is still as long as it was: pyarrow reads a map without windows."""
@@ -153,9 +202,17 @@ class Payload:
             UnreadableError: For pages that are broken or too large.
         """
         if index not in self._limits:
-            longest = self._check(index)
+            try:
+                longest = self._check(index)
+            except UnreadableError as error:
+                self._refused[index] = error.damage
+                raise
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
+
+    def what_is_lost(self, lost: Sequence[Lost]) -> UnreadableError:
+        """What to raise, after the rows that can be read, when some are lost."""
+        return self.unreadable(*what_is_lost(lost))
 
     @property
     def held(self) -> bool:
@@ -174,29 +231,30 @@ class Payload:
         first = sum(map(_leaves, self.schema.types[:index]))
         return list(range(first, first + _leaves(self.schema.types[index])))
 
-    def pages(self, group: int, leaf: int) -> Iterator[Page]:
-        """The pages of one column chunk, headers only, none of them larger than it may be.
+    def pages(self, group: int, leaf: int, *, any_size: bool = False) -> Iterator[Page]:
+        """The pages of one column chunk, headers only, none of them larger than it may be, unless of `any_size`.
 
         Raises:
             PageError: For pages that are broken or too large.
         """
         if is_remote(self.path) and self.held:
             self.source.window(self._extent.offset, self._extent.length)  # all of it, at once
-        return checked_pages(self.source, self._extent.offset, self.footer.groups[group].chunks[leaf], self._max_page)
+        chunk = self.footer.groups[group].chunks[leaf]
+        return checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
 
     def _check(self, index: int) -> int:
         """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
         longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 0
-        with self.errors():
+        with self.judged():
             for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
-                dictionary = self._check_chunk(group, leaf)
+                dictionary = self.check_chunk(group, leaf)
                 chunk = self.footer.groups[group].chunks[leaf]
                 texts = chunk.type == Physical.BYTE_ARRAY
                 if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
                     longest = max(longest, longest_value(self.source, dictionary, chunk.compression))
         return longest
 
-    def _check_chunk(self, group: int, leaf: int) -> Page | None:
+    def check_chunk(self, group: int, leaf: int) -> Page | None:
         """Check the pages of one column chunk; its dictionary.
 
         Raises:
@@ -215,7 +273,7 @@ class Payload:
         if values != chunk.values or (values != rows and not lists):
             raise PageError(f"pages of {values} values, where the footer says {chunk.values} values in {rows} rows")
         decoded = values * max(_VALUE_BYTES, column.length)
-        limit = self._max_page if self._max_page is not None else page_limit(chunk.compressed)
+        limit = self.max_page_bytes if self.max_page_bytes is not None else page_limit(chunk.compressed)
         if lists and decoded > max(limit, _EXPANSION * size):
             raise PageSizeError(
                 f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {limit}"
@@ -225,16 +283,31 @@ class Payload:
     def _open(self) -> Any:
         extent = self._extent
         if is_remote(self.path) and extent.length > SMALL:
-            return pa.PythonFile(_Ranges(self.source, extent), mode="r")
+            return pa.PythonFile(SourceFile(self.source, extent.offset, extent.length), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """What to raise when the payload cannot be read on."""
         return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
-    def errors(self) -> _Errors:
-        """Turns what is raised for broken bytes into `UnreadableError`."""
-        return _Errors(self)
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Turns what a check of the footer or of pages says into `UnreadableError`."""
+        try:
+            yield
+        except (PageError, FooterError) as error:
+            raise self.unreadable(f"not a Parquet payload to read: {error}", error.kind) from None
+
+    def _decode(self, decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+        """What pyarrow makes of the payload.
+
+        Raises:
+            UnreadableError: When it refuses the bytes.
+        """
+        found = decode_by(decoder, *args, **settings)
+        if isinstance(found, Undecodable):
+            raise self.unreadable(f"pyarrow cannot read the Parquet payload: {found.detail[:200]}")
+        return found
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -246,56 +319,6 @@ def _leaves(kind: pa.DataType) -> int:
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
         return _leaves(kind.value_type)
     return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
-
-
-class _Errors:
-    """Turns what pyarrow, or a check of pages, raises for broken bytes into `UnreadableError`."""
-
-    def __init__(self, payload: Payload) -> None:
-        self._payload = payload
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PageError | FooterError):
-            large = isinstance(error, PageSizeError | FooterSizeError)
-            kind_of_damage = Kind.PAYLOAD_TOO_LARGE if large else Kind.BAD_PAYLOAD
-            raise self._payload.unreadable(f"not a Parquet payload to read: {error}", kind_of_damage) from None
-        if isinstance(error, pa.ArrowException | OSError | ValueError | MemoryError | KeyError):
-            message = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-            raise self._payload.unreadable(f"pyarrow cannot read the Parquet payload: {message}") from error
-
-
-class _Ranges(io.RawIOBase):
-    """A range of a source as a file for pyarrow, which reads the footer first and then moves forward."""
-
-    def __init__(self, source: Source, extent: Extent) -> None:
-        self._source = source
-        self._extent = extent
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._extent.length}[whence]
-        return self._at
-
-    def size(self) -> int:
-        return self._extent.length
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._extent.length - self._at)
-        data = bytes(self._source.window(self._extent.offset + self._at, left if size < 0 else min(size, left)))
-        self._at += len(data)
-        return data
 
 
 def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
@@ -338,6 +361,15 @@ class ColumnStream:
         self._have -= len(taken)
         self._rest = [whole.slice(count)] if self._have else []
         return taken
+
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` values.
+
+        Raises:
+            UnreadableError: When a page cannot be decoded.
+        """
+        while count > 0 and (taken := self.take(min(count, BATCH_ROWS))) is not None:
+            count -= len(taken)
 
     def take_kept(self, keep: NDArray[np.uint8], left: int) -> pa.Array | None:
         """Of the next values those to keep; `None` when there are too few.
@@ -389,3 +421,68 @@ def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
 
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
+
+
+def zipped(
+    payload: Payload, fields: Sequence[tuple[int, Field | None]], most: int = BATCH_ROWS
+) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
+    """The rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
+
+    Args:
+        payload: The payload.
+        fields: Places of columns, and the fields whose values are made of them; `None` for what is stored.
+        most: How many rows there are at a time, at most.
+
+    Raises:
+        UnreadableError: Behind the last rows that are delivered.
+    """
+    start = 0
+    try:
+        for arrays, keep in _zipped(payload, fields, None, 0, most):
+            yield arrays, keep
+            start += len(keep)
+    except UnreadableError:
+        lost = [some for at, one in fields for some in payload.settle(at, one)]
+        if not lost:
+            raise
+        yield from _zipped(payload, fields, sound_rows(lost, payload.rows), start, most)
+        raise payload.what_is_lost(lost) from None
+
+
+def _zipped(
+    payload: Payload,
+    fields: Sequence[tuple[int, Field | None]],
+    sound: NDArray[np.uint8] | None,
+    start: int,
+    most: int,
+) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
+    """The sound rows of a payload from one on, some at a time; `None`: all of them."""
+    import numpy as np
+
+    step = min(most, rows_at_once(payload, [at for at, _ in fields]))
+    streams = [(ColumnStream([payload], at, step), one) for at, one in fields]
+    for stream, _ in streams:
+        stream.skip(start)
+    for at in range(start, payload.rows, step):
+        count = min(step, payload.rows - at)
+        keep = np.ones(count, np.uint8) if sound is None else sound[at : at + count]
+        yield [_take(stream, keep, one, payload) for stream, one in streams], keep
+
+
+def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
+    """How many rows of a payload are decoded at a time.
+
+    Raises:
+        UnreadableError: For pages that are broken or too large.
+    """
+    return batch_rows((payload, at) for at in columns) if columns else payload.row_limit(0)
+
+
+def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, payload: Payload) -> pa.Array:
+    taken = stream.take_kept(keep, int(keep.sum()))
+    if taken is None:
+        raise payload.unreadable(f"fewer values than the {payload.rows} that the footer claims")
+    try:
+        return taken if field is None else decode(field, taken)
+    except SchemaError as error:
+        raise payload.unreadable(str(error), kind_of(error)) from None

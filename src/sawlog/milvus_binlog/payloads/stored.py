@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import FIELD_ID, FIELD_ID_KEY, DataType, Kind
-from sawlog.milvus_binlog.payloads.payload import Payload
+from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError
+from sawlog.milvus_binlog.payloads.salvage import first_values
 from sawlog.milvus_binlog.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
 
 _DIM_KEY = b"dim"
@@ -62,8 +63,18 @@ def described_field(descriptor: Descriptor, id: int) -> Field:
 
 
 def _peek(payload: Payload, index: int) -> list[pa.Array]:
-    """The first values of a column."""
-    return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
+    """The first values of a column; where these cannot be read, the first that can.
+
+    Raises:
+        UnreadableError: When there are none.
+    """
+    try:
+        return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
+    except UnreadableError:
+        intact = first_values(payload, index, _PEEK)
+        if not intact:
+            raise
+        return intact
 
 
 _EXACT = (DataType.Bool, DataType.Float, DataType.Double)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sawlog.milvus_binlog.payloads.parquet import Kind
@@ -149,3 +149,38 @@ class Thrift:
     def _zigzag(self) -> int:
         value = self._varint()
         return value >> 1 ^ -(value & 1)
+
+
+def written(fields: Sequence[tuple[int, Kind, Any]]) -> bytes:
+    """A struct in the compact protocol.
+
+    Args:
+        fields: Number, type and value of each, in order: numbers, bytes, fields of structs, and for lists the type of
+            their elements and these.
+    """
+    out = bytearray()
+    last = 0
+    for number, kind, value in fields:
+        out.append((number - last) << 4 | kind)
+        out += _written(kind, value)
+        last = number
+    return bytes(out) + bytes([Kind.STOP])
+
+
+def _written(kind: Kind, value: Any) -> bytes:
+    if kind is Kind.STRUCT:
+        return written(value)
+    if kind is Kind.BINARY:
+        return _number(len(value)) + bytes(value)
+    if kind is Kind.LIST:
+        element, values = value
+        return bytes([len(values) << 4 | element]) + b"".join(_written(element, one) for one in values)
+    return _number(value << 1 ^ value >> 63)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

@@ -1,0 +1,57 @@
+"""Hatchling's hook: the wheel holds the library of kernels, compiled for this platform."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_COMPILER = ("numba>=0.63",)
+_IMPORTED = ("fsspec", "numpy", "pyarrow", "pyhocon", "xxhash", "zstandard")
+"""Dependencies of the package that modules with kernels import."""
+
+
+class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Compiles the kernels, unless the library in the tree was made from the same sources."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """What compiles them, what their modules import, and a linker where the machine has none."""
+        metadata = self.metadata.core.dependencies_complex.values()
+        imported = [str(one) for one in metadata if one.name in _IMPORTED]
+        return [*_COMPILER, *imported, *([] if shutil.which(_linker()) else ["ziglang>=0.13"])]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Before the wheel, editable ones included, is put together."""
+        if self.target_name != "wheel":
+            return
+        source = os.path.join(self.root, "src")
+        # An isolated build finds what it requires through this variable, too.
+        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run(
+            [sys.executable, "-m", "sawlog.kernels.build", "--if-needed"], env=environment, cwd=self.root, check=True
+        )
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{_platform()}"
+        build_data["artifacts"] += ["src/sawlog/_native/*"]
+
+
+def _linker() -> str:
+    return (os.environ.get("CC", "cc").split() or ["cc"])[0]
+
+
+def _platform() -> str:
+    """The platform of the wheel. On Linux the library needs nothing of any C library but what all of them have."""
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if platform.system() == "Linux":
+        machine = tag.removeprefix("linux_")
+        return f"manylinux_2_17_{machine}.musllinux_1_1_{machine}"
+    return tag

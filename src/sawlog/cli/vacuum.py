@@ -1,0 +1,56 @@
+"""`sawlog vacuum`: delete what killed writers have left."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Outcome, counted, show
+from sawlog.errors import OptionError
+from sawlog.vacuum import vacuum as delete
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def vacuum(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Directory that jobs write.")],
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="What has not changed for so long is dead if its process cannot be seen from here: 90m, 12h, 7d.",
+        ),
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Delete what killed writers have left in a directory, and finish commits that were cut off.
+
+    Rows that can be read are never deleted, nor is anything of a process that still runs on this machine.
+    """
+    found = delete(
+        path,
+        older_than=_seconds(older_than),
+        dry_run=dry_run,
+        storage_options=arguments.storage_options(storage),
+    )
+    dead = [one for one in found if one.dead]
+    document = {"path": path, "dry_run": dry_run, "leftovers": [asdict(one) for one in found]}
+    summary = f"{'would be ' if dry_run else ''}deleted, {len(found) - len(dead)} kept"
+    facts = [(one.path, f"{counted(one.files, 'file')}, {one.size:,} bytes: {one.reason}") for one in found]
+    show(Outcome(document, counted(len(dead), "leftover"), summary, facts), json=json)
+    return Exit.OK
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if found is None:
+        raise OptionError(f"--older-than {text!r}: expected a number and s, m, h or d, as in 12h")
+    return float(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,218 @@
+"""Compile all kernels into the library: `python -m sawlog.kernels.build`. Needs Numba and a linker.
+
+The linker is the C compiler `cc` (or `$CC`), or `ziglang` from PyPI where there is none. The same sources, the same
+Numba and the same linker make the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+
+from sawlog.kernels import native
+
+PACKAGE = os.path.dirname(native.FOLDER)
+FROM_LIBC = {"memcpy", "memmove", "memset", "exp", "exp2", "frexp", "ldexp", "log", "log2", "pow"}
+"""What kernels may call."""
+
+
+def _module(path: str) -> str:
+    name = os.path.splitext(os.path.relpath(path, os.path.dirname(PACKAGE)))[0]
+    return name.replace(os.sep, ".").removesuffix(".__init__")
+
+
+def _path(module: str) -> str | None:
+    """The file of a module of the package, relative to it."""
+    there = os.path.join(os.path.dirname(PACKAGE), *module.split("."))
+    for path in (there + ".py", os.path.join(there, "__init__.py")):
+        if os.path.exists(path):
+            return os.path.relpath(path, PACKAGE)
+    return None
+
+
+def _texts() -> dict[str, str]:
+    """The text of each module of the package."""
+    found = {}
+    for folder, folders, files in os.walk(PACKAGE):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found[_module(os.path.join(folder, name))] = file.read()
+    return found
+
+
+def kernel_modules() -> list[str]:
+    """The modules in which kernels are, those with the most text first."""
+    found = {name: text for name, text in _texts().items() if re.search(r"^@kernel$", text, re.MULTILINE)}
+    return sorted(found, key=lambda name: (-len(found[name]), name))
+
+
+def sources() -> dict[str, str]:
+    """Digests of all files from which kernels are made, by path in the package.
+
+    They are those in which functions are compiled, and what these, and layouts, import.
+    """
+    texts = _texts()
+    decorated = re.compile(r"^@(kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
+    compiled = {name for name, text in texts.items() if decorated.search(text)}
+    pending = sorted(compiled | {"sawlog.kernels.jit", "sawlog.kernels.compiler"})
+    seen = set(pending)
+    while pending:
+        name = pending.pop()
+        for node in ast.walk(ast.parse(texts[name])):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sawlog."):
+                within = [f"{node.module}.{alias.name}" for alias in node.names]
+                for one in within if all(one in texts for one in within) else [node.module or "", *within]:
+                    if one in texts and one not in seen:
+                        seen.add(one)
+                        if one in compiled or one.endswith(".layout"):
+                            pending.append(one)
+    paths = sorted(path for path in map(_path, seen) if path)
+    return {path.replace(os.sep, "/"): native.digest(path) or "" for path in paths}
+
+
+def _compile(module: str, folder: str) -> list[str]:
+    """Compile the kernels of a module, each to an object file; the names of their entries."""
+    from sawlog.kernels import compiler
+    from sawlog.kernels.jit import Kernel
+
+    found = importlib.import_module(module)
+    names = []
+    for kernel in [one for one in vars(found).values() if isinstance(one, Kernel)]:
+        if kernel.__module__ == module:
+            name = native.symbol(kernel.signature.name)
+            _emit(compiler.module_of(kernel, name), name, folder)
+            names.append(name)
+    return names
+
+
+def _compile_reader(folder: str) -> list[str]:
+    from sawlog.kernels import compiler
+
+    _emit(compiler.reader_module(native.READER), native.READER, folder)
+    return [native.READER]
+
+
+def _emit(module: object, name: str, folder: str) -> None:
+    import llvmlite.binding as llvm
+
+    from sawlog.kernels import compiler
+
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    cpu = native.BASELINES[native.machine()].cpu
+    machine = target.create_target_machine(cpu=cpu, features=_features(), opt=3, reloc="pic", codemodel="small")
+    compiler.optimize(module, machine)
+    foreign = compiler.declared(module) - FROM_LIBC
+    if foreign:
+        raise RuntimeError(f"{name} refers to {', '.join(sorted(foreign))}: kernels may allocate and raise nothing")
+    with open(os.path.join(folder, name + ".o"), "wb") as file:
+        file.write(machine.emit_object(module))
+
+
+def _features() -> str:
+    return native.BASELINES[native.machine()].features
+
+
+def _task(arguments: tuple[str, str]) -> list[str]:
+    module, folder = arguments
+    return _compile(module, folder) if module else _compile_reader(folder)
+
+
+def _linker() -> list[str]:
+    given = os.environ.get("CC", "cc").split()
+    if given and shutil.which(given[0]):
+        return given
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise RuntimeError("no linker: install a C compiler, or ziglang from PyPI")
+
+
+def _link(objects: Iterable[str], target: str) -> None:
+    if platform.system() == "Darwin":
+        flags = ["-dynamiclib", "-undefined", "dynamic_lookup", "-Wl,-x"]
+    else:
+        flags = ["-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--strip-all", "-Wl,-z,noexecstack"]
+    subprocess.run([*_linker(), *flags, "-o", target, *objects], check=True)  # noqa: S603 # our own
+
+
+def build(folder: str = native.FOLDER, jobs: int | None = None) -> str:
+    """Make the library.
+
+    Args:
+        folder: Where it goes, with its table.
+        jobs: Processes at a time; by default as many as there are processors.
+
+    Returns:
+        One line on what was made.
+
+    Raises:
+        RuntimeError: When a kernel refers to anything beyond itself, or there is no linker.
+    """
+    begun, used = time.perf_counter(), _used()
+    baseline = native.BASELINES[native.machine()]
+    os.environ.update(SAWLOG_KERNELS="jit", NUMBA_CPU_NAME=baseline.cpu, NUMBA_CPU_FEATURES=baseline.features)
+    for variable in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
+        os.environ.pop(variable, None)
+    digests = sources()
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory() as objects:
+        tasks = [(module, objects) for module in ("", *kernel_modules())]
+        with multiprocessing.get_context("spawn").Pool(jobs or len(os.sched_getaffinity(0))) as pool:
+            names = sorted(name for made in pool.imap_unordered(_task, tasks) for name in made)
+        library = os.path.join(objects, "kernels.so")
+        _link([os.path.join(objects, f"{name}.o") for name in names], library)
+        _publish(library, os.path.join(folder, os.path.basename(native.PATH)))
+        table = os.path.join(objects, "kernels.json")
+        with open(table, "w", encoding="utf-8") as file:
+            described = {"system": platform.system(), "machine": native.machine(), "cpu": baseline.cpu}
+            json.dump({**described, "entries": names, "sources": digests}, file, indent=1)
+        _publish(table, os.path.join(folder, os.path.basename(native.TABLE)))
+    taken, processor = time.perf_counter() - begun, _used() - used
+    size = os.path.getsize(os.path.join(folder, os.path.basename(native.PATH)))
+    return (
+        f"{len(names) - 1} kernels for {baseline.cpu}, {size >> 10} KiB, "
+        f"in {taken:.0f} s ({processor:.0f} processor seconds)"
+    )
+
+
+def _used() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _publish(made: str, target: str) -> None:
+    """Put a file in its place, whole."""
+    staged = f"{target}.{os.getpid()}"
+    shutil.copyfile(made, staged)
+    os.replace(staged, target)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m sawlog.kernels.build", description=__doc__)
+    parser.add_argument("--if-needed", action="store_true", help="leave a library that fits alone")
+    parser.add_argument("--jobs", type=int, help="processes at a time")
+    parser.add_argument("--folder", default=native.FOLDER, help="where the library goes")
+    arguments = parser.parse_args()
+    if arguments.if_needed and native.misfit() is None and arguments.folder == native.FOLDER:
+        return
+    print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
+    print(build(arguments.folder, arguments.jobs), file=sys.stderr)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

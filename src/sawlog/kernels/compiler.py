@@ -1,0 +1,358 @@
+"""Kernels as machine code: what Numba makes of them, with a C ABI of our own around it.
+
+An entry is a function `int32 entry(int64 *words)`: it takes the words of `sawlog.kernels.signature.Signature`, and
+leaves there what the kernel returns. It answers 0, or another number where an index is out of bounds, which is only
+looked at with `NUMBA_BOUNDSCHECK=1`. Nothing in it refers to Python or to Numba.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from numba import types
+from numba.core import cgutils, config
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher, cpu_target
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from sawlog.kernels.signature import Array, Group, Member, Number, Signature
+
+_OPTIONS = {
+    "nopython": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+_CONFIG: Any = config
+"""Its types name no settings."""
+_LOADED: list[Any] = []
+"""What holds machine code."""
+
+
+class _Helper(CPUDispatcher):
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """What a kernel calls: for constants the same as for other numbers, instead of code for each of them."""
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+
+
+def helper(function: Any, **options: Any) -> Any:
+    """A function that kernels call."""
+    kind = CPUDispatcher if "inline" in options else _Helper
+    return kind(function, targetoptions={**_OPTIONS, **options})
+
+
+class _Part(CPUCodeLibrary):
+    """The code of a function, as it is linked into an entry: only that is optimized, and becomes machine code.
+
+    Left to itself, Numba optimizes every jitted function and makes machine code of it, only to optimize it again in
+    each that calls it.
+    """
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Only object mode has an environment."""
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None; but all is known now."""
+        self._ensure_finalized()
+        return 0
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        """Nothing is gained before it is known who calls."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+@contextmanager
+def _in_parts() -> Iterator[None]:
+    """Numba leaves code as it is. Garbage is not collected: that would look through all of Numba again and again."""
+    codegen = cpu_target.target_context.codegen()
+    collects = gc.isenabled()
+    with global_compiler_lock:
+        before, codegen._library_class = codegen._library_class, _Part
+        gc.disable()
+        try:
+            yield
+        finally:
+            codegen._library_class = before
+            if collects:
+                gc.enable()
+
+
+def target() -> tuple[str, dict[str, bool]]:
+    """See `sawlog.kernels.jit.target`: this machine, or what Numba's environment variables say."""
+    given = _CONFIG.CPU_FEATURES
+    if given is None:
+        return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())
+    features = (feature.strip() for feature in given.split(","))
+    return llvm.get_process_triple(), {feature[1:]: feature.startswith("+") for feature in features if feature}
+
+
+def _array(ndim: int) -> Any:
+    """`array(address, shape, dtype)` for entries."""
+
+    @intrinsic
+    def build(typing_context: Any, address: Any, shape: Any, like: Any) -> Any:
+        item = like.dtype
+        kind = types.Array(item, ndim, "C", aligned=not isinstance(item, types.Record) or item.aligned)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(kind)(context, builder)
+            element = context.get_data_type(item)
+            size = context.get_constant(types.intp, context.get_abi_sizeof(element))
+            lengths = cgutils.unpack_tuple(builder, arguments[1], ndim)
+            strides = [size]
+            for length in reversed(lengths[1:]):
+                strides.insert(0, builder.mul(strides[0], length))
+            arrayobj.populate_array(
+                array,
+                data=builder.inttoptr(arguments[0], element.as_pointer()),
+                shape=cgutils.pack_array(builder, lengths),
+                strides=cgutils.pack_array(builder, strides),
+                itemsize=size,
+                meminfo=None,
+                parent=None,
+            )
+            return array._getvalue()
+
+        return kind(types.intp, shape, like), generate
+
+    return build
+
+
+_ARRAYS = {1: _array(1), 2: _array(2)}
+
+
+@intrinsic
+def _record(typing_context: Any, address: Any, like: Any) -> Any:
+    kind = like.dtype
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(kind))
+
+    return kind(types.intp, like), generate
+
+
+def _cast(source: Any, target: Any) -> Any:
+    @intrinsic
+    def cast(typing_context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(target))
+
+        return target(source), generate
+
+    return cast
+
+
+_as_float = _cast(types.int64, types.float64)
+_as_word = _cast(types.float64, types.int64)
+
+
+@intrinsic
+def _load_word(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.int64))))
+
+    return types.int64(types.int64), generate
+
+
+_word_at: Any = _load_word
+"""`_word_at(address) -> int64`."""
+
+
+def _rebuilt(member: Member, places: dict[str, int], names: dict[str, Any]) -> str:
+    """The expression that makes an argument of words; what it refers to goes to `names`."""
+    if isinstance(member, Group):
+        made = f"T{len(names)}"
+        names[made] = member.type
+        return f"{made}({', '.join(_rebuilt(one, places, names) for one in member.members)})"
+    at = places[member.path]
+    kind = member.kind
+    if isinstance(kind, Number):
+        dtype = np.dtype(kind.dtype)
+        return {
+            "b": f"(words[{at}] != 0)",
+            "f": f"as_float(words[{at}])",
+            "u": f"np.uint64(words[{at}])",
+            "i": f"words[{at}]",
+        }[dtype.kind]
+    dtype_name = f"D{len(names)}"
+    names[dtype_name] = np.dtype(kind.dtype)
+    if isinstance(kind, Array):
+        make = f"array_{kind.ndim}"
+        names[make] = _ARRAYS[kind.ndim]
+        shape = "".join(f"words[{at + 1 + i}], " for i in range(kind.ndim))
+        return f"{make}(words[{at}], ({shape}), {dtype_name})"
+    return f"record(words[{at}], {dtype_name})"
+
+
+def _entry_function(signature: Signature, kernel: Any) -> Any:
+    """The entry in Python."""
+    names: dict[str, Any] = {
+        "kernel": kernel,
+        "np": np,
+        "record": _record,
+        "as_float": _as_float,
+        "as_word": _as_word,
+    }
+    arguments = ", ".join(_rebuilt(member, signature.places, names) for member in signature.members)
+    lines = ["def entry(words):", f"    result = kernel({arguments})"]
+    for i, kind in enumerate(signature.results):
+        value = f"result[{i}]" if signature.returns_tuple else "result"
+        convert = "as_word" if np.dtype(kind.dtype).kind == "f" else "np.int64"
+        lines.append(f"    words[{signature.places[''] + i}] = {convert}({value})")
+    exec("\n".join(lines), names)  # noqa: S102 # of declarations
+    return names["entry"]
+
+
+_NUMBA_TYPES = {"b": types.boolean, "i": types.int64, "u": types.uint64, "f": types.float64}
+
+
+def lowered(function: Any, signature: Any, symbol: str) -> Any:
+    """A function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal."""
+    with _in_parts():
+        dispatcher = CPUDispatcher(function, targetoptions=_OPTIONS)
+        dispatcher.compile(signature)
+    compiled: Any = next(iter(dispatcher.overloads.values()))
+    module = compiled.library._final_module.clone()
+    for one in (*module.functions, *module.global_variables):
+        if not one.is_declaration:
+            one.linkage = "internal"
+    name = compiled.fndesc.llvm_func_name
+    declared = ", ".join(f"ptr %a{i}" for i in range(len(signature.args)))
+    around = f"""
+define i32 @{symbol}({declared}) {{
+  %result = alloca i64
+  %error = alloca ptr
+  %status = call i32 @"{name}"(ptr %result, ptr %error, {declared})
+  ret i32 %status
+}}
+"""
+    made = llvm.parse_assembly(str(module) + around)
+    made.verify()
+    return made
+
+
+def _checked_results(kernel: Any, signature: Signature, dispatcher: Any) -> None:
+    """What a kernel returns is what it declares, but for the width of integers."""
+    (compiled,) = dispatcher.overloads.values()
+    found: Any = compiled.signature.return_type
+    is_tuple = isinstance(found, types.BaseTuple)
+    parts = list(found) if is_tuple else [] if found == types.none else [found]
+    expected = [_NUMBA_TYPES[np.dtype(kind.dtype).kind] for kind in signature.results]
+    if [_family(part) for part in parts] != [_family(part) for part in expected]:
+        raise TypeError(f"{signature.name}: returns {found}, declared {', '.join(map(str, expected)) or None}")
+
+
+def _family(kind: Any) -> str:
+    """A type without its width."""
+    return str(kind).rstrip("0123456789")
+
+
+def module_of(kernel: Any, symbol: str) -> Any:
+    """The entry of a kernel as a module of LLVM's, not optimized.
+
+    Raises:
+        TypeError: When the kernel returns something else than it declares.
+    """
+    dispatcher = helper(kernel.py_func)
+    entry = _entry_function(kernel.signature, dispatcher)
+    made = lowered(entry, types.void(types.CPointer(types.int64)), symbol)
+    _checked_results(kernel, kernel.signature, dispatcher)
+    return made
+
+
+def declared(module: Any) -> set[str]:
+    """What a module calls and does not have, but for LLVM's own."""
+    names = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration}
+    return {name for name in names if not name.startswith("llvm.")}
+
+
+def optimize(module: Any, machine: Any) -> None:
+    """As Numba does it: short functions are laid into others first, then all of LLVM's passes run."""
+    for speed in (0, 3):
+        options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        options.loop_vectorization = speed > 0
+        options.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        passes = builder.getModulePassManager()
+        if speed == 0:
+            passes.add_loop_rotate_pass()
+            passes.add_instruction_combine_pass()
+            passes.add_jump_threading_pass()
+        passes.run(module, builder)
+
+
+def _read_objects(objects: Any, layout: Any, words: Any) -> None:
+    """What NumPy knows of arrays and records becomes words; see `sawlog.kernels.native.Entry`."""
+    head = layout[0]
+    misfits = 0
+    for i in range(layout[1]):
+        at = 3 + 4 * i
+        place, kind, dtype, flags = layout[at], layout[at + 1], layout[at + 2], layout[at + 3]
+        address = objects[i] + head
+        if kind < 0:
+            words[place] = _word_at(address + 8)
+            fits = _word_at(address + 16) == dtype
+        else:
+            words[place] = _word_at(address)
+            shape = _word_at(address + 16)
+            fits = _word_at(address + 8) & 0xFFFFFFFF == kind
+            fits = fits and _word_at(address + 40) == dtype and _word_at(address + 48) & flags == flags
+            if fits:
+                for dimension in range(kind):
+                    words[place + 1 + dimension] = _word_at(shape + 8 * dimension)
+        misfits += not fits
+    words[layout[2]] = misfits
+
+
+def reader_module(symbol: str) -> Any:
+    """`_read_objects` as a module of LLVM's, not optimized."""
+    pointer = types.CPointer(types.int64)
+    return lowered(_read_objects, types.void(pointer, pointer, pointer), symbol)
+
+
+def _loaded(module: Any) -> Any:
+    """The function `entry` of a module that is not optimized, compiled for this machine."""
+    codegen = cpu_target.target_context.codegen()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(
+        cpu=codegen._get_host_cpu_name(), features=codegen._get_host_cpu_features(), opt=3, jit=True
+    )
+    optimize(module, machine)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _LOADED.append(engine)
+    return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address(_SYMBOL))
+
+
+_SYMBOL = "entry"
+
+
+def entry(kernel: Any) -> Any:
+    """The entry of a kernel, compiled now."""
+    return _loaded(module_of(kernel, _SYMBOL))
+
+
+@functools.cache
+def reader() -> Any:
+    """`_read_objects`, compiled now."""
+    return _loaded(reader_module(_SYMBOL))

@@ -1,0 +1,210 @@
+"""The library of kernels: machine code that was compiled when the package was built, called through `ctypes`.
+
+`sawlog/_native/` holds one shared library for this platform and a table in JSON: what CPU it is for, from which sources
+it was made, and its entries. See `sawlog.kernels.compiler` for what an entry is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sawlog.errors import InternalError
+from sawlog.kernels.signature import Array, Leaf, Signature
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native")
+PATH = os.path.join(FOLDER, "kernels.so")
+TABLE = os.path.join(FOLDER, "kernels.json")
+READER = "sawlog_read_objects"
+
+
+class Baseline(NamedTuple):
+    """A CPU that libraries are compiled for.
+
+    Attributes:
+        cpu: As LLVM names it.
+        features: Of those that it has, what kernels ask for, and what it is to have besides, in LLVM's words.
+        flags: What Linux calls all that it has and that some CPUs lack.
+    """
+
+    cpu: str
+    features: str
+    flags: str
+
+
+_V3 = "abm avx avx2 bmi1 bmi2 cx16 f16c fma lahf_lm movbe pni popcnt sse4_1 sse4_2 ssse3 xsave"
+BASELINES: Mapping[str, Baseline] = {
+    "x86_64": Baseline("x86-64-v3", "+avx2,+crc32", _V3),
+    "aarch64": Baseline("generic", "+crc,+neon", "crc32"),
+    "arm64": Baseline("apple-m1", "+crc,+neon", ""),
+}
+"""By the machine's name in Python."""
+
+
+def machine() -> str:
+    """The kind of machine, as Python names it."""
+    return platform.machine() if os.name != "nt" else platform.machine().lower()
+
+
+def symbol(name: str) -> str:
+    """The name of a kernel's entry in the library."""
+    return "sawlog_" + name.replace(".", "_")
+
+
+@functools.cache
+def _table() -> Mapping[str, Any] | None:
+    try:
+        with open(TABLE, encoding="utf-8") as file:
+            found: Mapping[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def digest(path: str) -> str | None:
+    """The digest of a source file of the package; None where it is not there."""
+    try:
+        with open(os.path.join(os.path.dirname(FOLDER), path), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+@functools.cache
+def misfit() -> str | None:
+    """Why the library cannot be used, in one line; None if it can."""
+    table = _table()
+    if table is None or not os.path.exists(PATH):
+        return "this installation has no library of kernels"
+    if table["machine"] != machine() or table["system"] != platform.system():
+        return f"the library of kernels is for {table['system']} on {table['machine']}"
+    lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - _cpu_flags())
+    if lacking:
+        return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(lacking)}"
+    for path, expected in table["sources"].items():
+        found = digest(path)
+        if found is not None and found != expected:
+            return f"the library of kernels was made from another {path}"
+    return None
+
+
+def _cpu_flags() -> set[str]:
+    """What Linux says of the CPU; where there is no Linux, all that is asked for."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, flags = line.partition(":")
+                if name.strip() in ("flags", "Features"):
+                    return set(flags.split())
+    except OSError:
+        pass
+    return set(BASELINES[machine()].flags.split())
+
+
+class Library:
+    """The library, loaded.
+
+    Raises:
+        InternalError: When it cannot be used.
+    """
+
+    def __init__(self) -> None:
+        if reason := misfit():
+            raise InternalError(f"{reason}; pip install sawlog[jit] brings the compiler of kernels")
+        self._loaded = ctypes.CDLL(PATH)
+        self._reader = getattr(self._loaded, READER)
+
+    def entry(self, signature: Signature) -> Any:
+        """A kernel.
+
+        Raises:
+            InternalError: When the library does not have it.
+        """
+        try:
+            function = getattr(self._loaded, symbol(signature.name))
+        except AttributeError:
+            raise InternalError(
+                f"{signature.name} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it"
+            ) from None
+        return Entry(signature, self._reader, function)
+
+
+@functools.cache
+def library() -> Library:
+    """The library of this installation."""
+    return Library()
+
+
+_HEAD = object.__basicsize__
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+
+
+class Entry:
+    """A kernel of machine code, as Python calls it.
+
+    A call costs few microseconds, for wide kernels, too: `reader`, which is machine code, looks at arrays and records
+    as NumPy's C API describes them (`PyArrayObject_fields`, `PyVoidScalarObject`), and compares them with what is
+    declared. Where it finds a difference, Python looks again, and says what it is.
+
+    Args:
+        signature: Its declaration.
+        reader: `reader(objects, layout, words)`: fills the words of arrays and records in.
+        function: The entry.
+    """
+
+    def __init__(self, signature: Signature, reader: Any, function: Any) -> None:
+        self._signature = signature
+        self._flatten = signature.flatten
+        self._function = function
+        self._reader = reader
+        self._last = signature.words
+        self._words = ctypes.c_int64 * (self._last + 1)
+        self._objects = ctypes.py_object * len(signature.objects)
+        self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
+        described = [number for leaf in signature.objects for number in self._described(leaf)]
+        layout = [_HEAD, len(signature.objects), self._last, *described]
+        self._layout = (ctypes.c_int64 * len(layout))(*layout)
+        self._results = len(signature.results)
+
+    def _described(self, leaf: Leaf) -> tuple[int, int, int, int]:
+        place, dtype = self._signature.places[leaf.path], np.dtype(leaf.kind.dtype)
+        if not isinstance(leaf.kind, Array):
+            return place, -1, id(dtype), 0
+        flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if leaf.kind.writable else 0)
+        return place, leaf.kind.ndim, id(dtype), flags
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it; see `sawlog.kernels.jit.Kernel`."""
+        try:
+            numbers, objects = self._flatten(*arguments)
+        except (AttributeError, KeyError, TypeError):
+            self._signature.check(arguments)
+            raise
+        words = self._words(*numbers)
+        given = self._objects(*objects)
+        fits = tuple(map(type, objects)) == self._types
+        if fits:
+            self._reader(given, self._layout, words)
+            fits = words[self._last] == 0
+        if not fits:
+            self._signature.check(arguments)
+            self._fill(objects, words)
+        if self._function(words):
+            raise IndexError(f"{self._signature.name}: an index is out of bounds")
+        return self._signature.returned(words) if self._results else None
+
+    def _fill(self, objects: tuple[Any, ...], words: Any) -> None:
+        """The words of arrays and records that fit, but are described by other objects."""
+        for leaf, value in zip(self._signature.objects, objects, strict=True):
+            place = self._signature.places[leaf.path]
+            words[place] = value.__array_interface__["data"][0]
+            if isinstance(leaf.kind, Array):
+                words[place + 1 : place + 1 + leaf.kind.ndim] = value.shape

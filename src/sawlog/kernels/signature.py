@@ -1,0 +1,343 @@
+"""What kernels take and return, declared by the annotations of their parameters in words of NumPy's types.
+
+    @kernel
+    def gather(data: Bytes, state: Annotated[Any, Record(STATE)], out: Out, wanted: Bool) -> Int64: ...
+
+A parameter is a number, an array, a record, or a `NamedTuple` whose fields are declared in the same way. Arrays are
+contiguous, aligned and in the machine's byte order; those that a kernel writes to are declared as writable. To type
+checkers all of them are `Any`, since NumPy's types know neither number of dimensions nor fields of records.
+
+The compiler, the loader of the library and the kernels in plain Python all go by this one declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter, index
+from struct import Struct
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from sawlog.errors import InternalError
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, or a truth value.
+
+    Attributes:
+        dtype: Its type, of 64 bits, or bool.
+    """
+
+    dtype: Any
+
+    def __str__(self) -> str:
+        return str(np.dtype(self.dtype).name)
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array.
+
+    Attributes:
+        dtype: Of its items: a number's, or a record's as `sawlog.chain.kernels.record_type` makes it.
+        ndim: How many dimensions it has.
+        writable: Whether the kernel writes to it.
+    """
+
+    dtype: Any
+    ndim: int = 1
+    writable: bool = False
+
+    def __str__(self) -> str:
+        dimensions = ", ".join("*" * self.ndim)
+        return f"{'writable ' * self.writable}array {_name(self.dtype)}[{dimensions}]"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record, which the kernel may write to.
+
+    Attributes:
+        dtype: Its type, as `sawlog.chain.kernels.record_type` makes it.
+    """
+
+    dtype: Any
+
+    def __str__(self) -> str:
+        return f"record {_name(self.dtype)}"
+
+
+@dataclass(frozen=True)
+class Writable:
+    """With a named tuple: the kernel writes to all arrays in it, `into: Annotated[Texts, WRITABLE]`."""
+
+
+WRITABLE = Writable()
+
+Bool = Annotated[Any, Number(np.bool_)]
+Int64 = Annotated[Any, Number(np.int64)]
+UInt64 = Annotated[Any, Number(np.uint64)]
+Float64 = Annotated[Any, Number(np.float64)]
+
+Bytes = Annotated[Any, Array(np.uint8)]
+Int8s = Annotated[Any, Array(np.int8)]
+Int16s = Annotated[Any, Array(np.int16)]
+Int32s = Annotated[Any, Array(np.int32)]
+Int64s = Annotated[Any, Array(np.int64)]
+UInt16s = Annotated[Any, Array(np.uint16)]
+UInt32s = Annotated[Any, Array(np.uint32)]
+UInt64s = Annotated[Any, Array(np.uint64)]
+Float64s = Annotated[Any, Array(np.float64)]
+
+OutBytes = Annotated[Any, Array(np.uint8, writable=True)]
+OutInt8s = Annotated[Any, Array(np.int8, writable=True)]
+OutInt16s = Annotated[Any, Array(np.int16, writable=True)]
+OutInt32s = Annotated[Any, Array(np.int32, writable=True)]
+OutInt64s = Annotated[Any, Array(np.int64, writable=True)]
+OutUInt16s = Annotated[Any, Array(np.uint16, writable=True)]
+OutUInt32s = Annotated[Any, Array(np.uint32, writable=True)]
+OutUInt64s = Annotated[Any, Array(np.uint64, writable=True)]
+OutFloat64s = Annotated[Any, Array(np.float64, writable=True)]
+
+
+class ArgumentError(InternalError, TypeError):
+    """A kernel, or a call of one, is not as declared. It is the caller's fault, and says nothing of bytes."""
+
+
+_FLOAT = Struct("=d")
+_WORD = Struct("=q")
+_BOOL = {False: 0, True: 1}
+_MASK = (1 << 64) - 1
+
+
+def _name(dtype: Any) -> str:
+    dtype = np.dtype(dtype)
+    return str(dtype.name) if dtype.names is None else f"({', '.join(dtype.names)})"
+
+
+def float_word(value: Any) -> int:
+    """The bits of a float64."""
+    if not isinstance(value, (float, int, np.floating, np.integer)):
+        raise TypeError
+    return int(_WORD.unpack(_FLOAT.pack(value))[0])
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A number, an array or a record among the arguments.
+
+    Attributes:
+        path: Its place, such as `out.events`.
+        kind: What it has to be.
+    """
+
+    path: str
+    kind: Number | Array | Record
+
+
+@dataclass(frozen=True)
+class Group:
+    """A named tuple among the arguments.
+
+    Attributes:
+        type: Its class.
+        members: Its fields.
+    """
+
+    type: Any
+    members: tuple[Member, ...]
+
+
+Member = Leaf | Group
+
+
+def _member(hint: Any, path: str, kernel: str, *, writable: bool = False) -> Member:
+    if get_origin(hint) is Annotated:
+        hint, *marks = get_args(hint)
+        for kind in marks:
+            if isinstance(kind, Array) and writable:
+                return Leaf(path, replace(kind, writable=True))
+            if isinstance(kind, Number | Array | Record):
+                return Leaf(path, kind)
+        writable = writable or WRITABLE in marks
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        hints = get_type_hints(hint, include_extras=True)
+        return Group(hint, tuple(_member(hints[name], f"{path}.{name}", kernel, writable=writable) for name in hints))
+    raise ArgumentError(f"{kernel}: {path} is declared as {hint}: expected a type of sawlog.kernels.signature")
+
+
+def _leaves(members: tuple[Member, ...]) -> Iterator[Leaf]:
+    for member in members:
+        if isinstance(member, Leaf):
+            yield member
+        else:
+            yield from _leaves(member.members)
+
+
+def _results(hint: Any, kernel: str) -> tuple[Number, ...]:
+    if hint is type(None):
+        return ()
+    parts = get_args(hint) if get_origin(hint) is tuple else (hint,)
+    found = tuple(kind for part in parts for kind in get_args(part)[1:] if isinstance(kind, Number))
+    if len(found) != len(parts):
+        raise ArgumentError(f"{kernel} is declared to return {hint}: expected a number, a tuple of them, or None")
+    return found
+
+
+class Signature:
+    """The declaration of a kernel.
+
+    Its arguments become **words** of 64 bits: first all numbers, in order; then for each array or record, in order, its
+    address, and the lengths of an array's dimensions; then room for what is returned.
+
+    Attributes:
+        name: The kernel, as messages name it.
+        parameters: Names of its parameters.
+        members: What they have to be.
+        numbers: Which of them, or of the fields in them, are numbers.
+        objects: And which are arrays and records.
+        results: What is returned.
+        returns_tuple: Whether that is a tuple.
+
+    Args:
+        function: The kernel.
+
+    Raises:
+        ArgumentError: For a parameter that is not declared.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        code = function.__code__
+        self.parameters = code.co_varnames[: code.co_argcount]
+        hints = get_type_hints(function, include_extras=True)
+        self.members = tuple(_member(hints.get(name), name, self.name) for name in self.parameters)
+        self.results = _results(hints.get("return"), self.name)
+        self.returns_tuple = get_origin(hints.get("return")) is tuple
+        leaves = list(_leaves(self.members))
+        self.numbers = [leaf for leaf in leaves if isinstance(leaf.kind, Number)]
+        self.objects = [leaf for leaf in leaves if not isinstance(leaf.kind, Number)]
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The first word of each leaf, by its path; that of the results by an empty one."""
+        found = {leaf.path: place for place, leaf in enumerate(self.numbers)}
+        place = len(found)
+        for leaf in self.objects:
+            found[leaf.path] = place
+            place += 1 + (leaf.kind.ndim if isinstance(leaf.kind, Array) else 0)
+        return {**found, "": place}
+
+    @property
+    def words(self) -> int:
+        """How many there are."""
+        return self.places[""] + len(self.results)
+
+    @cached_property
+    def flatten(self) -> Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]]:
+        """`flatten(*arguments)`: the words of numbers, and arrays and records, which are not checked."""
+        words = "".join(_WRITTEN[np.dtype(leaf.kind.dtype).kind].format(leaf.path) + ", " for leaf in self.numbers)
+        objects = "".join(f"{leaf.path}, " for leaf in self.objects)
+        source = f"lambda {', '.join(self.parameters)}: (({words}), ({objects}))"
+        names = {"_bool": _BOOL, "_index": index, "_float": float_word}
+        made: Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]] = eval(source, names)  # noqa: S307 # from the declaration
+        return made
+
+    def check(self, arguments: tuple[Any, ...]) -> None:
+        """Compare arguments with the declaration.
+
+        Raises:
+            ArgumentError: Where they differ; it names kernel, argument, what was expected and what was found.
+        """
+        if len(arguments) != len(self.parameters):
+            raise ArgumentError(f"{self.name}: expected {len(self.parameters)} arguments, found {len(arguments)}")
+        given = dict(zip(self.parameters, arguments, strict=True))
+        for leaf in _leaves(self.members):
+            name, _, rest = leaf.path.partition(".")
+            try:
+                value = attrgetter(rest)(given[name]) if rest else given[name]
+            except AttributeError:
+                raise ArgumentError(
+                    f"{self.name}: {leaf.path}: expected {leaf.kind}, found {type(given[name])}"
+                ) from None
+            if not _fits(leaf.kind, value):
+                raise ArgumentError(f"{self.name}: {leaf.path}: expected {leaf.kind}, found {_described(value)}")
+
+    def plain(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """Arguments that have been checked, as a kernel in plain Python takes them: nobody writes to what is read."""
+        return [_plain(member, value) for member, value in zip(self.members, arguments, strict=True)]
+
+    def returned(self, words: Any) -> Any:
+        """The result, from what a kernel left in its words."""
+        start = self.places[""]
+        values = tuple(_value(kind, words[start + i]) for i, kind in enumerate(self.results))
+        return values if self.returns_tuple else values[0] if values else None
+
+    def converted(self, result: Any) -> Any:
+        """The result, from what a kernel in plain Python returned."""
+        if not self.results:
+            return None
+        values = result if self.returns_tuple else (result,)
+        found = tuple(np.dtype(kind.dtype).type(one).item() for kind, one in zip(self.results, values, strict=True))
+        return found if self.returns_tuple else found[0]
+
+
+_WRITTEN = {"b": "_bool[{}]", "i": "_index({})", "u": "_index({})", "f": "_float({})"}
+
+
+def _fits(kind: Number | Array | Record, value: Any) -> bool:
+    dtype = np.dtype(kind.dtype)
+    if isinstance(kind, Record):
+        return isinstance(value, np.void) and value.dtype == dtype and bool(value.flags.writeable)
+    if isinstance(kind, Array):
+        return (
+            isinstance(value, np.ndarray)
+            and value.dtype == dtype
+            and value.ndim == kind.ndim
+            and value.flags.c_contiguous
+            and value.flags.aligned >= (dtype.names is None)
+            and value.flags.writeable >= kind.writable
+        )
+    if dtype.kind == "b":
+        return isinstance(value, bool | np.bool_)
+    if dtype.kind == "f":
+        return isinstance(value, float | int | np.floating | np.integer)
+    return isinstance(value, int | np.integer)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        dimensions = ", ".join(map(str, value.shape))
+        flags = value.flags
+        words = {"read-only": not flags.writeable, "strided": not flags.c_contiguous, "unaligned": not flags.aligned}
+        return " ".join(
+            [*(word for word, is_so in words.items() if is_so), f"array {_name(value.dtype)}[{dimensions}]"]
+        )
+    return f"record {_name(value.dtype)}" if isinstance(value, np.void) else str(type(value))
+
+
+def _plain(member: Member, value: Any) -> Any:
+    if isinstance(member, Group):
+        names = member.type._fields
+        return member.type(
+            *(_plain(one, getattr(value, name)) for one, name in zip(member.members, names, strict=True))
+        )
+    if isinstance(member.kind, Number):
+        return np.dtype(member.kind.dtype).type(value)
+    if isinstance(member.kind, Array) and not member.kind.writable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def _value(kind: Number, word: int) -> Any:
+    code = np.dtype(kind.dtype).kind
+    if code == "b":
+        return word != 0
+    if code == "f":
+        return _FLOAT.unpack(_WORD.pack(word))[0]
+    return word & _MASK if code == "u" else word

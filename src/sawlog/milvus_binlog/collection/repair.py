@@ -1,0 +1,102 @@
+"""Repairing a collection: of each binlog batch, every file keeps the rows that a read delivers, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.errors import FormatError
+from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+from sawlog.milvus_binlog.collection.fragments import BatchFragment
+from sawlog.milvus_binlog.envelope import sniff
+from sawlog.milvus_binlog.logfile import Place, empty_log
+from sawlog.milvus_binlog.repair import repair
+from sawlog.reading import in_order, once
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.storage import File, Storage
+
+
+class _Kept(NamedTuple):
+    """What is kept of an insert log.
+
+    Attributes:
+        rows: 1 for each row that is kept, 0 for the others.
+        empty: Where none is, the bytes of a log without rows, if any.
+    """
+
+    rows: NDArray[np.uint8]
+    empty: bytes | None = None
+
+
+def repair_collections(
+    dataset: MilvusDataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
+) -> None:
+    """Write what is intact of collections; see `Format.repair_files`.
+
+    The files of a batch of which nothing can be read become logs without rows, so that the other batches, metadata and
+    deletes stay what they are. Files that say nothing any more are left out.
+
+    Raises:
+        FormatError: For segments of Storage V3, whose manifests count the rows of their files.
+    """
+    if any(one.modern for collection in dataset.collections.values() for one in collection.segments.values()):
+        raise FormatError(
+            f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
+            " them to a new collection: sawlog convert --on-damage skip"
+        )
+    limits = {path: kept for one in dataset.single() for path, kept in _limits(one)}
+
+    def repaired(one: tuple[File, str]) -> None:
+        file, place = one
+        kept = limits.get(file.path)
+        if file.name == layout.BACKUP_META:
+            _write(storage, place, storage.read(file.path))
+        elif kept is None or kept.rows.any():
+            with suppress(FormatError):
+                repair(file, place, dataset.scan.options, storage, None if kept is None else kept.rows)
+        elif kept.empty is not None:
+            _write(storage, place, kept.empty)
+
+    for _ in in_order(places, once(repaired), threads):
+        pass
+
+
+def _limits(dataset: MilvusDataset) -> Iterator[tuple[str, _Kept]]:
+    """Of the files of damaged batches, by path, which rows are read."""
+    import numpy as np
+
+    for fragment in dataset.batches():
+        findings = Findings("skip")
+        kept: list[NDArray[np.uint8]] = []
+        for _ in fragment.as_stored().traced(pa.schema([]), findings, kept):
+            pass
+        if findings.kinds:
+            rows = np.concatenate([np.empty(0, np.uint8), *kept])
+            empty = {} if rows.any() else _empty_logs(fragment)
+            for id, log in fragment.batch.files.items():
+                yield log.file.path, _Kept(rows, empty.get(id))
+
+
+def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
+    """A log without rows for each field of a batch; none where its files are column groups."""
+    read = fragment.scan.storage.read
+    heads = [read(log.file.path, 0, len(layout.MAGIC)) for log in fragment.batch.files.values()]
+    if not any(sniff(head) == "v1" for head in heads):
+        return {}
+    place = Place(*fragment.place)
+    return {one.id: empty_log(place, one) for one in fragment.shared.fields.values() if one.writable}
+
+
+def _write(storage: Storage, place: str, data: bytes) -> None:
+    staged = storage.stage(place)
+    staged.write(data)
+    storage.publish([staged.finish()])

@@ -1,0 +1,120 @@
+"""Values of JSON and Avro that others wrote, judged before they are used; what is of another shape is named."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, SupportsIndex
+
+from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
+from sawlog.milvus_binlog import layout
+
+
+def parsed(text: bytes | str, what: str) -> Any:
+    """The value of a text in JSON.
+
+    Raises:
+        FormatError: When it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{what}: {error}") from None
+
+
+def mapping(value: Any, what: str) -> Mapping[str, Any]:
+    """An object.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    if not isinstance(value, Mapping):
+        raise _other(value, what, "an object")
+    return value
+
+
+def listing(value: Any, what: str) -> list[Any]:
+    """A list; none where there is nothing, as Go writes a list without elements.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise _other(value, what, "a list")
+    return list(value)
+
+
+def mappings(value: Any, what: str) -> list[Mapping[str, Any]]:
+    """A list of objects.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    return [mapping(one, f"{what}, number {at}") for at, one in enumerate(listing(value, what))]
+
+
+def required(given: Mapping[str, Any], key: str) -> Any:
+    """The value of a key.
+
+    Raises:
+        FormatError: When there is none.
+    """
+    if key not in given:
+        raise FormatError(f"{key!r} is missing")
+    return given[key]
+
+
+def text(value: Any, what: str) -> str:
+    """A text.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    if not isinstance(value, str):
+        raise _other(value, what, "a text")
+    return value
+
+
+def integer(value: Any, what: str) -> int:
+    """An int64, or its decimal text; a uint64 as the int64 of the same bits, as in protobuf.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    if isinstance(value, str) and layout.INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, SupportsIndex) or not -(1 << 63) <= value.__index__() < 1 << 64:
+        raise _other(value, what, "an integer of 64 bits")
+    found = value.__index__()
+    return found - (1 << 64) if found >= 1 << 63 else found
+
+
+def number(given: Mapping[str, Any], key: str) -> int:
+    """The integer of a key, as of `integer`; 0 where it is left out.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    return integer(given.get(key, 0), repr(key))
+
+
+def from_base64(value: Any, what: str) -> bytes:
+    """The bytes of a text in base64.
+
+    Raises:
+        FormatError: For anything else.
+    """
+    found = decode_by(base64.b64decode, text(value, what), validate=True)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{what}: expected base64: {found.detail}")
+    return found
+
+
+def _other(value: Any, what: str, expected: str) -> FormatError:
+    return FormatError(f"{what}: expected {expected}, found {str(value)[:60]!r}")

@@ -1,0 +1,57 @@
+"""Which process works on something, in a few characters, and whether it is still there.
+
+An owner is the machine's boot and the namespace of its processes, the number of the process, and when it began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+PATTERN = r"[0-9a-f]{8}-\d+-\d+"
+"""Of an owner, as a regular expression."""
+
+
+def this_owner() -> str:
+    """The owner of what this process begins: in a Python worker of Spark, the driver that has started it.
+
+    Empty where the system does not show its processes: only age tells what is abandoned there.
+    """
+    process = os.getpid()
+    if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):
+        process = os.getppid()
+        if b"pyspark.daemon" in _proc(process, "cmdline"):
+            process = int(_status(process)[1])
+    begun = _status(process)[19:20]
+    return f"{_machine()}-{process}-{begun[0].decode()}" if begun and process > 1 else ""
+
+
+def gone(owner: str) -> bool | None:
+    """Whether a process has ended; `None` where this machine cannot know."""
+    machine, _, rest = owner.partition("-")
+    process, _, begun = rest.partition("-")
+    if not begun or machine != _machine():
+        return None
+    return _status(int(process))[19:20] != [begun.encode()]
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    except OSError:
+        return ""
+
+
+def _proc(process: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _status(process: int) -> list[bytes]:
+    """The fields of `/proc/PID/stat` from the third on, the state; none of a process that has ended."""
+    fields = _proc(process, "stat").rpartition(b")")[2].split()
+    return [] if fields[:1] in ([b"Z"], [b"X"]) else fields

@@ -1,0 +1,92 @@
+"""What can be known to be wrong with a pipeline before Spark is started, which takes long."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sawlog.errors import OptionError, SawlogError
+from sawlog.format import formats
+from sawlog.pipeline.document import Path
+from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
+from sawlog.spelling import meant
+
+if TYPE_CHECKING:
+    from sawlog.spark.options import Request
+
+_SPARKS = (
+    *("avro", "binaryfile", "console", "csv", "foreach", "foreachbatch", "hive", "image", "jdbc", "json", "kafka"),
+    *("libsvm", "memory", "noop", "orc", "parquet", "protobuf", "rate", "rate-micro-batch", "socket", "statestore"),
+    *("state-metadata", "text", "xml", "delta", "iceberg", "hudi"),
+)
+"""Formats that Spark has, or has with a well-known jar."""
+_BRING_MORE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CLASSPATH")
+"""Variables by which Spark may know more formats."""
+
+
+def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
+    """Look at paths, names of options and formats of sinks.
+
+    Args:
+        pipeline: What is to be run.
+        settings: Settings of Spark that go before those of the file.
+
+    Raises:
+        OptionError: For the first mistake; names line and key.
+    """
+    for source in pipeline.sources.values():
+        if source.own and source.table is None:
+            with _at(pipeline, (*source.key, "path")):
+                _check_source(source)
+    sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
+    plain = not any(_brings(key) for key in {**pipeline.spark, **settings}) and not _others()
+    for sink in sinks:
+        with _at(pipeline, (*sink.key, "format")):
+            if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARKS:
+                near = meant(sink.format, [*formats(), *_SPARKS])
+                raise OptionError(
+                    f"neither sawlog nor Spark has a format {sink.format!r}{near}; if it is one, its jar is missing:"
+                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(formats())}"
+                )
+        if sink.own:
+            from sawlog.spark.options import write_request
+
+            with _at(pipeline, sink.key):
+                options = {name.lower(): value for name, value in sink.options.items()}
+                write_request({**options, "path": str(sink.path)}, sink.format)
+
+
+def _check_source(source: Source) -> None:
+    from sawlog.spark.options import ReadOptions as Known
+    from sawlog.spark.options import check_known, read_request
+
+    options = {name.lower(): value for name, value in source.options.items()}
+    format = None if source.format == SAWLOG else source.format
+    for path in source.paths:
+        request: Request = read_request({**options, "path": path}, format)
+        if format is not None:
+            check_known(request.rest, Known, formats()[format].read_options, f"reading {format}")
+        if not (source.stream and source.ddl is not None):  # such a directory may come later
+            request.storage.find(request.paths)
+
+
+def _brings(setting: str) -> bool:
+    return any(word in setting for word in ("jars", "ClassPath", "remote", "packages", "plugins"))
+
+
+def _others() -> bool:
+    """Whether something else than the settings may bring formats: a Spark of its own, or Python modules."""
+    modules = {one.name for one in pkgutil.iter_modules() if one.name.startswith("pyspark_")}
+    return any(name in os.environ for name in _BRING_MORE) or bool(modules - {"pyspark_sawlog"})
+
+
+@contextmanager
+def _at(pipeline: Pipeline, key: Path) -> Iterator[None]:
+    """Name file, line and key of whatever is wrong."""
+    try:
+        yield
+    except (SawlogError, FileNotFoundError) as error:
+        raise pipeline.document.error(key, pipeline.document.secrets.redact(str(error))) from error

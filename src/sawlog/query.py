@@ -1,0 +1,440 @@
+"""Which rows are wanted: one tree of conditions, bound to a schema, whatever dialect they were written in.
+
+Tuples as in `pyarrow.parquet.read_table` are conditions, lists of lists of them alternatives. The texts of the command
+line, Spark's filters and its options in JSON are put as such tuples. Arrow's expressions, which DuckDB writes, become
+the same tree as far as it has words for them. Rows are chosen by it, and formats prune by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from sawlog.arrow import computed, schema_metadata
+from sawlog.errors import OptionError, SchemaError
+from sawlog.spelling import meant
+
+_COMPARISONS = {
+    "=": "equal",
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+_PATTERNS = {
+    "~": "match_substring_regex",
+    "!~": "match_substring_regex",
+    "like": "match_like",
+    "not like": "match_like",
+}
+_NULLS = {"is null": "is_null", "is not null": "is_valid"}
+OPERATORS = (*_COMPARISONS, "in", "not in", *_PATTERNS, *_NULLS)
+"""`~` and `!~` look for a regular expression in text, as RE2 has them; those of nulls have no use for their value."""
+_ELEMENT = re.compile(r"""(?P<column>.+)\[(?P<quote>['"])(?P<key>.*)(?P=quote)\]""", re.DOTALL)
+_LISTING = ("=", "==", "in")
+_SETS = ("in", "not in")
+_CALLED = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on one column, or on one key of a column of maps. Rows where it is null do not meet it.
+
+    Attributes:
+        column: The column.
+        op: One of `OPERATORS`.
+        value: What it is compared with; a list for `in` and `not in`, a pattern for `~`, `like` and their opposites.
+        key: The key, of a column of maps; of repeated ones the last counts.
+    """
+
+    column: str
+    op: str
+    value: Any
+    key: str | None = None
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values that the column may have, if the condition lists them."""
+        if self.op == "in":
+            return list(self.value)
+        return [self.value] if self.op in ("=", "==") else []
+
+    def met(self, column: pa.Array) -> pa.Array:
+        """Boolean array: which values meet the condition; null where that is unknown."""
+        import pyarrow.compute as pc
+
+        if self.op in _NULLS:
+            return pc.call_function(_NULLS[self.op], [column])
+        if self.op in _PATTERNS:
+            found = getattr(pc, _PATTERNS[self.op])(column, self.value)
+            return pc.invert(found) if self.op in ("!~", "not like") else found
+        if self.op in _COMPARISONS:
+            return pc.call_function(_COMPARISONS[self.op], [column, pa.scalar(self.value, column.type)])
+        kind = _of_values(column.type)
+        # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
+        zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
+        inside = pc.is_in(column, value_set=pa.array([*self.value, *zeros], kind))
+        return inside if self.op == "in" else pc.and_(pc.invert(inside), pc.is_valid(column))
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """What holds where all of its parts do."""
+
+    parts: tuple[Query, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """What holds where one of its parts does."""
+
+    parts: tuple[Query, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What holds where its part does not."""
+
+    part: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What an expression of Arrow's computes, of some columns."""
+
+    expression: Any
+    columns: frozenset[str]
+
+
+Query: TypeAlias = Condition | And | Or | Not | Computed
+"""What holds for a row, does not hold, or is unknown for want of a value; rows for which it holds are wanted."""
+
+EVERY_ROW = And()
+
+
+def columns_of(query: Query) -> frozenset[str]:
+    """The columns that a query needs."""
+    match query:
+        case Condition():
+            return frozenset((query.column,))
+        case Not():
+            return columns_of(query.part)
+        case Computed():
+            return query.columns
+    return frozenset().union(*map(columns_of, query.parts))
+
+
+def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
+    """Boolean array: for which rows a query holds; null where that is unknown.
+
+    Raises:
+        SchemaError: When an expression cannot be computed.
+    """
+    import pyarrow.compute as pc
+
+    match query:
+        case Condition():
+            column = batch.column(query.column)
+            if query.key is not None:
+                column = pc.map_lookup(column, pa.scalar(query.key, column.type.key_type), "last")
+            return query.met(column)
+        case Not():
+            return pc.invert(mask(query.part, batch))
+        case Computed():
+            said = f"filter {query.expression}"
+            return computed(pa.Table.from_batches([batch]), {"": query.expression}, said).column(0).combine_chunks()
+    every = isinstance(query, And)
+    masks = (mask(part, batch) for part in query.parts)
+    return functools.reduce(pc.and_kleene if every else pc.or_kleene, masks, pa.repeat(every, batch.num_rows))
+
+
+def choose(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch for which a query holds; each part sees those for which the parts before it do."""
+    for part in query.parts:
+        batch = batch.filter(mask(part, batch))
+    return batch
+
+
+def possible(query: Query, known: pa.RecordBatch) -> bool:
+    """Whether a query may hold for rows that all have the values of `known`, a batch of one row and some columns."""
+    match query:
+        case And():
+            return all(possible(part, known) for part in query.parts)
+        case Or():
+            return any(possible(part, known) for part in query.parts)
+        case Computed():
+            return True
+    return not columns_of(query) <= set(known.schema.names) or bool(mask(query, known)[0].as_py())
+
+
+def interval(query: Query, column: str) -> tuple[Any, Any]:
+    """Where the integers, texts or bytes of a column are if a query holds.
+
+    Returns:
+        The least of them, and the first after them; None where there is no such bound.
+    """
+    match query:
+        case Condition():
+            return _interval(query) if query.column == column and query.key is None else (None, None)
+        case And():
+            found = [interval(part, column) for part in query.parts]
+            firsts, ends = ([one[side] for one in found if one[side] is not None] for side in (0, 1))
+            return max(firsts, default=None), min(ends, default=None)
+        case Or():
+            first, end = zip(*(interval(part, column) for part in query.parts), strict=True)
+            return None if None in first else min(first), None if None in end else max(end)
+    return None, None
+
+
+def _interval(condition: Condition) -> tuple[Any, Any]:
+    op, values = condition.op, condition.values or [condition.value]
+    for kind, step in ((Integral, 1), (str, "\0"), (bytes, b"\0")):
+        if all(isinstance(value, kind) for value in values):
+            low, high = min(values), max(values)
+            first, end = low + step if op == ">" else low, high if op == "<" else high + step
+            return first if op in (*_LISTING, ">", ">=") else None, end if op in (*_LISTING, "<", "<=") else None
+    return None, None
+
+
+def conditions(query: Query) -> Iterator[Condition]:
+    """Conditions on single columns that hold wherever a query does."""
+    if isinstance(query, Condition):
+        yield query
+    elif isinstance(query, And):
+        yield from itertools.chain.from_iterable(map(conditions, query.parts))
+
+
+def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.Schema) -> And:
+    """What is wanted, as one tree.
+
+    Args:
+        filters: Tuples that must all hold, or lists of tuples of which one list must, as pyarrow takes them.
+        expression: A `pyarrow.compute.Expression` that must hold, too, or None.
+        schema: The columns that have names.
+        viewed: Those of the view, which have positions, too.
+
+    Raises:
+        SchemaError: For a column that does not exist, a value that its type cannot hold, or an expression that does not
+            fit the columns.
+        OptionError: For anything that is not a `(column, op, value)` with a known operator.
+    """
+    alone: list[Query] = []
+    groups: list[And] = []
+    for given in filters:
+        if isinstance(given, list) and all(isinstance(one, tuple) for one in given):
+            groups.append(And(tuple(parse(one, schema) for one in given)))
+        else:
+            alone.append(parse(given, schema))
+    parts = [*alone, *(groups[0].parts if len(groups) == 1 else [Or(tuple(groups))] if groups else ())]
+    if expression is not None:
+        kind, columns = fit(expression, schema, viewed, f"filter {expression}")
+        if not pa.types.is_boolean(kind):
+            raise SchemaError(f"filter {expression}: expected a condition, and it is {kind}")
+        known, exact = translated(expression, schema)
+        parts += known.parts if isinstance(known, And) else [known]
+        if not exact:
+            parts.append(Computed(expression, columns))
+    return And(tuple(parts))
+
+
+def parse(given: tuple[str, str, Any], schema: pa.Schema, where: str = "") -> Condition:
+    """A condition, bound to a schema.
+
+    Args:
+        given: The column, or the key of one of maps, the operator and the value.
+        schema: The columns.
+        where: The condition as the user wrote it, for messages.
+
+    Raises:
+        SchemaError: For a column that does not exist or a value that its type cannot hold.
+        OptionError: For anything that is not a `(column, op, value)` with a known operator.
+    """
+    where = where or f"filter {given!r}"
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
+        raise OptionError(f"{where}: expected (column, op, value)")
+    column, op, value = given
+    if op not in OPERATORS:
+        raise OptionError(f"{where}: unknown operator {op!r}; known: {', '.join(OPERATORS)}")
+    name, key, kind = element_of(column, schema, where)
+    if op in _PATTERNS and not _is_text(kind):
+        raise OptionError(f"{where}: unknown operator {op!r} for column {column!r}, {kind}: {op} is for text and bytes")
+    condition = Condition(name, op, list(value) if op in _SETS and isinstance(value, Iterable) else value, key)
+    try:
+        condition.met(pa.nulls(1, kind))
+    except (pa.ArrowException, TypeError) as error:
+        raise SchemaError(f"{where}: column {column!r} is {kind}: {str(error).splitlines()[0]}") from error
+    return condition
+
+
+def element_of(column: str, schema: pa.Schema, where: str) -> tuple[str, str | None, pa.DataType]:
+    """What a condition names: a column, or a key of a column of maps, as in `tags['job']`.
+
+    Args:
+        column: Its name, or the element.
+        schema: The columns.
+        where: The condition as the user wrote it, for messages.
+
+    Returns:
+        The column, the key if there is one, and the type of its values.
+
+    Raises:
+        SchemaError: When the schema does not have it.
+    """
+    if column in schema.names:
+        return column, None, schema.field(column).type
+    match = _ELEMENT.fullmatch(column)
+    if match is not None and match["column"] in schema.names:
+        kind = schema.field(match["column"]).type
+        if pa.types.is_map(kind) and _is_text(kind.key_type):
+            return match["column"], match["key"], kind.item_type
+    raise SchemaError(f"{where}: no column {column!r}{meant(column, schema.names)}; columns: {', '.join(schema.names)}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
+
+
+def _of_values(kind: pa.DataType) -> pa.DataType:
+    """The type of the values; dictionaries are looked through."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def fit(expression: Any, schema: pa.Schema, viewed: pa.Schema, said: str) -> tuple[pa.DataType, frozenset[str]]:
+    """The type of what an expression computes, and the columns that it needs; other arguments are those of `bind`.
+
+    Raises:
+        SchemaError: When it does not fit the columns.
+    """
+    names = columns_named(expression)
+    known = viewed if names is None else schema
+    try:
+        (field,) = computed(known.empty_table(), {"": expression}, said).schema
+    except SchemaError as error:
+        raise SchemaError(f"{error}; columns: {', '.join(known.names)}") from error
+    return field.type, frozenset(viewed.names) if names is None else names
+
+
+def columns_named(expression: Any) -> frozenset[str] | None:
+    """The columns that an expression of Arrow's names; None if it has positions for some, nested ones included."""
+    parts = _Parts.of(expression)
+    if parts is None:
+        return None
+    parts.take(pa.schema([]))
+    return frozenset(parts.columns)
+
+
+def translated(expression: Any, schema: pa.Schema) -> tuple[Query, bool]:
+    """What holds wherever an expression of Arrow's does, and whether the expression holds wherever that does, too."""
+    parts = _Parts.of(expression)
+    found = None if parts is None else parts.take(schema)
+    return found if isinstance(found, tuple) else _UNKNOWN
+
+
+_UNKNOWN = EVERY_ROW, False
+
+
+class _Parts:
+    """The parts of an expression of Arrow's, which has no way to look into one from Python.
+
+    It pickles an expression as a schema whose metadata are its parts in reading order. For positions of columns there
+    is no such form: what they mean is known to a whole row only.
+
+    Attributes:
+        columns: The columns that were found.
+    """
+
+    def __init__(self, pickled: pa.Buffer) -> None:
+        file = pa.ipc.open_file(pickled)
+        self._left = schema_metadata(file.schema)[::-1]
+        self._values = file.get_batch(0).columns
+        self.columns: set[str] = set()
+
+    @classmethod
+    def of(cls, expression: Any) -> _Parts | None:
+        """Those of an expression; None if it has positions."""
+        try:
+            _, (pickled,) = expression.__reduce__()
+        except pa.ArrowNotImplementedError:
+            return None
+        return cls(pickled)
+
+    def take(self, schema: pa.Schema) -> Any:
+        """The next part with all that belongs to it: a name, a scalar, what `translated` returns, or None."""
+        part, value = self._left.pop()
+        if part == "literal":
+            return self._values[int(value)][0]
+        if part == "field_ref":
+            self.columns.add(value)
+            return value
+        if part == "nested_field_ref":
+            self.columns.add(self._left[-1][1])
+            del self._left[-int(value) :]
+            return None
+        operands, options = [], None
+        while self._left[-1][0] not in ("options", "end"):
+            operands.append(self.take(schema))
+        if self._left[-1][0] == "options":
+            options = self._values[int(self._left.pop()[1])][0]
+        self._left.pop()
+        return _called(value, operands, options, schema)
+
+
+def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
+    """A call of one of Arrow's functions as a query; see `translated`."""
+    known = [one if isinstance(one, tuple) else _UNKNOWN for one in operands]
+    exact = all(one for _, one in known)
+    match function:
+        case "and" | "and_kleene":
+            parts = [part for one, _ in known for part in (one.parts if isinstance(one, And) else [one])]
+            return And(tuple(parts)), exact and function == "and_kleene"
+        case "or" | "or_kleene" if _UNKNOWN not in known:
+            return Or(tuple(one for one, _ in known)), exact and function == "or_kleene"
+        case "invert" if exact:
+            return Not(known[0][0]), True
+    if len(operands) == 2 and function in _CALLED:
+        op = _CALLED[function]
+        if isinstance(operands[0], pa.Scalar):
+            operands, op = operands[::-1], _MIRRORED[op]
+    elif function == "is_in" and options["null_matching_behavior"].as_py() == 0:
+        op, operands = "in", [*operands, options["value_set"].values]
+    elif function == "is_valid" or (function == "is_null" and not options["nan_is_null"].as_py()):
+        op, operands = "is null" if function == "is_null" else "is not null", [*operands, None]
+    else:
+        return _UNKNOWN
+    column, given = operands
+    if not isinstance(column, str) or column not in schema.names:
+        return _UNKNOWN
+    value = _fitted(given, schema.field(column).type)
+    return _UNKNOWN if value is NotImplemented else (Condition(column, op, value), True)
+
+
+def _fitted(given: Any, kind: pa.DataType) -> Any:
+    """A literal of an expression as the value of a condition; NotImplemented where Arrow would compare another type."""
+    if given is None:
+        return None
+    if not isinstance(given, (pa.Scalar, pa.Array)):
+        return NotImplemented
+    of = _of_values(kind)
+    among = isinstance(given, pa.Array)
+    alike = given.type == of or (
+        pa.types.is_integer(given.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))
+    )
+    if not alike or (among and pa.types.is_floating(of)) or (of != kind and not _is_text(of)):
+        return NotImplemented
+    try:
+        value = given.cast(of)
+    except pa.ArrowInvalid:
+        return NotImplemented
+    if pa.types.is_temporal(of) and not pa.types.is_date(of):
+        value = value.cast(pa.int64() if of.bit_width == 64 else pa.int32())  # Python has no nanoseconds
+    return value.to_pylist() if among else value.as_py()

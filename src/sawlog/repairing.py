@@ -1,0 +1,218 @@
+"""Repair: what a format has written of the intact part is published once it reads as `skip` reads the source."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.damage import FileReport
+from sawlog.errors import FormatError, SawlogError
+from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
+from sawlog.storage import File, PathLike, Source, Storage, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sawlog.format import Dataset, Format, Scan
+
+
+def repair_files(
+    format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str, threads: int
+) -> list[FileReport]:
+    """Write the intact part of files to new ones, and publish these if they prove to hold it.
+
+    Args:
+        format: The format of the files.
+        places: The files, and where the new ones go.
+        scan: What `skip` reads of the files.
+        target: What was named as the destination.
+        threads: How many threads work.
+
+    Returns:
+        What `verify` finds in the files.
+
+    Raises:
+        SawlogError: When the new files are not clean, or their rows are not those that `skip` delivers. Nothing is
+            published then.
+    """
+    held = _Held(scan.storage.options, scan.storage.memory_map, scan.storage.inputs, scan.storage.chosen)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the report says it
+            source = _source(format, [file for file, _ in places], scan, threads)
+            format.repair_files(source, places, held, threads)
+            copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
+            copied = replace(scan, storage=held, roots=(normalize(target),))
+            _prove(source, copies, copied, target)
+            reports = list(source.verify())
+        held.release()
+    except BaseException:
+        held.drop()
+        raise
+    return reports
+
+
+@dataclass(frozen=True)
+class _Held(Storage):
+    """A storage that holds back what is published on it: until it is released, only its own readers see that."""
+
+    held: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
+    pipes: dict[str, StagedFile] = field(default_factory=dict, repr=False, compare=False)
+
+    def publish(self, staged: Iterable[Staged]) -> None:
+        """See `Storage.publish`."""
+        self.held.update({one.final: one for one in staged})
+
+    def stage(self, path: PathLike, marker: str = "") -> StagedFile:
+        """See `Storage.stage`; what goes into a pipe is held in a temporary file."""
+        staged = super().stage(path, marker)
+        if staged.temporary != staged.final:
+            return staged
+        self.pipes[staged.final] = staged
+        descriptor, temporary = tempfile.mkstemp(suffix=STAGED_SUFFIX)
+        return StagedFile(os.fdopen(descriptor, "wb", buffering=0), temporary, staged.final)
+
+    def open(self, path: PathLike | File, end: int | None = None) -> Source:
+        """See `Storage.open`."""
+        name = normalize(path.path if isinstance(path, File) else path)
+        held = self._place(name)
+        return super().open(path if held == name else held, end)
+
+    def read(self, path: PathLike, *args: Any, **options: Any) -> bytes:
+        """See `Storage.read`."""
+        return super().read(self._place(path), *args, **options)
+
+    def holds(self, path: str) -> bool:
+        """Whether something was published at a path."""
+        return destination(normalize(path)) in self.held
+
+    def size(self, path: str) -> int:
+        """Bytes of what was published at a path."""
+        return self.held[destination(normalize(path))].size
+
+    def release(self) -> None:
+        """Publish what is held."""
+        super().publish(one for one in self.held.values() if one.final not in self.pipes)
+        for final, pipe in self.pipes.items():
+            with open(self.held[final].temporary, "rb") as file:
+                shutil.copyfileobj(file, pipe)
+            pipe.finish()
+            self.remove(self.held[final].temporary)
+
+    def drop(self) -> None:
+        """Delete what is held."""
+        self.discard(self.held.values())
+        for pipe in self.pipes.values():
+            pipe.stream.close()
+
+    def _place(self, path: PathLike) -> str:
+        name = normalize(path)
+        one = self.held.get(destination(name))
+        return name if one is None else one.temporary
+
+
+def _opened(format: Format, files: Sequence[File], scan: Scan, threads: int) -> Dataset:
+    dataset = format.open(files, scan)
+    dataset.threads = threads
+    return dataset
+
+
+def _source(format: Format, files: Sequence[File], scan: Scan, threads: int) -> Dataset:
+    """The rows of what is repaired; its damage where no row is read before it is repaired."""
+    try:
+        return _opened(format, files, scan, threads)
+    except FormatError:
+        return _opened(format, files, replace(scan, view="damage"), threads)
+
+
+def _tables(dataset: Dataset) -> Iterator[Dataset]:
+    """A dataset for each of the tables below a path."""
+    named = {repr(one.options): one.options for one in dataset.tables()}
+    for options in named.values():
+        scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
+        yield _opened(dataset.format, dataset.files, scan, dataset.threads)
+    if not named:
+        yield dataset
+
+
+def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> None:
+    """Compare what was written with what it was written of.
+
+    Raises:
+        FormatError: When nothing was written.
+        SawlogError: When it is not clean, or its rows are others.
+    """
+    if not copies:
+        raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
+    copy = _opened(source.format, copies, scan, source.threads)
+    refused = f"{target}: the repaired copy was not published:"
+    for report in copy.verify():
+        if report.damaged or report.tail.unfinished:
+            wrong = next((one for one in report.damages), report.tail)
+            raise SawlogError(f"{refused} it is not clean: {wrong}")
+    for before, after in zip(_tables(source), _tables(copy), strict=True) if source.scan.view == "rows" else ():
+        if not same_rows(*(_unmarked(one) for one in (before, after))):
+            raise SawlogError(
+                f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
+                f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip writes them anew"
+            )
+
+
+def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
+    """The rows without the columns that say how each was found."""
+    for batch in dataset.to_batches():
+        yield batch.select([name for name in batch.schema.names if name not in dataset.format.marks])
+
+
+def same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:
+    """Whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
+
+    A column that only one of them has may hold nothing but nulls.
+    """
+    left, right = (iter(batch for batch in batches if batch.num_rows) for batches in (one, other))
+    first, second = next(left, None), next(right, None)
+    while first is not None and second is not None:
+        count = min(first.num_rows, second.num_rows)
+        if not _equal_batches(first.slice(0, count), second.slice(0, count)):
+            return False
+        first = first.slice(count) if first.num_rows > count else next(left, None)
+        second = second.slice(count) if second.num_rows > count else next(right, None)
+    return first is second
+
+
+def _equal_batches(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    shared = [name for name in one.schema.names if name in other.schema.names]
+    rest = [batch.column(name) for batch in (one, other) for name in batch.schema.names if name not in shared]
+    return all(column.null_count == len(column) for column in rest) and all(
+        _equal(one.column(name), other.column(name)) for name in shared
+    )
+
+
+def _equal(one: pa.Array, other: pa.Array) -> bool:
+    """Whether values are equal: to Arrow, NaN is not NaN, and a dictionary in another order is another one."""
+    kind = one.type
+    if one.equals(other):
+        return True
+    if kind != other.type or len(one) != len(other):
+        return False
+    if pa.types.is_floating(kind):
+        bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
+        return bool(one.view(bits).equals(other.view(bits)))
+    if pa.types.is_dictionary(kind):
+        return _equal(one.dictionary_decode(), other.dictionary_decode())
+    if not pa.types.is_nested(kind) or not one.is_valid().equals(other.is_valid()):
+        return False
+    if pa.types.is_struct(kind):
+        return all(map(_equal, one.flatten(), other.flatten()))
+    if pa.types.is_map(kind):
+        one, other = (array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))) for array in (one, other))
+    lengths = pc.list_value_length(one).equals(pc.list_value_length(other))
+    return bool(lengths) and _equal(one.flatten(), other.flatten())

@@ -1,0 +1,144 @@
+"""A store that fails: files in memory at `hostile://`, whose k-th answer is none, or wrong, or of another object."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, ClassVar
+
+import fsspec
+from fsspec.implementations.memory import MemoryFileSystem
+
+from sawlog import remote
+
+SCHEME = "hostile"
+
+_RAISED: dict[str, type[Exception]] = {"fails": OSError, "is late": TimeoutError, "hangs up": ConnectionResetError}
+_SENT: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "sends less": lambda part, whole: part[: len(part) // 2],
+    "sends nothing": lambda part, whole: b"",
+    "sends more": lambda part, whole: part + b"\0",
+    "ignores ranges": lambda part, whole: whole,
+}
+FAULTS = (*_RAISED, *_SENT)
+"""What a store does at a request; besides, it `changes`: other objects are in the places of those that there were."""
+
+
+@dataclass
+class Trouble:
+    """What goes wrong.
+
+    Attributes:
+        fault: One of `FAULTS`, or `changes`; none if it is empty.
+        first: The request at which it does, counted from 1.
+        lasting: Whether it does at all requests from then on.
+        asked: How many requests there were.
+    """
+
+    fault: str = ""
+    first: int = 1
+    lasting: bool = False
+    asked: int = 0
+
+    def due(self) -> bool:
+        """Count a request; whether it goes wrong."""
+        self.asked += 1
+        return bool(self.fault) and (self.asked == self.first or (self.lasting and self.asked > self.first))
+
+
+class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
+    """Files in memory, with tags, that are read through `trouble`."""
+
+    protocol = SCHEME
+    cachable = False
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    trouble: ClassVar[Trouble] = Trouble()
+    others: ClassVar[Mapping[str, bytes]] = {}
+    _lock: ClassVar[Any] = Lock()
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return super()._strip_protocol(path.replace(f"{SCHEME}://", "memory://") if isinstance(path, str) else path)
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The URL of a path."""
+        return f"{SCHEME}://{self._strip_protocol(name).lstrip('/')}"
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **given: Any) -> bytes:
+        """A range of a file."""
+        fault = self._asked()
+        part = bytes(super().cat_file(path, start=start, end=end, **given))
+        return _SENT[fault](part, bytes(super().cat_file(path))) if fault in _SENT else part
+
+    def info(self, path: str, **given: Any) -> dict[str, Any]:
+        """What there is at a path."""
+        self._asked()
+        return self._tagged(super().info(path, **given))
+
+    def find(self, path: str, *args: Any, **given: Any) -> Any:
+        """All files below a path."""
+        self._asked()
+        found = super().find(path, *args, **given)
+        return {name: self._tagged(info) for name, info in found.items()} if isinstance(found, dict) else found
+
+    def ls(self, path: str, detail: bool = True, **given: Any) -> list[Any]:
+        """What there is in a directory."""
+        self._asked()
+        return [self._tagged(one) if detail else one for one in super().ls(path, detail=detail, **given)]
+
+    def _asked(self) -> str:
+        """Count a request, and do what goes wrong with it; what is wrong with its answer."""
+        with self._lock:
+            fault = self.trouble.fault if self.trouble.due() else ""
+        if fault in _RAISED:
+            raise _RAISED[fault]("the store does not answer")
+        if fault == "changes":
+            for name, data in self.others.items():
+                self.pipe_file(name, data)
+        return fault
+
+    def _tagged(self, info: dict[str, Any]) -> dict[str, Any]:
+        if info["type"] != "file":
+            return info
+        return {**info, "ETag": hashlib.sha256(self.store[info["name"]].getvalue()).hexdigest()}
+
+
+fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
+
+
+@contextmanager
+def stored(files: Mapping[str, bytes], others: Mapping[str, bytes]) -> Iterator[str]:
+    """Files in the store, while the context lasts; their URL.
+
+    Args:
+        files: Content by name below the URL.
+        others: What replaces them when the store changes.
+    """
+    root = f"/{time.monotonic_ns()}"
+    fs = HostileFileSystem()
+    for name, data in files.items():
+        fs.pipe_file(f"{root}/{name}", data)
+    HostileFileSystem.others = {f"{root}/{name}": data for name, data in others.items()}
+    try:
+        yield f"{SCHEME}:/{root}"
+    finally:
+        HostileFileSystem.others = {}
+        for name in [name for name in fs.store if name.startswith(f"{root}/")]:
+            del fs.store[name]
+
+
+@contextmanager
+def troubled(fault: str = "", first: int = 1, *, lasting: bool = False) -> Iterator[Trouble]:
+    """Have something go wrong while the context lasts; nobody waits before a request is made again."""
+    waits, remote.WAITS = remote.WAITS, tuple(0.0 for _ in remote.WAITS)
+    HostileFileSystem.trouble = Trouble(fault, first, lasting)
+    try:
+        yield HostileFileSystem.trouble
+    finally:
+        HostileFileSystem.trouble = Trouble()
+        remote.WAITS = waits

@@ -1,0 +1,157 @@
+"""Law 9: what is far away and fails gives all rows, or an error that says so."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sawlog import api
+from sawlog.damage import OnDamage
+from sawlog.errors import InternalError, SawlogError, StorageError
+from sawlog.testing.mutations import effort, seeded
+from sawlog.testing.outcome import delivered, places, texts
+from sawlog.testing.sample import Subject
+from sawlog.testing.stores import FAULTS, stored, troubled
+
+Answer = Any
+"""What a verb says, to be compared."""
+
+
+def _read(url: str, given: dict[str, Any], policy: OnDamage) -> Answer:
+    dataset = api.open(url, on_damage=policy, **given)
+    table, findings = delivered(dataset)
+    dataset.scan.storage.confirm()
+    return texts(table), [one for found in findings for one in places(found.damages)]
+
+
+def _whole(url: str, given: dict[str, Any], policy: OnDamage) -> Answer:
+    return texts(api.open(url, on_damage=policy, **given).to_table())
+
+
+def _verified(url: str, given: dict[str, Any]) -> Answer:
+    reports = api.open(url, on_damage="skip", **given).verify()
+    return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
+
+
+def _damages(url: str, given: dict[str, Any]) -> Answer:
+    return texts(api.open(url, **{**given, "view": "damage"}).to_table())
+
+
+def _watched(url: str, given: dict[str, Any]) -> Answer:
+    watch = api.open(url, on_damage="skip", **given).watch()
+    return [row for batch in watch.look() for row in texts(_table(batch))], watch.positions
+
+
+def _table(batch: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch])
+
+
+def _command(url: str, given: dict[str, Any]) -> Answer:
+    from sawlog.cli import main
+
+    options = {key: value for key, value in given.items() if key not in ("format", "view")}
+    words = ["verify", url, "--format", given["format"], "--json"]
+    for key, value in options.items():
+        words += ["-o", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    said, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        code = main(words)
+    if code == 2:
+        raise StorageError(complained.getvalue())
+    return code, said.getvalue()
+
+
+_VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
+    "fail": lambda url, given: _whole(url, given, "fail"),
+    "skip": lambda url, given: _whole(url, given, "skip"),
+    "fragments": lambda url, given: _read(url, given, "skip"),
+    "count_rows": lambda url, given: api.open(url, on_damage="skip", **given).count_rows(),
+    "verify": _verified,
+    "the damage view": _damages,
+    "watch": _watched,
+    "sawlog verify": _command,
+}
+
+
+_DOORS = 3
+"""Verbs that a sample is read with; which, is chosen by its name."""
+
+
+def stores(subject: Subject) -> Iterator[str]:
+    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
+    others = {name: _other(data) for name, data in subject.files.items()}
+    given = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
+    dice = seeded(subject.sample.format, subject.sample.name)
+    for verb in dice.sample(list(_VERBS), min(len(_VERBS), effort(subject.sample, _DOORS))):
+        ask = _VERBS[verb]
+        if verb == "watch" and not subject.sample.grows:
+            continue
+        with stored(subject.files, {}) as root:
+            url = root + subject.path.removeprefix(subject.directory)
+            with troubled() as trouble:
+                whole = _answer(ask, url, given)
+            if isinstance(whole, StorageError) and ask is _command:
+                continue  # which takes no options of other views
+            if isinstance(whole, StorageError):
+                yield f"a store that is well: {verb}: {_shown(whole)}"
+                continue
+            for fault, first, lasting in _chosen(subject, verb, trouble.asked):
+                with troubled(fault, first, lasting=lasting):
+                    found = _answer(ask, url, given)
+                if found == whole or (lasting and isinstance(found, StorageError)):
+                    continue
+                times = "from then on" if lasting else "once"
+                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_shown(found)}"
+        for _, first, _ in _chosen(subject, verb, trouble.asked):
+            with stored(subject.files, others) as root:
+                url = root + subject.path.removeprefix(subject.directory)
+                with troubled("changes", first):
+                    found = _answer(ask, url, given)
+                with troubled():
+                    after = _answer(ask, url, given)
+            if not isinstance(found, StorageError) and _placeless(found) not in (_placeless(whole), _placeless(after)):
+                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_shown(found)}"
+
+
+def _chosen(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:
+    """Faults, the requests at which they occur, and whether they last."""
+    dice = seeded(subject.sample.name, verb)
+    for fault in FAULTS:
+        for _ in range(effort(subject.sample, 1) if requests else 0):
+            yield fault, dice.randint(1, requests), dice.random() < 0.5
+
+
+def _other(data: bytes) -> bytes:
+    """Other content of the same size, the same in front: what is begun with one cannot go on with the other."""
+    half = len(data) // 2
+    return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
+
+
+def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, given: dict[str, Any]) -> Answer:
+    """What a verb says; what it refuses as text, and faults of the store as what they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ask(url, given)
+        except StorageError as error:
+            return error
+        except InternalError:
+            raise
+        except SawlogError as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def _placeless(answer: Answer) -> str:
+    """An answer without the place of the files."""
+    return re.sub(r"hostile://?/?\d+", "", repr(answer))
+
+
+def _shown(answer: Answer) -> str:
+    return repr(answer)[:300]

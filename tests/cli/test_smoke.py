@@ -1,0 +1,99 @@
+"""Every verb once, in a process of its own, as an installation runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sawlog
+
+LOG = "examples/data/shop/000003.log"
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", "c"]})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with something for every verb."""
+    found = tmp_path_factory.mktemp("smoke")
+    sawlog.write(ROWS, found / "milvus", format="milvus_binlog", primary_key="id", tree="backup")
+    sawlog.write(ROWS, found / "columns", format="deephaven_table", types={"name": "String"})
+    (found / "logs").mkdir()
+    sawlog.write(
+        ROWS, found / "logs/Ns.T.System.host.2024-05-06.bin.2024-05-06.000000.000-0000", format="deephaven_log"
+    )
+    return found
+
+
+SMOKE: dict[str, tuple[Sequence[str], str]] = {
+    "info": ([LOG], "leveldb_log"),
+    "cat": ([LOG, "--limit", "1", "--json"], "record"),
+    "verify": ([LOG], "1 file: 1 clean"),
+    "map": ([LOG, "-o", "{place}/map.html"], "map.html"),
+    "repair": ([LOG, "{place}/000003.log"], "row"),
+    "convert": ([LOG, "{place}/rows.parquet"], "row"),
+    "init": (["{place}/pipeline.toml"], "pipeline.toml"),
+    "run": (["--help"], "pipeline"),
+    "sql": (["select count(*) as n from '%s'" % LOG, "--json"], "n"),  # noqa: UP031
+    "formats": ([], "filodb_record"),
+    "warm-up": (["leveldb_log"], "kernels"),
+    "spark-jar": (["--help"], "jar"),
+    "compact": (["{place}/milvus", "{place}/compacted"], "row"),
+    "import": (["--help"], "log"),
+    "import-status": (["--help"], "log"),
+    "merge": (["--help"], "date"),
+    "validate": (["{place}/columns"], "columns"),
+    "vacuum": (["{place}", "--dry-run"], "0 leftovers"),
+}
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "sawlog", *words], capture_output=True, text=True, check=False)
+
+
+def test_every_verb_is_here() -> None:
+    listed = json.loads(run("formats", "--json").stdout)
+    assert listed
+    shown = run("--help").stdout.partition("Commands:")[2].partition("Examples:")[0].splitlines()
+    verbs = {line.split()[0] for line in shown if line.startswith("  ") and line[2:3].strip()}
+    assert verbs == set(SMOKE)
+
+
+@pytest.mark.parametrize("verb", SMOKE)
+def test_a_verb_in_a_fresh_process(verb: str, place: Path) -> None:
+    words, expected = SMOKE[verb]
+    done = run(verb, *(word.replace("{place}", str(place)) for word in words))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert expected in done.stdout + done.stderr
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+def test_verbs_on_spark(place: Path) -> None:
+    """Those of which the smoke tests see only the help: each starts a Spark of its own."""
+    logs, tree, pipeline = (str(place / name) for name in ("logs", "tree", "ready.toml"))
+    settings = f"""
+[sources.rows]
+path = {logs!r}
+format = "deephaven_log"
+
+[sinks.table]
+from = "rows"
+format = "parquet"
+mode = "overwrite"
+path = {str(place / "table")!r}
+"""
+    Path(pipeline).write_text(settings)
+    for words in (("import", logs, tree), ("import-status", logs, tree), ("merge", tree, "Ns", "T", "2024-05-06")):
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+    assert sawlog.read(place / "tree/Systems").num_rows == len(ROWS)
+    assert run("run", pipeline).returncode == 0
+    assert pq.read_table(place / "table").num_rows == len(ROWS)

@@ -1,0 +1,59 @@
+"""What this version does not support has a line and an exit code of its own; it is not damage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.cli import main
+from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings
+from sawlog.errors import UnsupportedError
+from sawlog.leveldb_log.fragments import LogRange
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log whose last 100 bytes are of a kind that is not supported."""
+    path = tmp_path / "1.log"
+    sawlog.write(pa.table({"record": [b"x" * 200]}), path, format="leveldb_log")
+    decode = LogRange.decode
+
+    def partly(self: LogRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        yield from decode(self, schema, findings)
+        findings.account.record -= 100
+        findings.damage(Damage(self.path, self.end - 100, 100, UNSUPPORTED, "expected codec 1, found 77"))
+
+    monkeypatch.setattr(LogRange, "decode", partly)
+    return path
+
+
+def test_verify_says_so(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(log)]) == 4
+    said = capsys.readouterr().out
+    assert said.startswith("unsupported ")
+    assert "0 clean, 0 damaged, 1 unsupported" in said
+    assert "100 bytes unsupported" in said
+    assert "expected codec 1, found 77" in said
+    assert main(["verify", str(log), "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["damaged"], found["unsupported"], found["bytes"]["unsupported"]) == (False, True, 100)
+
+
+def test_reading_stops_or_goes_on(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnsupportedError, match="expected codec 1, found 77"):
+        sawlog.read(log)
+    with pytest.warns(DamageWarning, match="100 bytes in 1 ranges that this version"):
+        assert sawlog.read(log, on_damage="skip").num_rows == 1
+    assert main(["cat", str(log), "--on-damage", "fail"]) == 4
+    assert "found 77" in capsys.readouterr().err
+    assert main(["cat", str(log)]) == 4
+    said = capsys.readouterr()
+    assert "x" * 200 in said.out
+    assert "100 bytes in 1 ranges that this version" in said.err
+    (row,) = sawlog.read(log, view="damage").to_pylist()
+    assert (row["kind"], row["length"]) == (UNSUPPORTED, 100)

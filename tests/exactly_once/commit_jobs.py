@@ -1,0 +1,125 @@
+"""Commits jobs, and dies at the step that it is told: `python -m tests.exactly_once.commit_jobs`.
+
+Reads one job per line from standard input, and answers each with a line: how many steps its commit took, and whether it
+was killed. Each job is a process of its own, so that all of them share what is imported once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import aiobotocore.client
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructType
+
+import sawlog
+import sawlog.commit
+from sawlog.spark.stream_writer import BatchShare, SawlogStreamWriter, make_stream_writer
+from sawlog.spark.writer import SawlogWriter, Written, make_writer
+
+SCHEMA = StructType().add("generation", LongType()).add("task", LongType()).add("side", StringType())
+QUERY = "11112222-3333-4444-5555-666677778888"
+LOCAL = ("rename", "replace", "link", "unlink", "rmdir", "mkdir", "fsync")
+
+
+def rows(generation: int, task: int) -> pa.RecordBatch:
+    sides = ["left", "right"]
+    return pa.record_batch({"generation": [generation] * 2, "task": [task] * 2, "side": sides})
+
+
+def commit(asked: dict[str, Any]) -> Callable[[], None]:
+    """Stage a job; what commits it."""
+    options = {"path": asked["root"], "format": "deephaven_log", **asked["options"]}
+    overwrite = asked["kind"] in ("overwrite", "complete")
+    generation, tasks = asked["generation"], range(asked["tasks"])
+    if asked["kind"] in ("append", "overwrite"):
+        batch = make_writer(options, None, SCHEMA, overwrite=overwrite)
+        messages = [Written(_staged(batch, batch.job, generation, task)) for task in tasks]
+        return lambda: batch.commit(messages)
+    stream: SawlogStreamWriter = make_stream_writer(options, None, SCHEMA, overwrite=overwrite)
+    run = f"{os.getpid():08x}-run"
+    job = stream.job(QUERY, run, generation)
+    shares = [BatchShare(_staged(stream._sink, job, generation, task), QUERY, run) for task in tasks]
+    return lambda: stream.commit(shares, generation)
+
+
+def _staged(writer: SawlogWriter, job: sawlog.commit.Job, generation: int, task: int) -> list[Any]:
+    writing = writer.begin(job, task)
+    writing.write(rows(generation, task))
+    return writing.finish()
+
+
+def count_steps(kill: int | None) -> Callable[[], int]:
+    """Count what changes the disk, or is asked of a store, and be killed before one of them."""
+    numbers, lock, done = itertools.count(1), threading.Lock(), [0]
+
+    def step() -> None:
+        with lock:
+            done[0] = next(numbers)
+            if done[0] == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            step()
+            result = change(*args, **more)
+            step()
+            return result
+
+        return call
+
+    for name in LOCAL:
+        setattr(os, name, counted(getattr(os, name)))
+    sawlog.commit.exchange = counted(sawlog.commit.exchange)  # type: ignore[attr-defined]
+    asking = aiobotocore.client.AioBaseClient._make_api_call
+
+    async def ask(*args: Any, **more: Any) -> Any:
+        step()
+        result = await asking(*args, **more)
+        step()
+        return result
+
+    aiobotocore.client.AioBaseClient._make_api_call = ask
+    return lambda: done[0]
+
+
+def run(asked: dict[str, Any], answer: int) -> None:
+    if asked["exchange"] is False:
+        sawlog.commit.exchange = lambda *_: False  # type: ignore[attr-defined]
+    publish = commit(asked)
+    steps = count_steps(asked["kill"])
+    publish()
+    os.write(answer, json.dumps({"steps": steps()}).encode())
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:  # every job finds the kernels loaded
+        sawlog.write(rows(0, 0), f"{scratch}/1.bin", format="deephaven_log")
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            code = 1
+            with contextlib.suppress(KeyboardInterrupt):
+                run(json.loads(line), writing)
+                code = 0
+            os._exit(code)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as said:
+            answer = json.loads(said.read() or "{}")
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        print(json.dumps({"killed": killed, "code": status, **answer}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Reads a directory without end, and prints what it sees whenever that changes: a line of JSON.
+
+`python -m tests.exactly_once.commit_reader ROOT STORAGE_OPTIONS`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import sawlog
+
+
+def generations(root: str, options: dict[str, Any]) -> dict[str, int]:
+    """Rows by generation, as sawlog reads them."""
+    table = sawlog.read(root, format="deephaven_log", storage_options=options, use_threads=False)
+    return {str(one): count for one, count in sorted(Counter(table["generation"].to_pylist()).items())}
+
+
+def files(root: str) -> dict[str, int]:
+    """Visible files by job, as anybody sees them who lists a local directory; of a stream's, its directories."""
+    names = [name for name in os.listdir(root) if not name.startswith((".", "_"))]
+    if not any(name.startswith("batch-") for name in names):
+        return dict(sorted(Counter(name.split("-")[2].partition(".")[0] for name in names).items()))
+    found = {}
+    for name in sorted(names):
+        try:
+            found[name] = len(os.listdir(f"{root}/{name}"))
+        except FileNotFoundError:  # between two looks
+            return {}
+    return found
+
+
+def looks(root: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    while True:
+        try:
+            yield {"rows": generations(root, options)}
+        except Exception as error:  # noqa: BLE001, it is what the reader saw
+            yield {"error": f"{type(error).__name__}: {error}"}
+        if "://" not in root:
+            yield {"files": files(root)}
+
+
+def main() -> None:
+    root, options = sys.argv[1], json.loads(sys.argv[2])
+    last: dict[str, Any] = {}
+    for look in looks(root, options):
+        (kind, seen), *_ = look.items()
+        if last.get(kind) != seen:
+            print(json.dumps(look), flush=True)
+        last[kind] = seen
+
+
+if __name__ == "__main__":
+    main()

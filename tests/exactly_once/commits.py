@@ -1,0 +1,198 @@
+"""Drivers are killed in every step of a commit, next to a reader that never stops.
+
+`python -m tests.exactly_once.commits --kills 200`. Each job is a generation of rows. The reader has to see whole
+generations only, and the harness, after every kill, the old ones or the new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sawlog.storage import Storage
+from tests.exactly_once.commit_reader import generations
+
+KINDS = ("append", "overwrite", "stream", "complete")
+REPLACING = ("overwrite", "complete")
+TASKS = 5
+ROWS = 2 * TASKS
+
+
+@dataclass
+class Tally:
+    """What came of a number of kills.
+
+    Attributes:
+        kills: How many there were.
+        committed: In how many of them the new rows were there already.
+        seen: Different states that the reader saw.
+        faults: What it must not have seen.
+    """
+
+    kills: int = 0
+    committed: int = 0
+    seen: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills, {self.committed} of them after the new rows were there;"
+            f" {self.seen} states seen by readers; {len(self.faults)} faults"
+            + "".join(f"\n  {one}" for one in self.faults)
+        )
+
+
+class Commits:
+    """One directory that jobs are committed to.
+
+    Args:
+        root: The directory.
+        kind: Of the jobs.
+        options: To reach it.
+        exchange: Whether the system can exchange directories.
+        seed: Of the steps at which drivers are killed.
+    """
+
+    def __init__(self, root: str, kind: str, options: dict[str, Any], seed: int, *, exchange: bool = True) -> None:
+        self.root, self.kind, self.options, self.exchange = root, kind, options, exchange
+        self.tally = Tally()
+        self._random = random.Random(seed)
+        self._generation = 0
+        self._visible: list[int] = []
+        self._steps = 0
+
+    def run(self, kills: int) -> Tally:
+        """Kill drivers, and look after each."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.exactly_once.commit_jobs"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as self._jobs:
+            self._steps = self._commit(None)["steps"]
+            reader = self._reader()
+            for number in itertools.count():
+                if self.tally.kills == kills:
+                    break
+                # From the first step to the last one, so that few kills find the most different ones.
+                share = (self.tally.kills + self._random.random()) / kills
+                answer = self._commit(max(1, min(self._steps, int(share * self._steps) + 1)))
+                if number % 4 == 3 or not answer["killed"]:
+                    self._steps = self._commit(None)["steps"]
+            self._commit(None)
+            reader.terminate()
+            reader.wait()
+            self._watching.join()
+            assert reader.stdout is not None
+            reader.stdout.close()
+            assert self._jobs.stdin is not None
+            self._jobs.stdin.close()
+        left = Storage(self.options).staged(os.path.dirname(self.root), "")
+        self.tally.faults += [f"left over: {path}" for path in left]
+        return self.tally
+
+    def _commit(self, kill: int | None) -> dict[str, Any]:
+        """Commit the next generation; the harness sees the old ones or the new one afterwards."""
+        repeated = self.kind in ("stream", "complete") and self._generation not in self._visible
+        self._generation += not (repeated and self._generation)
+        asked = {
+            "root": self.root,
+            "kind": self.kind,
+            "options": {"storage_options": json.dumps(self.options)} if self.options else {},
+            "exchange": self.exchange,
+            "generation": self._generation,
+            "tasks": TASKS,
+            "kill": kill,
+        }
+        assert self._jobs.stdin is not None
+        assert self._jobs.stdout is not None
+        print(json.dumps(asked), file=self._jobs.stdin, flush=True)
+        answer: dict[str, Any] = json.loads(self._jobs.stdout.readline())
+        if answer["code"] and not answer["killed"]:
+            self.tally.faults.append(f"generation {self._generation} was not committed: {answer}")
+        new = [self._generation] if self.kind in REPLACING else [*self._visible, self._generation]
+        found = generations(self.root, self.options)
+        if found == _whole(new):
+            self._visible = new
+        elif found != _whole(self._visible) or not answer["killed"]:
+            self.tally.faults.append(f"killed at {kill} of {self._steps}: {found}, expected {self._visible} or {new}")
+        self.tally.kills += answer["killed"]
+        self.tally.committed += answer["killed"] and found == _whole(new)
+        return answer
+
+    def _reader(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.exactly_once.commit_reader", self.root, json.dumps(self.options)]
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+        begun = threading.Event()
+
+        def watch() -> None:
+            assert reader.stdout is not None
+            newest: list[int] = []
+            for line in reader.stdout:
+                ((kind, seen),) = json.loads(line).items()
+                self.tally.seen += 1
+                begun.set()
+                if kind == "rows":
+                    found = sorted(map(int, seen))
+                    whole = set(seen.values()) == {ROWS} and (len(found) == 1 or self.kind not in REPLACING)
+                    if not whole or found[-1:] < newest[-1:] or len(found) < len(newest):
+                        self.tally.faults.append(f"the reader saw {seen} after {newest}")
+                    newest = found
+                elif kind == "error":
+                    self.tally.faults.append(f"the reader saw {seen}")
+                elif self.exchange and not (
+                    set(seen.values()) <= {TASKS} and (len(seen) <= 1 or self.kind not in REPLACING)
+                ):
+                    self.tally.faults.append(f"a listing showed {seen}")
+
+        self._watching = threading.Thread(target=watch)
+        self._watching.start()
+        begun.wait(60)
+        return reader
+
+
+def _whole(visible: list[int]) -> dict[str, int]:
+    return {str(one): ROWS for one in sorted(visible)}
+
+
+def main() -> int:
+    from tests.conftest import s3_server
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    faults = 0
+    with tempfile.TemporaryDirectory(prefix="commits-") as directory, s3_server() as options:
+        places = [
+            (f"{place}, {kind}", root, kind, settings, exchange)
+            for kind in KINDS
+            for place, root, settings, exchange in (
+                ("local", f"{directory}/a/{kind}/out", {}, True),
+                ("local without exchange", f"{directory}/b/{kind}/out", {}, False),
+                ("S3", f"s3://logs/{kind}/out", options, True),
+            )
+        ]
+        for number, (name, root, kind, settings, exchange) in enumerate(places):
+            if "://" not in root:
+                Path(root).parent.mkdir(parents=True)
+            kills = (number + 1) * asked.kills // len(places) - number * asked.kills // len(places)
+            tally = Commits(root, kind, settings, asked.seed + number, exchange=exchange).run(kills)
+            faults += len(tally.faults)
+            print(f"{name}: {tally}", flush=True)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

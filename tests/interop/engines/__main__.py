@@ -1,0 +1,45 @@
+"""Databases that engines write now, drawn from seeds: does sawlog answer as the engine does?
+
+python -m tests.interop.engines [ENGINE ...] [--seeds FIRST:LAST] [--keep DIRECTORY] [--cache DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.interop.engines.engines import ENGINES, difference
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engines", nargs="*", help="all that begin with one of these names")
+    parser.add_argument("--seeds", default="0:30", help="which seeds, as first:last")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/engines"))
+    parser.add_argument("--keep", type=Path, help="where databases stay that are not answered for rightly")
+    chosen = parser.parse_args()
+    first, last = map(int, chosen.seeds.split(":"))
+    wrong = 0
+    for engine in ENGINES:
+        if chosen.engines and not engine.name.startswith(tuple(chosen.engines)):
+            continue
+        command = engine.ready(chosen.cache)
+        right = 0
+        for seed in range(first, last):
+            with tempfile.TemporaryDirectory() as directory:
+                found = difference(engine, command, seed, Path(directory))
+                right += not found
+                if found:
+                    print(f"{engine.name} --seeds {seed}:{seed + 1}: {found}", flush=True)
+                    if chosen.keep:
+                        shutil.copytree(directory, chosen.keep / f"{engine.name}-{seed}", dirs_exist_ok=True)
+        print(f"{engine.name}: {right} of {last - first} databases right", flush=True)
+        wrong += last - first - right
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Releases of engines: how each is fetched and driven, and whether sawlog answers as it does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import sawlog
+from tests.interop.engines import profiles
+from tests.interop.engines.workload import Profile, Step, workload
+
+HERE = Path(__file__).parent
+ENDINGS = ("closed", "killed", "copied")
+"""How a database is left: closed cleanly, killed by SIGKILL, or copied while it is open."""
+PATIENCE = 60
+"""Seconds until a driver is killed that does not come to an end."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A release of an engine.
+
+    Attributes:
+        name: Its name and release.
+        profile: What is drawn for it.
+        build: Fetches it into a directory, and returns the command that drives it.
+        joint: What stands between operands that its merge operator joins.
+    """
+
+    name: str
+    profile: Callable[[Random], Profile]
+    build: Callable[[Path], Sequence[str]]
+    joint: bytes = b""
+
+    def ready(self, cache: Path) -> Sequence[str]:
+        """The command that drives it, built where it is not yet."""
+        directory = (cache / self.name).absolute()
+        done = directory / "command.json"
+        sources = [one for one in HERE.rglob("*") if one.is_file() and not one.suffix.startswith(".py")]
+        if not done.exists() or done.stat().st_mtime < max(one.stat().st_mtime for one in sources):
+            directory.mkdir(parents=True, exist_ok=True)
+            done.write_text(json.dumps(self.build(directory)))
+        command: list[str] = json.loads(done.read_text())
+        return command
+
+
+def run(command: Sequence[str], directory: Path) -> None:
+    """Run a command that fetches or builds something."""
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=1800)
+    assert not done.returncode, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+
+
+def pebble(release: str, also: Sequence[str] = ()) -> Callable[[Path], Sequence[str]]:
+    """Pebble, from the Go module proxy. Its first major version has another import path."""
+    module = "github.com/cockroachdb/pebble" + ("" if release.startswith("1.") else "/v2")
+
+    def build(directory: Path) -> Sequence[str]:
+        source = (HERE / "pebble" / "main.go").read_text()
+        (directory / "main.go").write_text(source.replace("github.com/cockroachdb/pebble/v2", module))
+        return _go(directory, f"{module}@v{release}", *also)
+
+    return build
+
+
+def _go(directory: Path, *modules: str) -> Sequence[str]:
+    (directory / "go.mod").unlink(missing_ok=True)
+    run(["go", "mod", "init", "driver"], directory)
+    run(["go", "get", *modules], directory)
+    run(["go", "build", "-o", "driver", "."], directory)
+    return [str(directory / "driver")]
+
+
+def goleveldb(directory: Path) -> Sequence[str]:
+    """goleveldb, from the Go module proxy."""
+    shutil.copy(HERE / "goleveldb" / "main.go", directory)
+    return _go(directory, "github.com/syndtr/goleveldb/leveldb@v1.0.0")
+
+
+def python(package: str, driver: str) -> Callable[[Path], Sequence[str]]:
+    """A binding of Python's."""
+
+    def build(directory: Path) -> Sequence[str]:
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory), package], directory)
+        return ["env", f"PYTHONPATH={directory}", sys.executable, str(HERE / driver / "driver.py")]
+
+    return build
+
+
+def classic_level(release: str) -> Callable[[Path], Sequence[str]]:
+    """LevelDB for Node.js."""
+
+    def build(directory: Path) -> Sequence[str]:
+        shutil.copy(HERE / "classic_level" / "driver.js", directory)
+        run(["npm", "install", "--silent", "--prefix", str(directory), f"classic-level@{release}"], directory)
+        return ["node", str(directory / "driver.js")]
+
+    return build
+
+
+def rocksdbjni(release: str) -> Callable[[Path], Sequence[str]]:
+    """RocksDB's Java binding, from Maven."""
+
+    def build(directory: Path) -> Sequence[str]:
+        for artifact in (f"org.rocksdb:rocksdbjni:{release}", "org.json:json:20240303"):
+            command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]
+            run([*command, f"-DoutputDirectory={directory}"], directory)
+        path = f"{directory}:{directory}/*"
+        run(["javac", "-d", str(directory), "-cp", path, str(HERE / "rocksdbjni" / "Driver.java")], directory)
+        return ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", path, "Driver"]
+
+    return build
+
+
+SWISS = "github.com/cockroachdb/swiss@v0.0.0-20260820225851-333444432258"
+"""A newer one than Pebble 2.0 asks for, which newer compilers do not take."""
+
+ENGINES = (
+    Engine("pebble-1.0.0", profiles.pebble("1.0"), pebble("1.0.0")),
+    Engine("pebble-1.1.5", profiles.pebble("1.1"), pebble("1.1.5")),
+    Engine("pebble-2.0.7", profiles.pebble("2.0"), pebble("2.0.7", [SWISS])),
+    Engine("pebble-2.1.7", profiles.pebble("2.1"), pebble("2.1.7", [SWISS])),
+    Engine("goleveldb-1.0.0", profiles.leveldb("goleveldb"), goleveldb),
+    *(
+        Engine(f"plyvel-{release}", profiles.leveldb("plyvel"), python(f"plyvel=={release}", "plyvel"))
+        for release in ("1.5.0", "1.5.1")
+    ),
+    *(
+        Engine(f"classic-level-{release}", profiles.leveldb("classic-level"), classic_level(release))
+        for release in ("1.0.0", "1.4.1", "3.0.0")
+    ),
+    *(
+        Engine(f"rocksdict-{release}", profiles.rocksdict(formats), python(f"rocksdict=={release}", "rocksdict"))
+        for release, formats in (("0.3.2", range(2, 6)), ("0.3.16", range(2, 6)), ("0.3.29", range(2, 7)))
+    ),
+    *(
+        Engine(
+            f"rocksdbjni-{release}", profiles.rocksdb(int(release.split(".")[0]), formats), rocksdbjni(release), b","
+        )
+        for release, formats in (
+            ("5.18.4", range(2, 5)),
+            ("7.10.2", range(2, 6)),
+            ("8.11.4", range(2, 7)),
+            ("11.8.1", range(2, 8)),
+        )
+    ),
+)
+
+
+@dataclass
+class Answer:
+    """What an engine has answered, and the database that it has left."""
+
+    path: Path
+    steps: list[Step]
+    rows: dict[str, dict[bytes, bytes]]
+
+
+def ask(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> Answer:
+    """Have an engine replay the workload of a seed; of three seeds each leaves its database in another way."""
+    ending = ENDINGS[seed % 3]
+    path, script = directory / "db", directory / "workload.jsonl"
+    steps = workload(engine.profile, seed)
+    script.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    errors = directory / "errors.txt"
+    with (
+        errors.open("w") as log,
+        subprocess.Popen(
+            [*command, str(path), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as driver,
+    ):
+        assert driver.stdin
+        assert driver.stdout
+        watch = threading.Timer(PATIENCE, driver.kill)
+        watch.start()
+        rows: dict[str, dict[bytes, bytes]] = {"default": {}}
+        for line in driver.stdout:
+            if line == "open\n":
+                break
+            family, key, value = json.loads(line)
+            rows.setdefault(family, {})[bytes.fromhex(key)] = bytes.fromhex(value)
+        else:
+            watch.cancel()
+            raise AssertionError(f"{engine.name}, seed {seed}: {errors.read_text()[-3000:]}")
+        if ending == "killed":
+            driver.send_signal(signal.SIGKILL)
+        elif ending == "copied":
+            path = _copy(path, directory / "copy")
+        driver.stdin.close()
+        driver.wait()
+        watch.cancel()
+    return Answer(path, steps, rows)
+
+
+def _copy(path: Path, to: Path) -> Path:
+    """A copy of a database that does not change meanwhile."""
+    while True:
+        shutil.rmtree(to, ignore_errors=True)
+        # A file that vanishes meanwhile is an error of its own.
+        with contextlib.suppress(shutil.Error, FileNotFoundError):
+            before = _listing(path)
+            shutil.copytree(path, to)
+            if _listing(path) == before:
+                return to
+
+
+def _listing(path: Path) -> dict[str, int]:
+    return {one.name: one.stat().st_size for one in os.scandir(path)}
+
+
+def live(path: Path, family: str, joint: bytes = b"") -> dict[bytes, bytes]:
+    """What sawlog says that the database holds; operands are joined, the newest last."""
+    found: dict[bytes, bytes] = {}
+    rows = sawlog.read(path, format="leveldb_database", view="live", column_family=family)
+    for row in rows.to_pylist():
+        older, newer = row["value"], found.get(row["key"])
+        found[row["key"]] = older if newer is None else older + joint + newer
+    return found
+
+
+def difference(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> str:
+    """What sawlog answers otherwise than an engine for the workload of a seed; empty where nothing is."""
+    try:
+        answer = ask(engine, command, seed, directory)
+        for family, expected in answer.rows.items():
+            found = live(answer.path, family, engine.joint)
+            wrong = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+            if wrong:
+                one, other = found.get(wrong[0]), expected.get(wrong[0])
+                first = f"{wrong[0]!r} is {one!r:.60}, not {other!r:.60}"
+                return f"{family}: {len(wrong)} of {len(expected)} keys differ: {first}"
+    except Exception as error:  # noqa: BLE001 whatever it is, it is counted
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,0 +1,123 @@
+"""The library of kernels: what refers to it, what refuses it, and that nothing else is needed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sawlog.errors import InternalError
+from sawlog.kernels import build, native
+from sawlog.kernels.jit import Kernel
+
+SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
+NEEDS_LIBRARY = pytest.mark.skipif(not os.path.exists(native.PATH), reason="make kernels")
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A table that can be changed, of a library that is there."""
+    found = {
+        "system": "Linux" if sys.platform == "linux" else "Darwin",
+        "machine": native.machine(),
+        "cpu": native.BASELINES[native.machine()].cpu,
+        "entries": [],
+        "sources": build.sources(),
+    }
+    (tmp_path / "kernels.so").touch()
+    monkeypatch.setattr(native, "PATH", str(tmp_path / "kernels.so"))
+    monkeypatch.setattr(native, "_table", lambda: found)
+    native.misfit.cache_clear()
+    native.library.cache_clear()
+    yield found
+    native.misfit.cache_clear()
+    native.library.cache_clear()
+
+
+def test_a_library_that_fits_is_taken(table: dict[str, Any]) -> None:
+    assert native.misfit() is None
+
+
+def test_another_machine_is_refused(table: dict[str, Any]) -> None:
+    table["machine"] = "sparc"
+    assert "is for" in str(native.misfit())
+    assert "sparc" in str(native.misfit())
+
+
+def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = native._cpu_flags()
+    first = min(native.BASELINES[native.machine()].flags.split())
+    monkeypatch.setattr(native, "_cpu_flags", lambda: flags - {first})
+    assert str(native.misfit()).endswith(f"this CPU lacks {first}")
+    with pytest.raises(InternalError, match=r"lacks .*pip install sawlog\[jit\]"):
+        native.library()
+
+
+def test_other_sources_are_refused(table: dict[str, Any]) -> None:
+    table["sources"]["kernels/memory.py"] = "0"
+    assert str(native.misfit()) == "the library of kernels was made from another kernels/memory.py"
+
+
+def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "PATH", "/nowhere")
+    assert "no library" in str(native.misfit())
+
+
+def test_every_file_with_a_kernel_and_every_layout_is_among_the_sources() -> None:
+    found = build.sources()
+    assert {"kernels/memory.py", "kernels/crc32c.py", "chain/kernels.py", "leveldb_log/layout.py"} <= set(found)
+    assert all(path and digest for path, digest in found.items())
+
+
+def test_every_kernel_declares_what_it_takes() -> None:
+    count = 0
+    for module in build.kernel_modules():
+        for one in vars(importlib.import_module(module)).values():
+            if isinstance(one, Kernel) and one.__module__ == module:
+                assert one.signature.words
+                count += 1
+    assert count > 80
+
+
+@NEEDS_LIBRARY
+def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> None:
+    with open(native.TABLE, encoding="utf-8") as file:
+        entries = set(json.load(file)["entries"])
+    expected = {
+        native.symbol(one.signature.name)
+        for module in build.kernel_modules()
+        for one in vars(importlib.import_module(module)).values()
+        if isinstance(one, Kernel) and one.__module__ == module
+    }
+    assert entries == {*expected, native.READER}
+    said = subprocess.run(["nm", "-D", native.PATH], capture_output=True, text=True, check=True).stdout.splitlines()
+    symbols = {(line.split()[-2], line.split()[-1]) for line in said}
+    assert {name for kind, name in symbols if kind == "T"} == entries
+    assert {name for kind, name in symbols if kind == "U"} <= build.FROM_LIBC
+
+
+@NEEDS_LIBRARY
+def test_nothing_of_numba_is_imported() -> None:
+    script = f"""
+import sys, warnings
+warnings.simplefilter("ignore")
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        assert name.partition(".")[0] not in ("numba", "llvmlite"), name
+sys.meta_path.insert(0, Refused())
+import sawlog
+from sawlog.kernels import build
+for module in build.kernel_modules():
+    __import__(module)
+print(sawlog.read({str(SHOP)!r}).num_rows)
+"""
+    environment = {**os.environ, "SAWLOG_KERNELS": "library"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "10495\n", done.stderr

@@ -1,0 +1,64 @@
+"""Small databases that releases of Pebble have left, each with what it answered before.
+
+The drivers of `tests/interop/engines` have written them, from the workload that is next to each: the first was closed,
+the others were killed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sawlog
+from sawlog.leveldb_table.layout import RANGE_DELETES_NAMES
+from tests.leveldb_database.test_pebble import answers, live
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+DATABASES = ("pebble-1.0.0-formats-of-others", "pebble-1.1.5-ranges-alone", "pebble-2.1.7-minlz")
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_what_pebble_answered(name: str) -> None:
+    expected = answers(GOLDEN / name / "answers.jsonl")
+    assert len(expected) > 5
+    assert live(GOLDEN / name / "db") == expected
+    report = sawlog.verify(GOLDEN / name / "db", format="leveldb_database")
+    assert not report.damaged
+    assert not any(file.account.unsupported for file in report.files)
+
+
+def blocks(name: str) -> dict[str, list[dict[str, object]]]:
+    """The blocks of each table of a database."""
+    tables = sorted(GOLDEN.joinpath(name, "db").glob("*.sst"))
+    return {path.name: sawlog.read(path, view="blocks").to_pylist() for path in tables}
+
+
+def taken(name: str) -> list[dict[str, object]]:
+    """The operations of a database's logs that take in tables, or excise."""
+    logs = sorted(GOLDEN.joinpath(name, "db").glob("*.log"))
+    rows = [row for path in logs for row in sawlog.read(path, view="writes").to_pylist()]
+    return [row for row in rows if row["operation"] in ("ingest_sst", "excise")]
+
+
+def test_the_databases_hold_what_they_are_kept_for() -> None:
+    """Codecs, tables without a point key, one block of two names, and logs that take in tables."""
+    names = {block["name"] for found in blocks(DATABASES[0]).values() for block in found}
+    assert names & {name.decode() for name in RANGE_DELETES_NAMES}
+    codecs = {block["compression"] for found in blocks(DATABASES[2]).values() for block in found}
+    assert "minlz" in codecs
+    for name in DATABASES[1:]:
+        rows = [sawlog.open(path).count_rows() for path in GOLDEN.joinpath(name, "db").glob("*.sst")]
+        assert min(rows) == 0
+    assert {row["operation"] for row in taken(DATABASES[1])} == {"ingest_sst"}
+    assert {row["operation"] for row in taken(DATABASES[2])} == {"ingest_sst", "excise"}
+
+
+def test_a_table_that_a_log_takes_in_is_missed(tmp_path: Path) -> None:
+    """It is named as missing, as one of the MANIFEST's is."""
+    ((number,),) = {row["key"] for row in taken(DATABASES[1])}
+    shutil.copytree(GOLDEN / DATABASES[1] / "db", tmp_path / "db")
+    tmp_path.joinpath("db", f"{number:06d}.sst").unlink()
+    with pytest.raises(sawlog.DamageError, match=f"{number:06d}: missing_file"):
+        live(tmp_path / "db")

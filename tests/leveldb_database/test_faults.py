@@ -1,0 +1,44 @@
+"""Faults of sawlog's own in what reads Pebble's blocks and the files of values are not damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.errors import InternalError
+from sawlog.leveldb_database.value_files import ValueFile
+from sawlog.leveldb_database.value_records import RecordFile
+from sawlog.leveldb_table import meta, pebble
+
+from .test_blobs import database
+
+PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "path"),
+    [
+        (pebble, "_of_rows", "15-at"),
+        (pebble, "_of_columns", "24-plain"),
+        (meta, "_columnar_index", "24-plain"),
+        (ValueFile, "value", "24-plain"),
+        (ValueFile, "__init__", "24-plain"),
+        (RecordFile, "value", None),
+    ],
+)
+def test_a_value_error_of_sawlog_is_not_damage(
+    place: Any, name: str, path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object, **__: object) -> None:
+        raise ValueError("oh")
+
+    if path is None:
+        database(tmp_path / "db", "none")
+    whole = PEBBLE / path if path is not None else tmp_path / "db"
+    monkeypatch.setattr(place, name, fault)
+    for options in ({}, {"on_damage": "skip"}):
+        with pytest.raises(InternalError, match=r"ValueError.*oh.*please report"):
+            sawlog.read(whole, format="leveldb_database", view="live", **options)

@@ -1,0 +1,160 @@
+"""What newer and older RocksDBs write is read; what nobody knows yet is unsupported, and costs no more than itself."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import xxhash
+
+import sawlog
+from sawlog import DamageError, UnsupportedError
+from tests.leveldb_log.fragments import masked
+from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, rocksdb_tables
+from tests.leveldb_table.test_reading import assert_holds
+
+FORMAT = "leveldb_table"
+TRAILER = 5
+FOOTER = 53
+LAST_BYTE_FACTOR = 0x6B9083D9
+
+
+@pytest.mark.parametrize("name", ["11-none", "11-zstd", "11-uniform", "11-apart", "11-trained"])
+def test_format_version_7(name: str) -> None:
+    file = GOLDEN / f"{name}.sst"
+    assert_holds([file], GOLDEN_ROWS)
+    assert sawlog.open(file).info()["format version"] == 7
+    some = sawlog.read(file, filters=[("key", ">=", b"user/0290")])
+    assert some["key"].to_pylist() == sorted(GOLDEN_ROWS)[290:]
+
+
+@pytest.mark.parametrize("way", ["longer", "shorter", "values"])
+def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_path: Path) -> None:
+    data = (GOLDEN / "11-none.sst").read_bytes()
+    block = next(one for one in sawlog.read(GOLDEN / "11-none.sst", view="blocks").to_pylist() if one["name"] == "data")
+    start, size = block["offset"], block["length"] - TRAILER
+    flag = struct.pack("<I", 1 << 28 | 1)
+    content = {"longer": b"\xff" * (size - 8) + struct.pack("<I", size), "shorter": b"", "values": b""}[way]
+    content = content.ljust(size - 4, b"\x01" if way == "shorter" else b"\xfe") + flag
+    path = tmp_path / "a.sst"
+    path.write_bytes(data[:start] + content + data[start + size :])
+    with pytest.warns(sawlog.DamageWarning):
+        rows = sawlog.read(path, verify_checksums=False, on_damage="skip")
+    assert 0 < rows.num_rows < len(GOLDEN_ROWS)
+    assert dict(sawlog.verify(path, verify_checksums=False).files[0].kinds) == {"bad_block": 1}
+
+
+def with_block(data: bytes, number: int, content: bytes | None, code: int) -> bytes:
+    """A table with other content and compression of its n-th data block, whose CRC-32C is made good."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "a.sst")
+        path.write_bytes(data)
+        blocks = sawlog.read(path, format=FORMAT, view="blocks").to_pylist()
+    one = [block for block in blocks if block["name"] == "data"][number]
+    start, end = one["offset"], one["offset"] + one["length"]
+    whole = (content or data[start : end - TRAILER]) + bytes([code])
+    return data[:start] + whole + masked(whole).to_bytes(4, "little") + data[end:]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A table whose blocks hold one key each."""
+    one = {"set_block_size": 1}
+    data = {b"key%d" % number: b"value" for number in range(6)}
+    return rocksdb_tables(tmp_path_factory.mktemp("table"), data, table=one)[0].read_bytes()
+
+
+@pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])
+def test_a_block_of_an_unknown_codec_is_unsupported_and_others_are_read(
+    code: int, table: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.sst"
+    path.write_bytes(with_block(table, 2, None, code))
+    assert_unsupported(path, f"compression type {code:#04x}", 5)
+
+
+def test_a_block_with_an_unknown_flag_likewise(table: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.sst"
+    content = bytes([0, 12, 0]) + b"key2" + bytes(8) + struct.pack("<II", 0, 1 << 30 | 1)
+    path.write_bytes(table)
+    blocks = sawlog.read(path, view="blocks").to_pylist()
+    size = next(block for block in blocks if block["name"] == "data")["length"] - TRAILER
+    content = bytes([0, 12, size - 23]) + b"key2" + bytes(8) + bytes(size - 23) + content[-8:]
+    path.write_bytes(with_block(table, 2, content, 0))
+    assert_unsupported(path, "flags 0x40000000", 5)
+
+
+def assert_unsupported(path: Path, told: str, rows: int) -> None:
+    with pytest.raises(UnsupportedError, match=told):
+        sawlog.read(path)
+    with pytest.warns(sawlog.DamageWarning, match="does not|version of"):
+        assert sawlog.read(path, on_damage="skip").num_rows == rows
+    (file,) = sawlog.verify(path).files
+    assert (file.damaged, file.unsupported, dict(file.kinds)) == (False, True, {"unsupported": 1})
+    assert file.account.total == path.stat().st_size
+
+
+@pytest.mark.parametrize("version", [8, 1 << 20])
+def test_a_format_version_to_come_is_unsupported(version: int, tmp_path: Path) -> None:
+    data = (GOLDEN / "11-none.sst").read_bytes()
+    path = tmp_path / "a.sst"
+    path.write_bytes(data[:-12] + struct.pack("<I", version) + data[-8:])
+    assert_unsupported(path, f"format version {version} of rocksdb's tables; known up to 7", 0)
+
+
+def test_a_compression_manager_of_an_application_is_unsupported(tmp_path: Path) -> None:
+    """Its codes of compression may mean anything."""
+    data = (GOLDEN / "11-zstd.sst").read_bytes()
+    place = data.index(b"BuiltinV2;07;")
+    changed = bytearray(data.replace(b"BuiltinV2;07;", b"SomeoneX2;07;"))
+    (block,) = [
+        one
+        for one in sawlog.read(GOLDEN / "11-zstd.sst", view="blocks").to_pylist()
+        if one["offset"] < place < one["offset"] + one["length"]
+    ]
+    start, end = block["offset"], block["offset"] + block["length"]
+    context = int.from_bytes(data[-FOOTER + 9 : -FOOTER + 13], "little")
+    checksum = xxhash.xxh3_64_intdigest(changed[start : end - TRAILER]) ^ changed[end - TRAILER] * LAST_BYTE_FACTOR
+    checksum += context ^ (start + (start >> 32))
+    changed[end - 4 : end] = (checksum & 0xFFFFFFFF).to_bytes(4, "little")
+    path = tmp_path / "a.sst"
+    path.write_bytes(changed)
+    with pytest.raises(UnsupportedError, match="does not know"):
+        sawlog.read(path)
+    (file,) = sawlog.verify(path).files
+    assert set(file.kinds) == {"unsupported"}
+
+
+def test_a_sequence_number_that_was_put_into_properties_breaks_no_checksum(tmp_path: Path) -> None:
+    """As RocksDB did by default before 8.0 when it took in a table."""
+    file = GOLDEN / "6-ingested" / "000010.sst"
+    rows = sawlog.read(file)
+    assert set(rows["sequence"].to_pylist()) == {61}
+    assert not sawlog.verify(file).damaged
+    names = sawlog.read(file, view="blocks")["name"].to_pylist()
+    assert "rocksdb.properties" in names
+    properties = dict(zip(*sawlog.read(file, view="properties").to_pydict().values(), strict=True))
+    assert properties["rocksdb.external_sst_file.global_seqno"] == "61"
+    # Any other byte of that block does.
+    data = bytearray(file.read_bytes())
+    data[data.index(b"global_seqno") + 1] ^= 1
+    path = tmp_path / "a.sst"
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match="checksum_mismatch"):
+        sawlog.read(path)
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@pytest.mark.parametrize("name", ["11-none", "11-zstd", "11-uniform"])
+def test_a_table_that_has_lost_its_properties_has_its_rows(name: str, tmp_path: Path) -> None:
+    """They say how the index is laid out; so does the format version."""
+    file = GOLDEN / f"{name}.sst"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"leveldb.BytewiseComparator")] ^= 1
+    path = tmp_path / "a.sst"
+    path.write_bytes(data)
+    rows = sawlog.read(path, on_damage="skip")
+    assert dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) == GOLDEN_ROWS
+    assert dict(sawlog.verify(path).files[0].kinds) == {"checksum_mismatch": 1}

@@ -1,0 +1,1 @@
+"""Whether this tree still does what a release did: `make same`."""

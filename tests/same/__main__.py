@@ -1,0 +1,128 @@
+"""Compare the tree with a release: `python -m tests.same --release PYTHON`, where PYTHON has the release installed.
+
+Both observe the samples of the laws, as they are and changed; a difference is printed with its path and both answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sawlog
+from sawlog.testing.fuzz.inputs import Inputs
+from sawlog.testing.sample import Mutation, Sample, Subject, put, scratch
+
+OBSERVER = Path(__file__).with_name("observe.py")
+SHOWN = 3
+"""Differences of a kind that are printed whole."""
+MISSING = "not there"
+
+
+def subjects(root: Path, formats: Sequence[str], seed: str, count: int) -> Iterator[dict[str, Any]]:
+    """Samples of every format put under a directory, as they are, and `count` changed ones of each format."""
+    for name in formats:
+        inputs = Inputs.of(f"tests.{name}.test_laws:TestLaws", seed)
+        intact = [(sample, Mutation("intact", sample.content)) for sample in inputs.samples]
+        changed = [inputs.make(number)[:2] for number in range(count)]
+        for number, (sample, mutation) in enumerate([*intact, *changed]):
+            yield subject(root / name / str(number), sample, mutation)
+
+
+def subject(directory: Path, sample: Sample, mutation: Mutation) -> dict[str, Any]:
+    """One line of the work list, whose files are put into a directory."""
+    put(str(directory), mutation.files)
+    placed = Subject(sample, str(directory), mutation.files, mutation)
+    found: dict[str, Any] = {
+        "id": f"{sample.format} {sample.name}: {mutation.label}",
+        "directory": placed.directory,
+        "path": placed.path,
+        "format": sample.format,
+        "view": sample.view,
+        "options": placed.options,
+        "grows": sample.grows,
+    }
+    if sample.written is not None and mutation.label == "intact":
+        found["table"] = f"{directory}.arrow"
+        found["write_options"] = dict(sample.write_options)
+        with pa.OSFile(found["table"], "wb") as sink, pa.ipc.new_file(sink, sample.written.schema) as writer:
+            writer.write_table(sample.written)
+    return found
+
+
+def compare(expected: Any, found: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Places in two answers that differ. What the tree says in addition, under a key of its own, is no difference."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key, value in expected.items():
+            yield from compare(value, found.get(key, MISSING), f"{place}/{key}")
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for number, (old, new) in enumerate(zip(expected, found, strict=True)):
+            yield from compare(old, new, f"{place}/{number}")
+    elif expected != found:
+        yield place, expected, found
+
+
+def main() -> int:
+    """Print the differences: 0 where there are none."""
+    parser = argparse.ArgumentParser("python -m tests.same", description=__doc__)
+    parser.add_argument("--release", required=True, help="the Python that has the release installed")
+    parser.add_argument("--format", nargs="+", default=sorted(sawlog.formats()), help="all by default")
+    parser.add_argument("--count", type=int, default=100, help="changed samples of each format")
+    parser.add_argument("--seed", default="1", help="any text: the same inputs for the same text")
+    given = parser.parse_args()
+    formats = [name for name in given.format if Path("tests", name, "test_laws.py").exists()]
+    with scratch() as name:
+        root = Path(name)
+        work = root / "work.jsonl"
+        listed = list(subjects(root, formats, given.seed, given.count))
+        work.write_text("".join(json.dumps(one) + "\n" for one in listed), "utf-8")
+        expected, found = observe([given.release, sys.executable], work)
+    return report([one["id"] for one in listed], expected, found)
+
+
+def observe(pythons: Sequence[str], work: Path) -> list[list[dict[str, Any]]]:
+    """The answers of several installations, which observe at the same time."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    running = []
+    for number, python in enumerate(pythons):
+        out = work.with_name(f"{number}.jsonl").open("w+", encoding="utf-8")
+        kept = environment if number == 0 else dict(os.environ)
+        running.append((subprocess.Popen([python, str(OBSERVER), str(work)], stdout=out, env=kept), out))
+    answers = []
+    for process, out in running:
+        process.wait()
+        out.seek(0)
+        answers.append([json.loads(line) for line in out if line.endswith("\n")])
+        out.close()
+    return answers
+
+
+def report(ids: Sequence[str], expected: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> int:
+    """Print differences, the first of each kind whole."""
+    kinds: Counter[str] = Counter()
+    for number, name in enumerate(ids):
+        if number >= min(len(expected), len(found)):
+            print(f"the release answered {len(expected)} of {len(ids)} inputs, the tree {len(found)}; next: {name}")
+            return 1
+        for key, old, new in compare(expected[number]["seen"], found[number]["seen"]):
+            kind = re.sub(r"/\d+", "/*", f"{name.split()[0]}: {key}")
+            kinds[kind] += 1
+            if kinds[kind] <= SHOWN:
+                print(f"{name}\n  {key}\n  - {json.dumps(old)}\n  + {json.dumps(new)}")
+    for kind, count in kinds.most_common():
+        print(f"{count:6} {kind}")
+    print(f"{len(ids)} inputs, {kinds.total()} differences")
+    return 1 if kinds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""What one installation of sawlog makes of many paths: one JSON line per path on stdout.
+
+Runs with the released version and with the tree alike, so it uses only what both have: the public API, the command
+line, and one helper of the suite of laws. Rows become digests; everything else stays readable, so that a difference
+explains itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sawlog
+from sawlog.cli import main
+from sawlog.format import get_format
+from sawlog.testing.outcome import plain
+
+LONGEST = 1000
+"""Characters of a text that is kept as it is; a longer one becomes a digest."""
+
+
+def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
+    """Everything that users can see of one path."""
+    path, name = subject["path"], subject["format"]
+    options = subject["options"]
+    seen: dict[str, Any] = {"recognized": seeing(lambda: sawlog.open(path).format.name)}
+    for view in get_format(name).views:
+        for policy in ("fail", "skip"):
+            how = {"format": name, "view": view, "on_damage": policy, **options}
+            seen[f"{view} {policy} rows"] = seeing(lambda how=how: rows(sawlog.open(path, **how)))
+        seen[f"{view} count"] = seeing(lambda how=how: sawlog.open(path, **how).count_rows())
+        seen[f"{view} info"] = seeing(lambda how=how: sawlog.open(path, **how).info())
+    how = {"format": name, "view": subject["view"], **options}
+    seen["places"] = seeing(lambda: places(path, how))
+    seen["verify"] = seeing(lambda: sawlog.verify(path, **how).to_dict())
+    seen["repair"] = seeing(lambda: repaired(path, name, options, scratch))
+    if subject["grows"]:
+        seen["follow"] = seeing(lambda: followed(path, how))
+    for verb in ("info", "verify"):
+        given = [text for key, value in options.items() for text in ("-o", f"{key}={value}")]
+        seen[f"sawlog {verb}"] = command([verb, path, "--json", "--format", name, "--view", subject["view"], *given])
+    if "table" in subject:
+        seen["write"] = seeing(lambda: written(subject, scratch))
+    return seen
+
+
+def seeing(look: Callable[[], Any]) -> Any:
+    """What a look finds, or raises, and what it warns of."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        try:
+            found = look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what a user sees
+            found = {"raises": type(error).__name__, "message": str(error)}
+    said = sorted({f"{one.category.__name__}: {one.message}" for one in given})
+    return {"found": found, "warnings": said} if said else found
+
+
+def rows(dataset: sawlog.Dataset) -> dict[str, Any]:  # type: ignore[name-defined]
+    """Schema, and rows up to the error that ends them, if one does."""
+    schema = f"{dataset.schema}\n{dataset.schema.metadata}"
+    batches: list[pa.RecordBatch] = []
+    ended = None
+    try:
+        batches.extend(dataset.to_batches())
+    except (sawlog.SawlogError, OSError) as error:
+        ended = {"raises": type(error).__name__, "message": str(error)}
+    table = pa.Table.from_batches(batches, dataset.schema)
+    return {"schema": digest(schema), "count": table.num_rows, "rows": content(table), "ended": ended}
+
+
+def content(table: pa.Table) -> str:
+    """A digest of values that no layout of batches changes."""
+    found = hashlib.sha256()
+    for column in table.columns:
+        found.update(repr(column.cast(plain(column.type)).to_pylist()).encode())
+    return found.hexdigest()[:16]
+
+
+def places(path: str, how: dict[str, Any]) -> str:
+    """Where every row comes from."""
+    table = sawlog.open(path, columns=["_file", "_offset"], on_damage="skip", **how).to_table()
+    return content(table)
+
+
+def repaired(path: str, name: str, options: dict[str, Any], scratch: Path) -> dict[str, Any]:
+    """The report of a repair, and what it wrote."""
+    target = scratch / "repaired"
+    report = sawlog.repair(path, target, format=name, **options).to_dict()
+    return {"report": report, "files": files(target)}
+
+
+def files(path: Path) -> dict[str, str]:
+    """Digests of all files at a path."""
+    found = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    return {str(one.relative_to(path)): digest(one.read_bytes()) for one in found}
+
+
+def followed(path: str, how: dict[str, Any]) -> dict[str, Any]:
+    """What a first look delivers, and the position that a second one goes on from."""
+    watch = sawlog.open(path, on_damage="skip", **how).watch()
+    count = sum(batch.num_rows for batch in watch.look())
+    again = sum(batch.num_rows for batch in watch.look())
+    return {"rows": count, "again": again, "ends": sorted(end for end in ends(watch.positions) if end)}
+
+
+def ends(positions: dict[str, Any]) -> Iterator[int]:
+    """The committed end of every file, whatever else a position holds."""
+    for value in positions.get("files", positions).values():
+        yield value if isinstance(value, int) else value[0]
+
+
+def command(words: list[str]) -> dict[str, Any]:
+    """What the command line prints, and its exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = main(words)
+    said = out.getvalue()
+    with contextlib.suppress(ValueError):
+        said = json.loads(said)
+    return {"exit": int(code), "stdout": said, "stderr": err.getvalue()}
+
+
+def written(subject: dict[str, Any], scratch: Path) -> dict[str, str]:
+    """The bytes that a table is written as."""
+    target = scratch / "written"
+    with pa.ipc.open_file(subject["table"]) as reader:
+        sawlog.write(reader.read_all(), target, format=subject["format"], **subject["write_options"])
+    return files(target)
+
+
+def digest(data: bytes | str) -> str:
+    """A short digest."""
+    return hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()[:16]
+
+
+def cleaned(value: Any, places: dict[str, str]) -> Any:
+    """An observation as plain JSON, without the names of directories that differ from run to run."""
+    text = json.dumps(value, default=str)
+    for place, name in places.items():
+        text = text.replace(place, name)
+    return shortened(json.loads(text))
+
+
+def shortened(value: Any) -> Any:
+    """The same with digests in place of long texts."""
+    if isinstance(value, dict):
+        return {key: shortened(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [shortened(one) for one in value]
+    long = isinstance(value, str) and len(value) > LONGEST
+    return f"{len(value)} characters, {digest(value)}" if long else value
+
+
+def run(work: Path) -> None:
+    """Observe every path of a work list."""
+    with work.open(encoding="utf-8") as lines:
+        for line in lines:
+            subject = json.loads(line)
+            scratch = Path(tempfile.mkdtemp(prefix="sawlog-same-"))
+            try:
+                seen = observe(subject, scratch)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+            places = {subject["directory"]: "", str(scratch): ""}
+            answer = {key: cleaned(value, places) for key, value in seen.items()}
+            sys.stdout.write(json.dumps({"id": subject["id"], "seen": answer}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""The comparison finds what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sawlog.testing import Mutation
+from tests.leveldb_log.test_laws import TestLaws as Laws
+
+from .__main__ import compare, subject
+from .observe import cleaned, observe
+
+
+@pytest.mark.parametrize(
+    ("found", "places"),
+    [
+        ({"a": 1, "b": [1, {"c": 2}]}, []),
+        ({"a": 1, "b": [1, {"c": 2, "new": 3}], "new": 4}, []),
+        ({"a": 2, "b": [1, {"c": 2}]}, ["/a"]),
+        ({"b": [1, {"c": 2}]}, ["/a"]),
+        ({"a": 1, "b": [1, {"c": 3}]}, ["/b/1/c"]),
+        ({"a": 1, "b": [1]}, ["/b"]),
+    ],
+)
+def test_differences(found: object, places: list[str]) -> None:
+    assert [place for place, _, _ in compare({"a": 1, "b": [1, {"c": 2}]}, found)] == places
+
+
+def test_one_flipped_bit_is_seen_by_every_verb(tmp_path: Path) -> None:
+    sample = Laws.samples()[0]
+    data = bytearray(sample.files)
+    data[20] ^= 1
+    answers = []
+    for name, files in (("intact", sample.files), ("changed", bytes(data))):
+        one = subject(tmp_path / name, sample, Mutation("intact", {sample.file_name: files}))
+        places = {one["directory"]: "", str(tmp_path): ""}
+        answers.append(cleaned(observe(one, tmp_path / f"{name}-scratch"), places))
+    assert answers[0]["rows fail rows"]["count"] == len(sample.rows)
+    assert answers[0]["write"] == {".": answers[0]["repair"]["files"]["."]}
+    different = {place.split("/")[1] for place, _, _ in compare(*answers)}
+    assert {
+        "rows fail rows",
+        "rows skip rows",
+        "rows count",
+        "verify",
+        "repair",
+        "follow",
+        "sawlog verify",
+    } <= different

@@ -1,0 +1,331 @@
+"""Files of a job appear together or not at all: killed in any step, next to a reader that never stops."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+import threading
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog.commit
+import sawlog.owners
+from sawlog.commit import Delivery, Job
+from sawlog.commitlog import LOG, CommitLog, Record
+from sawlog.errors import FormatError, SawlogError
+from sawlog.owners import gone, this_owner
+from sawlog.staging import published
+from sawlog.storage import Storage
+from tests.exactly_once.commits import Commits
+
+NOBODY = f"{this_owner().partition('-')[0]}-4194305-1"
+"""A process that this machine does not have."""
+
+
+@pytest.fixture(params=["local", "no exchange", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Storage, str]:
+    if request.param == "s3":
+        return Storage(request.getfixturevalue("s3")), f"s3://logs/{tmp_path.name}/out"
+    if request.param == "no exchange":
+        monkeypatch.setattr(sawlog.commit, "exchange", lambda *_: False)
+    return Storage(), str(tmp_path / "out")
+
+
+def begin(place: tuple[Storage, str], name: str, **changes: Any) -> Job:
+    job = Job.begin(*place, name)
+    if "owner" in changes:
+        changes["staging"] = job.staging.replace(job.owner, changes["owner"])
+    return replace(job, **changes)
+
+
+def stage(job: Job, *names: str, data: bytes = b"x") -> list[Any]:
+    staged = []
+    for name in names:
+        file = job.storage.stage(f"{job.staging}/{name}")
+        file.write(data)
+        staged.append(file.finish())
+    return staged
+
+
+def put(place: tuple[Storage, str], name: str, *names: str) -> None:
+    job = begin(place, name)
+    job.publish(stage(job, *names))
+    job.sweep()
+
+
+def visible(place: tuple[Storage, str]) -> list[str]:
+    storage, root = place
+    root = storage.spelled(root)
+    return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
+
+
+@pytest.mark.parametrize("kind", ["append", "overwrite", "stream", "complete"])
+def test_a_driver_that_is_killed_leaves_old_rows_or_new_ones(kind: str, tmp_path: Path) -> None:
+    tally = Commits(str(tmp_path / kind), kind, {}, seed=1).run(3)
+    assert not tally.faults
+    assert tally.kills == 3
+
+
+def test_the_same_on_an_object_store(s3: dict[str, Any], tmp_path: Path) -> None:
+    tally = Commits(f"s3://logs/{tmp_path.name}/out", "overwrite", s3, seed=2).run(4)
+    assert not tally.faults
+    assert tally.kills == 4
+
+
+def test_files_appear_in_the_directory_itself(place: tuple[Storage, str]) -> None:
+    put(place, "one", "a", "d/b")
+    assert visible(place) == ["a", "d/b"]
+    put(place, "two", "c")
+    put(place, "three", "e", "d/f")
+    assert visible(place) == ["a", "c", "d/b", "d/f", "e"]
+    job = begin(place, "four")
+    root = place[0].spelled(place[1])
+    job.publish(stage(job, "a2", "d/b2"), lambda: [f"{root}/a", f"{root}/d/b", f"{root}/c"])
+    job.sweep()
+    assert visible(place) == ["a2", "d/b2", "d/f", "e"]
+    assert place[0].staged(os.path.dirname(root), "") == []
+
+
+def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> None:
+    put(place, "one", "a", "b")
+    for names in (("a",), ("a", "c")):
+        job = begin(place, "two")
+        with pytest.raises(SawlogError, match="/out/a: exists already, and job two has not written it"):
+            job.publish(stage(job, *names, data=b"other"))
+        job.abort()
+    assert visible(place) == ["a", "b"]
+    assert place[0].read(f"{place[1]}/a") == b"x"
+
+
+def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
+    storage, root = place
+    put(place, "one", "old/1", "old/2", "other")
+    log = CommitLog(storage, storage.spelled(root))
+    last = log.last() or Record()
+    states: list[tuple[dict[str, Any], list[str]]] = [
+        ({"state": "publishing", "new": ["other"]}, ["old/1", "old/2"]),
+        ({"state": "published", "old": ["old/"]}, ["other"]),
+        ({"state": "done"}, ["old/1", "old/2", "other"]),
+    ]
+    for number, (changes, expected) in enumerate(states, last.number + 1):
+        assert log.append(Record(number, owner=this_owner(), **changes))
+        assert not log.append(Record(number)), "another one was faster"
+        assert visible(place) == expected
+        assert [file.path.rpartition("/")[2] for file in storage.find(os.path.dirname(root))], "one above"
+    assert len(storage.names_in(f"{root}/{LOG}")) == 1
+
+
+SOUND = asdict(Record(1, "published", "job", "x", old=["a"], batches={"q": 1}, runs={"q": "r"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"state": "new"}, {"number": "1"}, {"token": None}, {"job": 1}, {"batches": {"q": "1"}}, {"batches": []}),
+        *({"old": ["../x"]}, {"old": ["/x"]}, {"old": [""]}, {"old": [1]}, {"new": 5}, {"runs": {"q": 1}}),
+        *("", "[]", "{}", "{}x", "1", "null", "[" * 100_000, "\xff"),
+    ],
+)
+def test_a_log_that_is_none_is_an_error(tmp_path: Path, changes: dict[str, Any] | str) -> None:
+    (tmp_path / LOG).mkdir()
+    path = tmp_path / LOG / "00000001.json"
+    path.write_text(json.dumps({**SOUND, "added later": 1}))
+    assert Storage().find(tmp_path) == []
+    path.write_text(changes if isinstance(changes, str) else json.dumps({**SOUND, **changes}), encoding="latin-1")
+    with pytest.raises(FormatError, match=r"_sawlog/00000001.json: not a record of a job"):
+        Storage().find(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["publishing", "published"])
+def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str], state: str) -> None:
+    storage, root = place[0], place[0].spelled(place[1])
+    put(place, "one", "a", "b")
+    dead = begin(place, "dead", owner=NOBODY)
+    stage(dead, "c")
+    log = CommitLog(storage, root)
+    number = (log.last() or Record()).number + 1
+    names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
+    assert log.append(Record(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
+    assert visible(place) == ["a"]
+    put(place, "two", "d")
+    assert visible(place) == ["a", "d"]
+    assert not storage.exists(f"{root}/b")
+    assert not storage.exists(dead.staging)
+
+
+def test_a_job_that_is_at_work_is_waited_for(place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = CommitLog(place[0], place[0].spelled(place[1]))
+    put(place, "one", "a", "b")
+    last = log.last() or Record()
+    log.append(Record(last.number + 1, "publishing", "other", this_owner(), new=["a"]))
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            log.append(Record(last.number + 2, "done", "other"))
+
+    monkeypatch.setattr(sawlog.commit.time, "sleep", wait)
+    put(place, "two", "c")
+    assert len(waits) == 3
+    assert visible(place) == ["a", "b", "c"]
+    log.append(Record((log.last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
+    monkeypatch.setattr(sawlog.commit, "LEASE", -1.0)
+    put(place, "three", "d")
+    assert visible(place) == ["a", "b", "d"]
+
+
+def test_one_that_was_taken_for_dead_does_not_publish(
+    place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place, "one", "a", "b")
+    monkeypatch.setattr(sawlog.commit, "exchange", lambda *_: False)
+    slow = begin(place, "slow")
+    staged = stage(slow, "c", "d")
+    move = Job._move
+
+    def late(job: Job, moves: list[tuple[str, str]]) -> None:
+        move(job, moves)
+        if job.name == "slow":
+            monkeypatch.setattr(sawlog.commit, "LEASE", -1.0)
+            put(place, "two", "e")
+
+    monkeypatch.setattr(Job, "_move", late)
+    with pytest.raises(SawlogError, match="another job took this one for dead"):
+        slow.publish(staged)
+    assert visible(place) == ["a", "b", "e"]
+
+
+def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
+    names = [f"job{number}" for number in range(4)]
+    jobs = [begin(place, name) for name in names]
+    staged = [stage(job, f"{job.name}-1", f"{job.name}-2") for job in jobs]
+    errors: list[BaseException] = []
+
+    def publish(job: Job, files: list[Any]) -> None:
+        try:
+            job.publish(files)
+            job.sweep()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=publish, args=one) for one in zip(jobs, staged, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert visible(place) == [f"{name}-{number}" for name in names for number in (1, 2)]
+
+
+def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
+    storage, root = place[0], place[0].spelled(place[1])
+    put(place, "one", "loc/a", "loc/b", "kept/a")
+    job = begin(place, "two")
+    job.publish(stage(job, "new/a", "new/b"), lambda: [f"{root}/loc/"])
+    job.sweep()
+    assert visible(place) == ["kept/a", "new/a", "new/b"]
+    assert not storage.exists(f"{root}/loc")
+    assert storage.staged(os.path.dirname(root), "") == []
+
+
+def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
+    for query, batch in (("q1", 4), ("q2", 1), ("q1", 5)):
+        job = begin(place, "x").within(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
+        job.publish(stage(job, "a", "b"), None, Delivery(query, batch, "r"))
+        job.sweep()
+    last = job.log.last()
+    assert last is not None
+    assert (last.batches, last.runs) == ({"q1": 5, "q2": 1}, {"q1": "r", "q2": "r"})
+    assert len(visible(place)) == 6
+
+
+def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another tool that comes while the directory is exchanged, links, modes, and what is open."""
+    place, root = (Storage(), str(tmp_path / "out")), tmp_path / "out"
+    put(place, "one", "a", "d/b")
+    (root / "README.txt").write_text("kept")
+    (root / "link").symlink_to("README.txt")
+    (root / "d").chmod(0o750)
+    opened = (root / "README.txt").open("a")
+    exchange = sawlog.commit.exchange
+
+    def late(one: str, other: str) -> bool:
+        (root / "d" / "late").write_text("1")
+        (root / "new").mkdir()
+        (root / "new" / "late").write_text("2")
+        (root / "replaced.tmp").write_text("newer")
+        os.utime(root / "replaced.tmp", (time.time() + 9,) * 2)
+        os.replace(root / "replaced.tmp", root / "README2.txt")
+        return exchange(one, other)
+
+    (root / "README2.txt").write_text("older")
+    monkeypatch.setattr(sawlog.commit, "exchange", late)
+    job = begin(place, "two")
+    job.publish(stage(job, "e", "f"), lambda: [f"{root}/a", f"{root}/d/b"])
+    job.sweep()
+    opened.write(", and written to")
+    opened.close()
+    assert (root / "README.txt").read_text() == "kept, and written to"
+    assert (root / "README2.txt").read_text() == "newer"
+    assert (root / "link").is_symlink()
+    assert stat.S_IMODE((root / "d").stat().st_mode) == 0o750
+    assert sorted(visible(place)) == ["README.txt", "README2.txt", "d/late", "e", "f", "link", "new/late"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_mount_point_is_not_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "out"
+    root.mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == str(root))
+    place, inode = (Storage(), str(root)), root.stat().st_ino
+    assert begin(place, "one").staging.startswith(f"{root}/._.one.")
+    for name in ("one", "two"):
+        put(place, name, f"{name}-1", f"d/{name}-2")
+    assert visible(place) == ["d/one-2", "d/two-2", "one-1", "two-1"]
+    assert root.stat().st_ino == inode
+
+
+def test_paths_say_what_they_will_be() -> None:
+    job = begin((Storage(), "/a.b/Trades/w1"), "0f-1")
+    assert published(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
+    inside = job.within("batch-1", "q-1", "r")
+    assert published(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
+    assert published(f"/a/._.0f.{this_owner()}.sawlog-staged/x") == "/a/x"
+    assert published("/a/b") == "/a/b"
+
+
+def test_owners() -> None:
+    assert gone(this_owner()) is False
+    assert gone(NOBODY) is True
+    assert gone("00000000-1-1") is None
+    assert gone("x") is None
+
+
+def test_in_a_worker_of_spark_the_driver_owns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_PORT", "1")
+    assert this_owner().split("-")[1] == str(os.getppid())
+
+
+def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, root = (Storage(), str(tmp_path / "out")), str(tmp_path / "out")
+    put(place, "one", "a", "b")
+    scandir, calls = os.scandir, itertools.count()
+
+    def slow(path: Any) -> Any:
+        found = scandir(path)
+        if str(path) == root and next(calls) == 0:
+            monkeypatch.undo()
+            job = begin(place, "two")
+            job.publish(stage(job, "c", "d"), lambda: [f"{root}/a", f"{root}/b"])
+            job.sweep()
+        return found
+
+    monkeypatch.setattr(os, "scandir", slow)
+    assert visible(place) == ["c", "d"]

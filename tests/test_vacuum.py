@@ -1,0 +1,70 @@
+"""What killed writers have left is deleted where it is proven that they are dead, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sawlog.commitlog import CommitLog, Record
+from sawlog.owners import this_owner
+from sawlog.storage import Storage
+from sawlog.vacuum import vacuum
+from tests.cli.conftest import Run, run
+from tests.test_commit import NOBODY, begin, place, put, stage, visible
+
+__all__ = ["place", "run"]
+
+
+@pytest.fixture
+def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
+    storage, root = place[0], place[0].spelled(place[1])
+    put(place, "one", "a", "b")
+    for name, owner in (("dead", NOBODY), ("alive", this_owner()), ("elsewhere", "00000000-1-1")):
+        stage(begin(place, name, owner=owner), "c", "d")
+    file = storage.stage(f"{root}/single")
+    file.write(b"1")
+    file.finish()
+    aside = storage.stage(f"{root}/aside", "job.old.")
+    aside.write(b"it may have to come back")
+    aside.finish()
+    return lambda: sorted({name for path in storage.below(os.path.dirname(root)) for name in WORDS if name in path})
+
+
+WORDS = ("dead", "alive", "elsewhere", "single", "aside")
+
+
+def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Callable[[], list[str]]) -> None:
+    storage, root = place[0], place[0].spelled(place[1])
+    found = vacuum(root, dry_run=True, storage_options=storage.options)
+    assert leftovers() == sorted(WORDS)
+    assert sorted((one.files, one.dead) for one in found) == [(1, False), (2, False), (2, False), (2, True)]
+    vacuum(root, storage_options=storage.options)
+    assert leftovers() == ["alive", "aside", "elsewhere", "single"]
+    vacuum(root, older_than=-5, storage_options=storage.options)
+    assert leftovers() == ["alive", "aside"]
+    assert visible(place) == ["a", "b"]
+    log = CommitLog(storage, root)
+    number = (log.last() or Record()).number + 1
+    log.append(Record(number, "publishing", "dead", NOBODY, new=["b"]))
+    (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")
+    assert (commit.path, commit.dead) == (root, True)
+    assert visible(place) == ["a"]
+    assert (log.last() or Record()).state == "done"
+
+
+def test_vacuum_on_the_command_line(run: Run, tmp_path: Path) -> None:
+    place = (Storage(), str(tmp_path / "out"))
+    put(place, "one", "a")
+    stage(begin(place, "dead", owner=NOBODY), "c", "d")
+    done = run("vacuum", str(tmp_path / "out"), "--dry-run")
+    assert done.out.startswith("1 leftover would be deleted, 0 kept\n")
+    assert "2 files, 2 bytes: its process has ended" in " ".join(done.out.split())
+    document = json.loads(run("vacuum", str(tmp_path / "out"), "--json").out)
+    assert [one["dead"] for one in document["leftovers"]] == [True]
+    assert os.listdir(tmp_path) == ["out"]
+    assert run("vacuum", str(tmp_path / "out"), "--older-than", "1 fortnight").code == 2
+    assert run("vacuum", str(tmp_path / "missing")).code == 2

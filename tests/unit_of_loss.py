@@ -1,0 +1,62 @@
+"""The law that what one decoder refuses is lost by its unit: a block, a page, a record, a value, and no other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sawlog
+
+Rows = list[dict[str, object]]
+
+
+def assert_lost_by_unit(
+    path: Path,
+    format: str,
+    broken: Mapping[int, bytes],
+    units: Mapping[int, Rows],
+    *,
+    file: Path | None = None,
+    left: Mapping[int, Rows] | None = None,
+    damages: int | None = 1,
+    unsupported: bool = False,
+    **options: Any,
+) -> None:
+    """Every unit, when it is broken, takes its own rows with it, however the file is cut and by how many threads read.
+
+    Args:
+        path: The file, or the directory.
+        format: Its format.
+        broken: The file with one unit broken, by the number of that.
+        units: The rows of each unit.
+        file: Which file of a directory it is.
+        left: What is delivered of a unit that is broken, where that is not nothing.
+        damages: How many `verify` counts; `None` where one unit may be told of more than once.
+        unsupported: Whether what is broken looks like something of a later version.
+        options: Of reading.
+    """
+    whole = [row for number in sorted(units) for row in units[number]]
+    options |= {"format": format}
+    for number, content in broken.items():
+        (file or path).write_bytes(content)
+        kept = {**units, number: (left or {}).get(number, [])}
+        expected = [row for one in sorted(kept) for row in kept[one]]
+        assert expected != whole
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sawlog.DamageWarning)
+            for threads in (False, True):
+                found = sawlog.read(path, on_damage="skip", use_threads=threads, **options)
+                assert found.to_pylist() == expected, (number, threads)
+            dataset = sawlog.open(path, on_damage="skip", **options)
+            assert dataset.count_rows() == len(expected)
+            for task_bytes in (700, None):
+                found = [batch for one in dataset.fragments(task_bytes) for batch in one.to_batches()]
+                assert pa.Table.from_batches(found, dataset.schema).to_pylist() == expected, (number, task_bytes)
+        report = sawlog.verify(path, **options)
+        assert (report.damaged, report.unsupported) == (not unsupported, unsupported)
+        assert report.rows == len(expected)
+        assert damages in (None, sum(file.kinds.total() for file in report.files))

@@ -1,0 +1,233 @@
+"""Measures the house: what `make house` prints, and what `tests/test_layers.py` keeps from growing.
+
+The limits are in `house.toml` next to this file. Lower them with `python tools/house.py --lower` after a change that
+made something smaller; raising one is a decision for a review.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+import tomllib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
+LIMITS = Path(__file__).with_name("house.toml")
+SHORT_FUNCTION = 8
+SHORT_MODULE = 60
+_POINTER = re.compile(r"See `[^`]+`[^.]*\.")
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """The syntax trees of all modules, by name."""
+    paths = sorted(SRC.rglob("*.py"))
+    names = [path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in paths]
+    return {
+        name.removesuffix(".__init__"): ast.parse(path.read_text()) for name, path in zip(names, paths, strict=True)
+    }
+
+
+def lines() -> Iterator[str]:
+    """Lines of Python."""
+    for path in SRC.rglob("*.py"):
+        yield from path.read_text().splitlines()
+
+
+def small_modules() -> Iterator[str]:
+    """Modules of a few lines, packages' `__init__` with nothing in it left out."""
+    for path in SRC.rglob("*.py"):
+        if 0 < len(path.read_text().splitlines()) < SHORT_MODULE:
+            yield str(path.relative_to(SRC))
+
+
+def one_caller_functions() -> Iterator[str]:
+    """Short private functions whose name is defined once and used once: what they do could be where it is used."""
+    defined: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    short = {}
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, FUNCTION):
+                defined[node.name] += 1
+                if (node.end_lineno or 0) - node.lineno + 1 < SHORT_FUNCTION and not node.decorator_list:
+                    short[node.name] = f"{name}.{node.name}"
+            elif isinstance(node, ast.Name):
+                used[node.id] += 1
+            elif isinstance(node, ast.Attribute):
+                used[node.attr] += 1
+            elif isinstance(node, ast.ImportFrom):
+                used.update(one.name for one in node.names if node.module and one.name not in defined)
+    for name, place in short.items():
+        if defined[name] == used[name] == 1 and not name.startswith("__"):
+            yield place
+
+
+def pointing_docstrings() -> Iterator[str]:
+    """Docstrings that say no more than where to read."""
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, (*FUNCTION, ast.ClassDef)) and _POINTER.fullmatch(ast.get_docstring(node) or ""):
+                yield f"{name}.{node.name}"
+
+
+def late_imports() -> Iterator[str]:
+    """Imports inside functions."""
+    for name, tree in modules().items():
+        for function in ast.walk(tree):
+            if isinstance(function, FUNCTION):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Import | ast.ImportFrom):
+                        yield f"{name}:{node.lineno}"
+
+
+def circles() -> Iterator[str]:
+    """Groups of modules that import each other, imports for types included."""
+    known = modules()
+    graph: dict[str, set[str]] = {}
+    for name, tree in known.items():
+        found = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {f"{node.module}.{one.name}" for one in node.names}
+        found = {one if one in known else one.rpartition(".")[0] for one in found}
+        graph[name] = (found & known.keys()) - {name, "sawlog"}
+    reach = {name: _reached(graph, name) for name in graph}
+    groups = {frozenset({name, *(other for other in reach[name] if name in reach[other])}) for name in graph}
+    for group in groups:
+        if len(group) > 1:
+            yield " ".join(sorted(group))
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for other in graph[waiting.pop()] - seen:
+            seen.add(other)
+            waiting.append(other)
+    return seen
+
+
+def public_names() -> Iterator[str]:
+    """Functions, classes and constants at the top of modules whose names have no underscore in front."""
+    for name, tree in modules().items():
+        for node in tree.body:
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+            names = [one.id for one in targets if isinstance(one, ast.Name)]
+            if isinstance(node, (*FUNCTION, ast.ClassDef)):
+                names = [node.name]
+            yield from (f"{name}.{one}" for one in names if not one.startswith("_"))
+
+
+MEASURES: dict[str, Callable[[], Iterator[str]]] = {
+    "lines": lines,
+    "small_modules": small_modules,
+    "one_caller_functions": one_caller_functions,
+    "pointing_docstrings": pointing_docstrings,
+    "late_imports": late_imports,
+    "circles": circles,
+    "public_names": public_names,
+}
+
+
+def measured(name: str) -> int:
+    """How many there are of what one measure counts."""
+    return sum(1 for _ in MEASURES[name]())
+
+
+def limits() -> dict[str, int]:
+    """How many there may be."""
+    return tomllib.loads(LIMITS.read_text())
+
+
+def trips() -> Iterator[tuple[str, int, int]]:
+    """For one read of each format: the modules it enters, and how often it moves from one to another."""
+    import pyarrow as pa
+
+    import sawlog
+    from sawlog.cli import main
+
+    data, containers = ROOT / "examples/data/shop", ROOT / "tests/golden/filodb/gauge_100.container"
+    log = data / "000003.log"
+    rows = pa.table({"id": pa.array(range(100), pa.int64()), "value": [1.0] * 100})
+    with tempfile.TemporaryDirectory() as place:
+        made = Path(place)
+        sawlog.write(rows, made / "binlog", format="milvus_binlog", primary_key="id")
+        sawlog.write(rows, made / "log.bin", format="deephaven_log")
+        sawlog.write(rows, made / "columns", format="deephaven_table")
+        operations = sawlog.read(log, view="writes", columns=["sequence", "operation", "key", "value"])
+        sawlog.write(operations.slice(0, 1), made / "table.ldb", format="leveldb_table")
+        reads = {
+            "leveldb_log": log,
+            "leveldb_table": made / "table.ldb",
+            "leveldb_database": data,
+            "deephaven_log": made / "log.bin",
+            "deephaven_table": made / "columns",
+            "filodb_record": containers,
+            "milvus_binlog": made / "binlog",
+        }
+        for name, path in reads.items():
+            yield name, *_trip(lambda path=path, name=name: sawlog.read(path, format=name, use_threads=False))
+        yield "one look of a watch", *_trip(lambda: sawlog.open(log, format="leveldb_log").watch().look())
+        yield "sawlog verify FILE", *_trip(lambda: main(["verify", str(log)]))
+
+
+def _trip(call: Callable[[], Any]) -> tuple[int, int]:
+    root = str(SRC / "sawlog") + os.sep
+    rooms: list[str] = []
+
+    def entered(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(root) and (not rooms or rooms[-1] != name):
+            rooms.append(name)
+
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call()  # imports, and kernels that are compiled
+        sys.setprofile(entered)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    return len(set(rooms)), len(rooms) - 1
+
+
+def main() -> int:
+    """Print the measures next to their limits: 1 where one is exceeded."""
+    parser = argparse.ArgumentParser(description="Measure the house.")
+    parser.add_argument("--lower", action="store_true", help="make what is measured the limit, where that is lower")
+    parser.add_argument("--list", choices=MEASURES, help="list what one measure counts")
+    given = parser.parse_args()
+    if given.list:
+        print(*sorted(MEASURES[given.list]()), sep="\n")
+        return 0
+    found, allowed = {name: measured(name) for name in MEASURES}, limits() if LIMITS.exists() else {}
+    for name, count in found.items():
+        print(f"{name:22}{count:8,} of {allowed.get(name, count):,}")
+    if given.lower:
+        lowered = {name: min(count, allowed.get(name, count)) for name, count in found.items()}
+        LIMITS.write_text("".join(f"{name} = {count}\n" for name, count in lowered.items()))
+    for name, rooms, moves in trips():
+        print(f"{name:22}{rooms:8} rooms, {moves:,} moves")
+    return 1 if any(count > allowed.get(name, count) for name, count in found.items()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
