@@ -15,12 +15,13 @@ import pyarrow as pa
 from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
-from sawlog.format import Dataset, Format, Scan, Writer, get_format, recognize
+from sawlog.format import Dataset, Format, Scan, Writer, get_format
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.inputs import Input
 from sawlog.options import parse_options
 from sawlog.reading import cores
+from sawlog.recognition import left_out, recognize
 from sawlog.spelling import meant
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
@@ -306,7 +307,7 @@ def repair(
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(normalize(os.fspath(src)),))
     with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
         reports = repair_files(chosen, places, scan, target, _threads(use_threads))
-    return Report(chosen.name, reports, chosen.left_out(beside, "rows"))
+    return Report(chosen.name, reports, left_out(chosen, files, beside, "rows"))
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

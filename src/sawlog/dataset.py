@@ -21,6 +21,7 @@ from sawlog.guard import decoded, guarded
 from sawlog.names import is_remote
 from sawlog.packing import TASK_BYTES, pack
 from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
+from sawlog.recognition import left_out
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -197,8 +198,8 @@ class Dataset(ABC):
 
     @cached_property
     def skipped(self) -> list[Skipped]:
-        """What the path holds and a read leaves out; a format whose metadata tells of more adds it here."""
-        return self.format.left_out(self.beside, self.scan.view)
+        """What the path holds and a read leaves out; a format whose metadata names more adds it here."""
+        return left_out(self.format, self.files, self.beside, self.scan.view) if self.beside else []
 
     def warn_of_skipped(self) -> None:
         """Tell the user where rows of the view were left out."""

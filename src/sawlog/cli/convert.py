@@ -19,8 +19,9 @@ from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Dataset, Format, Projection, Scan, recognize
+from sawlog.format import Dataset, Format, Projection, Scan
 from sawlog.options import parse_options
+from sawlog.recognition import recognize
 from sawlog.skipped import Skipped
 from sawlog.staging import STDOUT
 from sawlog.storage import File, Staged, Storage

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from sawlog.anatomy import Dissector
 from sawlog.damage import Account, FileReport, Findings
+from sawlog.errors import OptionError
+from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Dataset, Format, Fragment, Scan
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import (
@@ -146,7 +148,16 @@ class DatabaseDataset(Dataset):
         """Tables, logs and blob files that the database has done with, beside what every dataset leaves out."""
         reason = "the MANIFEST does not name it any more"
         dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]
-        return [*self.format.left_out(self.beside, self.scan.view), *dead]
+        return [*super().skipped, *dead]
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """Refused: what a database answers changes in other ways than by rows that are added.
+
+        Raises:
+            OptionError: Always.
+        """
+        del ranges
+        raise OptionError("a database cannot be followed as a stream; its logs can: name leveldb_log as the format")
 
     def dissector(self, file: File, source: Source) -> Dissector:
         """See `Dataset.dissector`: fragments of logs and MANIFESTs, blocks of tables."""

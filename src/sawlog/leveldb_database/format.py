@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.errors import OptionError
+from sawlog.errors import FormatError, OptionError
 from sawlog.format import Dataset, Format, Match, Scan
 from sawlog.leveldb_database import layout
 from sawlog.leveldb_database.options import ReadOptions, WriteOptions
+from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
+from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from sawlog.format import Writer
@@ -29,28 +32,53 @@ class LevelDBDatabase(Format):
         "all": "every entry that still stands in live files: live, file and level beside these",
         "damage": "one row per damaged range of tables and logs",
     }
+    includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
     read_options = ReadOptions
     write_options = WriteOptions
 
     def match(self, file: File, head: bytes) -> Match:
-        """A MANIFEST beside other files; logs and tables are recognised before, where their own views are asked for."""
+        """By its name: a MANIFEST may be beside other files, or be what is left of a database."""
         del head
         return Match.BESIDE if layout.MANIFEST_NAME.match(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By the MANIFEST."""
+        """A directory with a MANIFEST and what says that it is the current one is a database."""
         del storage
-        return max((self.match(file, b"") for file in files), default=Match.NO)
+        current = {self.home(file) for file in files if file.name == CURRENT_NAME or MARKER_NAME.match(file.name)}
+        manifests = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        if current & manifests:
+            return Match.CONTENT
+        return Match.BESIDE if manifests else Match.NO
+
+    def home(self, file: File) -> str:
+        """An archive belongs to the directory that it is in."""
+        directory, name = posixpath.split(posixpath.dirname(file.path))
+        return directory if name == ARCHIVE_NAME else posixpath.join(directory, name)
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """CURRENT, MANIFEST, logs and tables of one directory."""
+        """CURRENT, MANIFEST, logs, tables and blob files of the directories that have a MANIFEST."""
         del view
-        chosen = [file for file in files if layout.belongs(file.path)]
-        return chosen if any(layout.MANIFEST_NAME.match(file.name) for file in chosen) else []
+        homes = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        return [file for file in files if layout.belongs(file.path) and self.home(file) in homes]
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """See `Format.left_out`. An engine's own files hold no entries."""
+        reason = "the engine's own: messages, locks or settings"
+        own = [file for file in files if layout.ENGINE_NAME.match(file.name)]
+        others = [file for file in files if not layout.ENGINE_NAME.match(file.name)]
+        return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
-        """See `Format.open`."""
+        """See `Format.open`.
+
+        Raises:
+            FormatError: When there are several databases.
+        """
         from sawlog.leveldb_database.dataset import DatabaseDataset
+
+        homes = dict.fromkeys(map(self.home, files))
+        if len(homes) > 1:
+            raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")
 
         return DatabaseDataset(self, files, scan)
 
@@ -64,10 +92,12 @@ class LevelDBDatabase(Format):
         raise OptionError(f"{path}: databases are not written; write a leveldb_table, and have the database ingest it")
 
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """Refused: tables and logs are repaired one by one.
+        """Refused: its MANIFEST names tables by their sizes, which repair changes.
 
         Raises:
             OptionError: Always.
         """
         del target, options, storage
-        raise OptionError(f"{file.path}: repair the tables and logs of a database one by one")
+        raise OptionError(
+            f"{file.path}: repair its logs (--format leveldb_log) and its tables (--format leveldb_table)"
+        )

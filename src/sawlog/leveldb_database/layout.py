@@ -65,6 +65,10 @@ class Kind(IntEnum):
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
 
 
+ENGINE_NAME = re.compile(r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|marker\.[a-z-]+\.\d+\.\w+)$")
+"""What an engine keeps for itself: messages, locks, settings."""
+
+
 def belongs(path: str) -> bool:
     """Whether a file has the name of one that is read of a database."""
     name = posixpath.basename(path)
