@@ -6,7 +6,7 @@ import errno
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -265,8 +265,7 @@ def verify(
     **options: Any,
 ) -> Report:
     """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
-    dataset = open(path, format=format, on_damage="skip", storage_options=storage_options, **options)
-    return Report(dataset.format.name, list(dataset.verify()), dataset.skipped)
+    return open(path, format=format, on_damage="skip", storage_options=storage_options, **options).report()
 
 
 def repair(
@@ -281,7 +280,8 @@ def repair(
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
 
-    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`.
+    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`,
+    under the options that `Format.rescue` names, unless others are given.
 
     Returns:
         What `verify` finds in the source; `rows` counts what was written.
@@ -295,6 +295,8 @@ def repair(
     storage = _storage(storage_options)
     chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    if getattr(parsed, "verify_checksums", True):
+        parsed = replace(parsed, **{name: value for name, value in chosen.rescue.items() if name not in options})
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []

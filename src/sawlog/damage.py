@@ -289,6 +289,8 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     """What the path holds and was not looked at."""
+    rescue: str = ""
+    """What more could be read of damaged files, and by which option, as a phrase; empty if nothing is known."""
 
     @property
     def damaged(self) -> bool:
@@ -320,6 +322,7 @@ class Report:
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
             "skipped": [one.to_dict() for one in self.skipped],
+            "rescue": self.rescue or None,
         }
 
 

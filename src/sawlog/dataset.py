@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from sawlog.computed import Columns
-from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings
+from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings, Report
 from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import Range
 from sawlog.guard import decoded, guarded
@@ -448,6 +448,16 @@ class Dataset(ABC):
             self.scan.storage.confirm()  # what looks damaged may have been replaced
             raise
         self.scan.storage.confirm()
+
+    def report(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Report:
+        """What `verify` finds, with what is not read, and what more could be read of damaged files."""
+        found = list(self.verify(task_bytes, advance, every=every))
+        damaged = {one.path: one for one in found if one.damaged}
+        files = [file for file in self.files if file.path in damaged]
+        more = self.format.rescued(list(damaged.values()), files, self.scan) if files else ""
+        return Report(self.format.name, found, self.skipped, more)
 
     def _inspected(
         self, fragments: Iterable[Fragment], advance: Callable[[int], None] | None, *, every: bool

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -25,6 +28,9 @@ from sawlog.scan import (
 )
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Staged, StagedFile, Storage
+
+if TYPE_CHECKING:
+    from sawlog.damage import FileReport
 
 __all__ = [
     "FILE_COLUMN",
@@ -133,6 +139,8 @@ class Format(FollowedFormat, ABC):
     """Frozen dataclass of the options for reading."""
     write_options: ClassVar[type]
     """Frozen dataclass of the options for writing."""
+    rescue: ClassVar[Mapping[str, Any]] = {}
+    """Read options under which damaged files give more rows, each proven by a checksum."""
     includes: ClassVar[frozenset[str]] = frozenset()
     """Formats whose files are parts of its own: where it is recognised, it is meant instead of them."""
     time_option: ClassVar[str | None] = None
@@ -159,6 +167,24 @@ class Format(FollowedFormat, ABC):
         readers = {file: [repr(name) for name, paths in others.items() if file.path in paths] for file in files}
         found = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
         return [Skipped(file.path, reason, file.size) for file, reason in found]
+
+    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+        """What more can be read of damaged files, as a phrase for people; empty if nothing.
+
+        Args:
+            reports: What `verify` found in the files.
+            files: Files with damage.
+            scan: How they were read.
+        """
+        given = {name: getattr(scan.options, name) for name in self.rescue}
+        if given == self.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
+            return ""
+        with contextlib.suppress(OptionError):  # options that exclude each other
+            dataset = self.open(files, replace(scan, options=replace(scan.options, **self.rescue)))
+            if (more := dataset.count(lambda *_: None) - sum(one.rows for one in reports)) > 0:
+                options = " ".join(f"-o {name}={json.dumps(value)}" for name, value in self.rescue.items())
+                return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
+        return ""
 
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:

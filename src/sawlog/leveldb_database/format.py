@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Dataset, Format, Match, Scan, get_format
 from sawlog.leveldb_database import layout
 from sawlog.leveldb_database.options import ReadOptions, WriteOptions
 from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
+    from sawlog.damage import FileReport
     from sawlog.format import Writer
     from sawlog.storage import File, Storage
 
@@ -67,6 +70,18 @@ class LevelDBDatabase(Format):
         own = [file for file in files if layout.ENGINE_NAME.match(file.name)]
         others = [file for file in files if not layout.ENGINE_NAME.match(file.name)]
         return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
+
+    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+        """See `Format.rescued`: what the logs hold, which a database stops to read at the first damage."""
+        damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
+        if not damaged:
+            return ""
+        logs = get_format("leveldb_log")
+        read = replace(scan, view="writes", options=logs.read_options(), filters=(), columns=None, expression=None)
+        found = [one for file in damaged for one in logs.open([file], read).verify()]
+        more = logs.rescued(found, damaged, read)
+        paths = " ".join(shlex.quote(file.path) for file in damaged)
+        return f"{more}: sawlog cat {paths} --view writes -o resync=true" if more else ""
 
     def open(self, files: Sequence[File], scan: Scan) -> Dataset:
         """See `Format.open`.

@@ -45,6 +45,7 @@ class LevelDBLog(Format):
     name = "leveldb_log"
     title = "LevelDB / RocksDB log"
     suffix = ".log"
+    rescue: ClassVar = {"resync": True}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
     views: ClassVar = {
         "rows": "one row per record: record (binary)",
