@@ -18,11 +18,13 @@ from sawlog.format import PROBE_BYTES, TASK_BYTES, Dataset, Format, Fragment, Sc
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import (
     HISTORY_SCHEMA,
+    ORPHAN,
     STATE_SCHEMA,
     BlobDamage,
     BlobParts,
     KeyRange,
     MissingTable,
+    Orphan,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb_database.tables import JudgedTable
@@ -66,6 +68,8 @@ class DatabaseDataset(Dataset):
     def view_schema(self) -> pa.Schema:
         """See `STATE_SCHEMA` and `HISTORY_SCHEMA`; with a timestamp behind the key, where keys have one."""
         schema = HISTORY_SCHEMA if self.scan.view == "all" else STATE_SCHEMA
+        if self.scan.view == "all" and self.scan.options.orphans:
+            schema = schema.append(pa.field(ORPHAN, pa.bool_(), nullable=False))
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
 
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
@@ -76,6 +80,14 @@ class DatabaseDataset(Dataset):
                 yield from self._ranges(task_bytes, BlobDamage)
             return
         yield from self._ranges(task_bytes, KeyRange)
+        for file in self._orphans:
+            yield Orphan.of(self, self.version, file)
+
+    @property
+    def _orphans(self) -> list[File]:
+        """Tables and logs that the MANIFEST does not name, where they are asked for."""
+        wanted = self.scan.view == "all" and self.scan.options.orphans
+        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
 
     def _ranges(self, task_bytes: int | None, kind: type[KeyRange]) -> Iterator[Fragment]:
         version = self.version
@@ -123,7 +135,9 @@ class DatabaseDataset(Dataset):
             size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
             yield JudgedTable(scan, self.projection, path, size, live[0].file, 0, size, False, live=judged)
         logs = replace(self.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
-        for file in self.version.logs:
+        for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
+            yield JudgedTable(scan, self.projection, file.path, file.size, file, 0, file.size, False)
+        for file in [*self.version.logs, *(one for one in self._orphans if LOG_NAME.match(one.name))]:
             dialect = self.version.dialect
             yield WriteRange(
                 logs, self.projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect
@@ -147,7 +161,8 @@ class DatabaseDataset(Dataset):
     def skipped(self) -> list[Skipped]:
         """Tables, logs and blob files that the database has done with, beside what every dataset leaves out."""
         reason = "the MANIFEST does not name it any more"
-        dead = [Skipped(file.path, reason, file.size) for file in self.version.dead]
+        orphans = self._orphans
+        dead = [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
         return [*super().skipped, *dead]
 
     def between(self, ranges: Sequence[Range]) -> list[Fragment]:

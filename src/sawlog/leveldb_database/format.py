@@ -32,7 +32,7 @@ class LevelDBDatabase(Format):
     views: ClassVar = {
         "rows": "the same as live",
         "live": "one row per key that the database would answer with: key, value, sequence, operation",
-        "all": "every entry that still stands in live files: live, file and level beside these",
+        "all": "every entry of live files, with live, file and level; with orphans=true of the others, too",
         "damage": "one row per damaged range of tables and logs",
     }
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
@@ -88,9 +88,12 @@ class LevelDBDatabase(Format):
 
         Raises:
             FormatError: When there are several databases.
+            OptionError: When an option is for another view.
         """
         from sawlog.leveldb_database.dataset import DatabaseDataset
 
+        if scan.options.orphans and scan.view != "all":
+            raise OptionError(f"the option orphans is for the view 'all', not {scan.view!r}")
         homes = dict.fromkeys(map(self.home, files))
         if len(homes) > 1:
             raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")

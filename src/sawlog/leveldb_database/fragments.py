@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,11 +24,11 @@ from sawlog.leveldb_database.columns import (
     Stream,
     operation_names,
 )
-from sawlog.leveldb_database.layout import BLOB_NAME, INGEST, Kind
+from sawlog.leveldb_database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
 from sawlog.leveldb_database.tables import Forwarded, JudgedTable
 from sawlog.leveldb_database.value_files import addressed
 from sawlog.leveldb_database.value_records import Part
-from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable
+from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
@@ -39,8 +39,9 @@ from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
+    from sawlog.format import Dataset
     from sawlog.leveldb_database.state import Settled
-    from sawlog.storage import Source
+    from sawlog.storage import File, Source
 
 LEVEL = "level"
 LOG_LEVEL = -1
@@ -68,6 +69,9 @@ HISTORY_SCHEMA = pa.schema(
     ]
 )
 """`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
+
+ORPHAN = "orphan"
+"""In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
 
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
 _APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
@@ -110,13 +114,14 @@ class KeyRange(Fragment):
             for name in self.version.missing:
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
         every = self.scan.view == "all"
+        orphan = isinstance(self, Orphan)
         try:
             for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
                 findings.rows += len(settled.order) if every else int(settled.live.sum())
-                if settled.blobs:
+                if settled.blobs and not orphan:
                     yield from self._with_blobs(settled, schema, findings)
                 elif schema.names:
-                    yield from settled.batches(schema, _of_runs(settled.runs), every=every)
+                    yield from settled.batches(schema, _of_runs(settled.runs, orphan=orphan), every=every)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
@@ -230,6 +235,26 @@ class KeyRange(Fragment):
 
 
 @dataclass(frozen=True)
+class Orphan(KeyRange):
+    """The entries of one file that the MANIFEST does not name; values in blob files stay what leads there."""
+
+    @classmethod
+    def of(cls, dataset: Dataset, version: DatabaseVersion, file: File) -> Orphan:
+        """Take a table or a log for all that the database is made of."""
+        table = TABLE_NAME.match(file.name)
+        named = (unnamed_table(file, None, dataset.scan.storage, version.comparator),) if table else ()
+        alone = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
+        return cls(dataset.scan, dataset.projection, file.path, file.size, alone, named, b"", None)
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        place = schema.get_field_index(LIVE)
+        for batch in super().decode(schema, findings):
+            dead = pa.repeat(pa.scalar(False), batch.num_rows)
+            yield batch if place < 0 else batch.set_column(place, schema.field(place), dead)
+
+
+@dataclass(frozen=True)
 class BlobDamage(KeyRange):
     """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be settled."""
 
@@ -295,11 +320,12 @@ def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     return groups
 
 
-def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
+def _of_runs(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
     """The columns that are the same for all entries of a file."""
     return {
         "file": [posixpath.basename(run.path) for run in runs],
         FILE_COLUMN: [run.path for run in runs],
         LEVEL: [run.level for run in runs],
         OFFSET_COLUMN: [0] * len(runs),
+        ORPHAN: [orphan] * len(runs),
     }

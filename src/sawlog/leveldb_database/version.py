@@ -182,7 +182,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         for number, sequence in _ingested(ordered, storage):
             if number in unnamed:
                 dead.remove(unnamed[number])
-                tables.append(_unnamed(unnamed.pop(number), sequence, storage, comparator))
+                tables.append(unnamed_table(unnamed.pop(number), sequence, storage, comparator))
             elif number not in alive:
                 missing.append(_table_path(manifest, number))
             alive.add(number)
@@ -281,8 +281,8 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
                 yield from ((number, sequence) for number in list(decode_varints(key))[:1])
 
 
-def _unnamed(file: File, sequence: int, storage: Storage, comparator: str) -> LiveTable:
-    """A table that the MANIFEST does not name yet, between the keys that it holds; Pebble puts it on level 0."""
+def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:
+    """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
     scan = Scan(options=TableOptions(comparator=comparator), storage=storage)
     schema = SCHEMAS["internal"]
     whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
