@@ -90,7 +90,8 @@ def stride(item: pytest.Item) -> int:
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of each test's parameter sets the share that its marker asks for: the same in every run, at least one.
 
-    Which comes first depends on the name of the test, so that each sample of the laws is taken by some of them.
+    One of every n in a row, of the next n the one after it: so every value of every parameter is in it. Which comes
+    first depends on the name of the test, so that each sample of the laws is taken by some of them.
     """
     tests: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
@@ -99,7 +100,8 @@ def spread(items: list[pytest.Item]) -> list[pytest.Item]:
         item
         for (name, step), found in tests.items()
         if step
-        for item in found[crc32(name.encode()) % min(step, len(found)) :: step]
+        for at, item in enumerate(found)
+        if (at + at // step) % step == crc32(name.encode()) % min(step, len(found))
     ]
 
 

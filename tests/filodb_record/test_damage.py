@@ -79,6 +79,7 @@ def is_prefix(part: list[dict], whole: list[dict]) -> bool:
     return repr(part) == repr(whole[: len(part)])
 
 
+@pytest.mark.nightly
 def test_truncation_at_every_byte() -> None:
     first, second = container(3), container(3, 3)
     data = first + second

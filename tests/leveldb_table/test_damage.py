@@ -55,6 +55,7 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
     return bytes(copy)
 
 
+@pytest.mark.nightly
 def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes]) -> None:
     dice = random.Random(5)
     refused = 0
