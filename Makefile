@@ -109,9 +109,10 @@ house: $(VENV)/.dev ## Measure the house: lines, small modules, late imports, ci
 	$(BIN)/python tools/house.py $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check style and formatting with Ruff
+lint: $(VENV)/.dev ## Check style and formatting with Ruff, and words with codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/words.py
 
 .PHONY: format
 format: $(VENV)/.dev ## Fix style and formatting with Ruff

@@ -34,7 +34,7 @@ ON_SPARK = [page for page in OURS if needs_spark(page)]
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory beside the examples."""
+    """An empty directory next to the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path

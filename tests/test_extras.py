@@ -1,4 +1,4 @@
-"""The wheel with one extra alone, in a clean environment: all that the documentation promises for it works."""
+"""The wheel with one extra in a clean environment: all that the documentation promises for it works."""
 
 from __future__ import annotations
 

@@ -406,7 +406,7 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
 )
 def test_damage_comes_in_reading_order_however_a_file_is_cut(path: Path, view: str) -> None:
-    """That of containers came behind that of the records in all containers that were settled with them."""
+    """That of containers came after that of the records in all containers that were judged with them."""
     dataset = sawlog.open(path, view=view, on_damage="skip")
     orders = []
     for size in (None, 1, 40, 300, 2049):

@@ -93,7 +93,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], Any]:
-    """Where the rows stand, and what is told of the others."""
+    """Where the rows are, and what is reported of the others."""
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)

@@ -1,4 +1,4 @@
-"""Damaged tables: every intact row is delivered, whatever is lost is told, repair gives what could be read."""
+"""Damaged tables: every intact row is delivered, whatever is lost is reported, repair gives what could be read."""
 
 from __future__ import annotations
 

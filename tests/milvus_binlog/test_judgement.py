@@ -162,7 +162,7 @@ def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["0", "1", "100", "101"])
 def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
-    """Without metadata, the files alone say which columns there are."""
+    """Without metadata, only the files say which columns there are."""
     wanted = open_as_it_lies(tree).to_table()
     (victim,) = tree.glob(f"insert_log/1/2/100/{name}/*")
     whole = victim.read_bytes()

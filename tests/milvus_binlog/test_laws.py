@@ -155,8 +155,8 @@ class TestLaws(Laws):
     exemptions = (
         Exemption(
             "same_columns",
-            "Each column is a separate file, or lies apart in the file of its column group, so damage to it does not"
-            " matter if you read without its field.",
+            "Each column is a separate file, or a separate part of the file of its column group, so damage to it does"
+            " not matter if you read without its field.",
             samples=("column group",),
             told=r"columns=.*: \d+ of 0 rows",
             fuzzed=True,
