@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILER = ("numba>=0.63",)
-_IMPORTED = ("fsspec", "numpy", "pyarrow", "pyhocon", "xxhash", "zstandard")
+_IMPORTED = ("fsspec", "numpy", "pyarrow", "xxhash")
 """Dependencies of the package that modules with kernels import."""
 
 

@@ -42,12 +42,12 @@ def shared_modules() -> dict[str, Path]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """What stands in a module."""
+    """What a module contains."""
     return ast.parse(path.read_text())
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that runs some time: what functions hold, too, and not what is for type checkers alone."""
+    """All that runs some time: what functions hold, too, but not what is only for type checkers."""
     for inner in ast.iter_child_nodes(node):
         if not (isinstance(inner, ast.If) and "TYPE_CHECKING" in ast.unparse(inner.test)):
             yield inner
@@ -110,7 +110,7 @@ def test_nothing_imports_in_circles() -> None:
         name: {one if one in known else one.rpartition(".")[0] for one in imported(path, types=False)} & known.keys()
         for name, path in known.items()
     }
-    # Whoever imports from `sawlog` itself imports what it offers.
+    # An import from `sawlog` itself imports what it offers.
     graph = {name: {one for one in others if one not in ("sawlog", name)} for name, others in graph.items()}
     graphlib.TopologicalSorter(graph).prepare()
 

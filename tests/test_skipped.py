@@ -1,4 +1,4 @@
-"""What a path holds and a read leaves out is told: in the dataset, in reports, on the command line."""
+"""What a path holds and a read leaves out is reported: in the dataset, in reports, on the command line."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog import api
-from sawlog.errors import SawlogError
 from sawlog.format import Dataset
+from sawlog.guard import optional
 from sawlog.inputs import Input
 
 if TYPE_CHECKING:
@@ -55,12 +55,9 @@ def sql(
         **options: What `sawlog.open` takes, for all paths.
 
     Raises:
-        SawlogError: When DuckDB is not installed.
+        OptionError: When DuckDB is not installed.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise SawlogError("SQL needs DuckDB: pip install 'sawlog[sql]'") from error
+    duckdb = optional("duckdb", "sql", "SQL needs DuckDB")
     database = duckdb.connect() if connection is None else connection
     names: dict[str, str] = {}
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from sawlog.errors import InternalError, SawlogError, StorageError
+from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +83,23 @@ def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T |
         if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
             raise StorageError(str(error)) from error
         return Undecodable(" ".join(str(error).split())[:300] or type(error).__name__)
+
+
+def optional(module: str, extra: str, purpose: str) -> Any:
+    """Import a module of a package that comes with an extra of sawlog.
+
+    Args:
+        module: Its name.
+        extra: The extra that installs it.
+        purpose: What it is needed for, to begin the message with: "a pipeline's metrics".
+
+    Raises:
+        OptionError: When it is not installed; says what to install.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise OptionError(f"{purpose}: pip install 'sawlog[{extra}]' ({error})") from error
 
 
 @contextmanager

@@ -49,6 +49,7 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.nightly
 def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     parts = containers(4)
     data = b"".join(parts)

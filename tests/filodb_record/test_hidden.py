@@ -93,7 +93,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], Any]:
-    """Where the rows stand, and what is told of the others."""
+    """Where the rows are, and what is reported of the others."""
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
@@ -105,6 +105,7 @@ def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], An
     return set(found), report
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", FILES)
 def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Path, name: str) -> None:
     parts, options = FILES[name]

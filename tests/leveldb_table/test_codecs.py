@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import sawlog
+from sawlog.errors import OptionError
 from tests.leveldb_log.fragments import masked
 from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, leveldb_tables, pairs, rocksdb_tables
 from tests.leveldb_table.test_reading import assert_holds
@@ -74,6 +76,14 @@ def assert_blocks_are_units(file: Path) -> None:
         assert_lost_by_unit(file, FORMAT, changed, units)
 
 
+def test_without_zstandard_only_dictionaries_of_it_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert_holds([table(tmp_path / "plain", "zstd", "")], PAIRS)
+    with pytest.raises(OptionError, match=r"dictionary: pip install 'sawlog\[rocksdb\]'"):
+        sawlog.read(table(tmp_path / "db", "zstd", "raw"), format=FORMAT, on_damage="skip")
+
+
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
 def test_a_block_that_a_decoder_refuses_costs_itself_only(codec: str, dictionary: str, tmp_path: Path) -> None:
     assert_blocks_are_units(table(tmp_path / "db", codec, dictionary))

@@ -119,6 +119,7 @@ def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_pa
     agreed(path, 3, [Kind.TRUNCATED], tmp_path / "repaired")
 
 
+@pytest.mark.nightly
 def test_every_bit_of_headers_and_footers(tmp_path: Path) -> None:
     """No bit that decides how many rows there are can be changed without the same rows, or a word about it."""
     whole = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
@@ -158,9 +159,10 @@ def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
     assert sawlog.verify(tree).rows == 29 + 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["0", "1", "100", "101"])
 def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
-    """Without metadata, the files alone say which columns there are."""
+    """Without metadata, only the files say which columns there are."""
     wanted = open_as_it_lies(tree).to_table()
     (victim,) = tree.glob(f"insert_log/1/2/100/{name}/*")
     whole = victim.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, UnsupportedError
+from sawlog.errors import DamageError, OptionError, UnsupportedError
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, delete, open_as_it_lies, write
@@ -42,6 +43,16 @@ def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> 
     assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
     (segment,) = read(tmp_path, view="segments").to_pylist()
     assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
+
+
+@pytest.mark.parametrize("verb", [sawlog.read, sawlog.verify])
+def test_without_fastavro_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., Any]
+) -> None:
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(OptionError, match=r"manifests of Storage V3: pip install 'sawlog\[milvus\]'"):
+        verb(tmp_path)
 
 
 def test_every_byte_is_accounted_for(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def texts(count: int = ROWS) -> pa.Array:
     return pa.array([None if row % 7 == 0 else f"{row % 90:04} of {row * row % 90:08}" for row in range(count)])
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("codec", CODECS)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog import api
-from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check
+from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
 
 from . import toy
@@ -44,6 +44,7 @@ LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("tes
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+    monkeypatch.setattr(mutations, "EFFORT", 1.0)
     yield
     toy.FAULTS.clear()
 

@@ -15,11 +15,11 @@ from .reference import offsets, record, write
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
 NESTED = [b"x", record(b"a record in a record"), b"hello"]
-HIDDEN = "A record that stands in the data of another one comes out where the length in front of it is damaged"
+HIDDEN = "A record inside the data of another one comes out if the length in front of it is damaged"
 
 
 def below(sample: Sample, dice: Random) -> Mutation:
-    """One record changed, and written anew with right checksums."""
+    """One record changed, and written again with right checksums."""
     records = list(RECORDS if sample.name == "records" else NESTED)
     at = dice.randrange(len(records))
     records[at] = bent(records[at], dice)

@@ -1,13 +1,14 @@
 """Deephaven's `.schema` files: which columns are times, in which order columns come, which one partitions.
 
-They are parsed by defusedxml: documents with a DTD are refused, so that there are no entities to expand and nothing
-external to fetch; and size, depth and number of elements are bounded.
+Documents with a DTD are refused, so that there are no entities to expand and nothing external to fetch; and size, depth
+and number of elements are bounded.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from xml.parsers import expat
 
 from sawlog.errors import FormatError, SchemaError
 
@@ -96,8 +97,11 @@ class _Reader:
             self._logged(attributes, lower)
         self.stack.append(name)
 
-    def end(self) -> None:
+    def end(self, _tag: str) -> None:
         self.stack.pop()
+
+    def doctype(self, *_: Any) -> NoReturn:
+        raise FormatError(f"{self.path}: a schema may not have a DTD or entities")
 
     def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         name = _attribute(attributes, lower, "name")
@@ -137,20 +141,14 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     if len(data) > MAX_BYTES:
         raise FormatError(f"{path}: a schema of {len(data)} bytes; at most {MAX_BYTES} are read")
 
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import ParseError, iterparse
-
     reader = _Reader(path)
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
     try:
-        for event, element in iterparse(io.BytesIO(data), ("start", "end"), forbid_dtd=True):
-            if event == "start":
-                reader.start(element.tag, element.attrib)
-            else:
-                reader.end()
-                element.clear()
-    except DefusedXmlException as error:
-        raise FormatError(f"{path}: a schema may not have a DTD or entities") from error
-    except ParseError as error:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
         raise FormatError(f"{path}: not well-formed XML: {error}") from error
     except (LookupError, ValueError) as error:
         raise FormatError(f"{path}: not readable as XML: {error}") from error

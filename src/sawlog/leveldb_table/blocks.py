@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.minlz import expand_minlz
 from sawlog.kernels.snappy import SLACK
@@ -196,8 +196,11 @@ class BlockRules:
             # LevelDB's forks keep zlib's header, RocksDB does not.
             bare = self.dialect != "leveldb" or _head(data, 1) != b"\x78"
             return _drained(zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS, dictionary), data, most)
-        if kind is Compression.ZSTD and (dictionary or size is None):
+        if kind is Compression.ZSTD and dictionary:
             return _zstd(data, most, dictionary)
+        if kind is Compression.ZSTD and size is None:
+            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+                return stream.read_buffer(most)
         if size is None:
             raise ValueError("no size")
         if kind is Compression.MINLZ:
@@ -217,12 +220,12 @@ def _drained(decoder: Any, data: pa.Buffer, most: int) -> pa.Buffer:
 
 
 def _zstd(data: pa.Buffer, most: int, dictionary: bytes) -> pa.Buffer:
-    import zstandard
-
+    """Content that refers to a dictionary, which Arrow's codec does not take."""
+    zstandard = optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
     if declared > most:
         raise ValueError(f"a frame of {declared} bytes")
-    given = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    given = zstandard.ZstdCompressionDict(dictionary)
     return pa.py_buffer(zstandard.ZstdDecompressor(dict_data=given).decompress(data, max_output_size=most))
 
 

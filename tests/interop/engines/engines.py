@@ -34,7 +34,7 @@ class Engine:
         name: Its name and release.
         profile: What is drawn for it.
         build: Fetches it into a directory, and returns the command that drives it.
-        joint: What stands between operands that its merge operator joins.
+        joint: What is between operands that its merge operator joins.
     """
 
     name: str

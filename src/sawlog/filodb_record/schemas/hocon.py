@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from sawlog.errors import SchemaError
+from sawlog.guard import optional
 
 _REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
@@ -20,10 +21,10 @@ def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, A
         directory: Where included files are looked for; without it there are none.
 
     Raises:
+        OptionError: When pyhocon is not installed.
         SchemaError: When it is not understood.
     """
-    from pyhocon import ConfigFactory, ConfigTree
-    from pyhocon.exceptions import ConfigException
+    pyhocon = optional("pyhocon", "filodb", f"{where}: definitions in HOCON")
     from pyparsing import ParseBaseException
 
     if _REMOTE.search(text):
@@ -31,12 +32,12 @@ def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, A
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
         raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found beside it")
     try:
-        found = ConfigFactory.parse_string(text, basedir=directory or os.devnull)
+        found = pyhocon.ConfigFactory.parse_string(text, basedir=directory or os.devnull)
     except ParseBaseException as error:
         raise SchemaError(f"{where}, line {error.lineno}: {error.msg}, found {error.line.strip()!r}") from error
-    except (ConfigException, OSError, RecursionError, ValueError, TypeError, KeyError) as error:
+    except (pyhocon.exceptions.ConfigException, OSError, RecursionError, ValueError, TypeError, KeyError) as error:
         raise SchemaError(f"{where}: {error or type(error).__name__}") from error
-    if not isinstance(found, ConfigTree):
+    if not isinstance(found, pyhocon.ConfigTree):
         raise SchemaError(f"{where}: expected an object, found a list")
     plain: dict[str, Any] = _plain(found)
     return plain

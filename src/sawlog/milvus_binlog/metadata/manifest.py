@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.model import reading
@@ -204,7 +204,7 @@ def _record(data: bytes) -> dict[str, Any]:
     bare = _bare(data)
     if bare is None and not data.startswith(layout.AVRO_MAGIC):
         raise FormatError(f"expected an Avro container ({layout.AVRO_MAGIC.hex(' ')}), found {data[:4].hex(' ')}")
-    import fastavro
+    fastavro = optional("fastavro", "milvus", "manifests of Storage V3")
 
     def read() -> Any:
         try:
