@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sawlog.errors import InternalError, SawlogError, StorageError
 
@@ -82,6 +83,26 @@ def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T |
         if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
             raise StorageError(str(error)) from error
         return Undecodable(" ".join(str(error).split())[:300] or type(error).__name__)
+
+
+def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
+    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes, such as how deep they nest."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return decoder(*args, **kwargs)
+        except faults as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    return call
+
+
+_parse_json = saying(json.loads, RecursionError)
+
+
+def decode_json(text: bytes | str) -> Any | Undecodable:
+    """The value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
+    return decode_by(_parse_json, text)
 
 
 @contextmanager

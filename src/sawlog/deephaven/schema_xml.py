@@ -10,6 +10,7 @@ import io
 from dataclasses import dataclass, field
 
 from sawlog.errors import FormatError, SchemaError
+from sawlog.guard import Undecodable, decode_by
 
 MAX_BYTES = 16 << 20
 MAX_ELEMENTS = 200_000
@@ -137,23 +138,19 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     if len(data) > MAX_BYTES:
         raise FormatError(f"{path}: a schema of {len(data)} bytes; at most {MAX_BYTES} are read")
 
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import ParseError, iterparse
+    from defusedxml.ElementTree import iterparse
 
     reader = _Reader(path)
-    try:
-        for event, element in iterparse(io.BytesIO(data), ("start", "end"), forbid_dtd=True):
-            if event == "start":
-                reader.start(element.tag, element.attrib)
-            else:
-                reader.end()
-                element.clear()
-    except DefusedXmlException as error:
-        raise FormatError(f"{path}: a schema may not have a DTD or entities") from error
-    except ParseError as error:
-        raise FormatError(f"{path}: not well-formed XML: {error}") from error
-    except (LookupError, ValueError) as error:
-        raise FormatError(f"{path}: not readable as XML: {error}") from error
+    parsed = decode_by(iterparse, io.BytesIO(data), ("start", "end"), forbid_dtd=True)
+    while (found := decode_by(next, parsed, None)) is not None:
+        if isinstance(found, Undecodable):
+            raise FormatError(f"{path}: not well-formed XML without a DTD and entities: {found.detail}")
+        event, element = found
+        if event == "start":
+            reader.start(element.tag, element.attrib)
+        else:
+            reader.end()
+            element.clear()
     return _summarize(reader)
 
 
