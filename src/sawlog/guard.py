@@ -86,7 +86,7 @@ def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T |
 
 
 def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
-    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes, such as how deep they nest."""
+    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -7,7 +7,9 @@ external to fetch; and size, depth and number of elements are bounded.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.guard import Undecodable, decode_by
@@ -141,8 +143,9 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     from defusedxml.ElementTree import iterparse
 
     reader = _Reader(path)
+    advance: Callable[..., Any] = next
     parsed = decode_by(iterparse, io.BytesIO(data), ("start", "end"), forbid_dtd=True)
-    while (found := decode_by(next, parsed, None)) is not None:
+    while (found := decode_by(advance, parsed, None)) is not None:
         if isinstance(found, Undecodable):
             raise FormatError(f"{path}: not well-formed XML without a DTD and entities: {found.detail}")
         event, element = found
