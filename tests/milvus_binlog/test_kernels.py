@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sawlog.guard import Undecodable
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.deletes import kernels as delete_kernels
 from sawlog.milvus_binlog.deletes.index import DeleteIndex

@@ -132,14 +132,22 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
     """
     stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
     found = shaped(decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}")
-    payloads = [decode_by(bytes.fromhex, payload) for _, payload in found]
-    wrong = next((one for one in payloads if isinstance(one, Undecodable)), None)
-    if wrong is not None:
-        raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: expected hexadecimal digits: {wrong.detail}")
-    records = tuple((kind, bytes.fromhex(payload)) for kind, payload in found)
+    records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in found)
     if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
         raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")
     return records
+
+
+def from_hex(text: str, key: bytes) -> bytes:
+    """Bytes that schema metadata hold in hexadecimal.
+
+    Raises:
+        SchemaError: For any other text.
+    """
+    found = decode_by(bytes.fromhex, text)
+    if isinstance(found, Undecodable):
+        raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {found.detail}")
+    return found
 
 
 def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
