@@ -414,10 +414,11 @@ class Dataset(ABC):
         self.warn_of_skipped()
         ledger = Remarks()
         rows = read_fragments(self._fragments(None), 1, ledger.add)
-        for batch in rows:
+        for batch in self._confirmed(rows):
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
+                self.scan.storage.confirm()
                 break
         return pa.Table.from_batches(batches, self.schema)
 

@@ -94,14 +94,15 @@ def _command(verb: str, url: str, given: dict[str, Any], *more: str) -> Answer:
     words += ["--view", given["view"]] if verb == "cat" else []
     for key, value in options.items():
         words += ["-o", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    said, complained = io.StringIO(), io.StringIO()
+    said, complained = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
         code = main(words)
     if code == 70:
-        raise InternalError(complained.getvalue())
+        raise InternalError(complained.getvalue()[-400:])
     if code == 2:
         raise StorageError(complained.getvalue())
-    return code, said.getvalue()
+    said.flush()
+    return code, said.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def _repaired_by_command(url: str, given: dict[str, Any]) -> Answer:
