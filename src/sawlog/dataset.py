@@ -213,7 +213,9 @@ class Dataset(ABC):
     def info(self) -> dict[str, Any]:
         """Facts about the format's content that cost no more than headers, for people to read."""
         with guarded(f"{self._where}: info failed"):
-            return self.facts()
+            facts = self.facts()
+        self.scan.storage.confirm()
+        return facts
 
     def facts(self) -> dict[str, Any]:
         """What `info` says; formats that have something to say override this."""

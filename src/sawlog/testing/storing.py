@@ -14,6 +14,7 @@ from typing import Any
 from sawlog import api
 from sawlog.damage import OnDamage, Report
 from sawlog.errors import InternalError, SawlogError, StorageError
+from sawlog.names import hidden
 from sawlog.testing.mutations import EFFORT, effort, seeded
 from sawlog.testing.outcome import delivered, places, texts
 from sawlog.testing.sample import Sample, Subject, scratch
@@ -79,8 +80,9 @@ def _written(write: Callable[[str], Answer]) -> Answer:
         try:
             answer = write(str(target))
         except SawlogError:
-            if target.exists():
-                raise AssertionError("a verb that fails has written something") from None
+            left = [str(one) for one in (target, *target.rglob("*")) if one.is_file() and not hidden(one.name)]
+            if left:
+                raise AssertionError(f"a verb that fails has written {left}") from None
             raise
         files = [target] if target.is_file() else sorted(one for one in target.rglob("*") if one.is_file())
         return answer, [(str(one.relative_to(directory)), one.read_bytes()) for one in files]
