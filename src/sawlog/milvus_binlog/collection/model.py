@@ -43,6 +43,7 @@ class Batch:
         slices: In Storage V3, which rows of each file they are: the first, and that behind the last.
         groups: In Storage V3, the column group of each field.
         again: Those whose file an earlier batch of the segment reads, too, and tells of.
+        unread: In Storage V3, fields of column groups that are not read, and why not.
     """
 
     index: int
@@ -52,6 +53,7 @@ class Batch:
     slices: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     groups: Mapping[int, int] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
+    unread: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -148,6 +150,11 @@ class Segment:
             return 0, 0
         log = sorted(logs, key=lambda one: one.id)[from_end]
         return (log.first, log.last) if log.last else (0, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of its columns can be read."""
+        return not self.missing_logs() and not any(batch.unread for batch in self.slices)
 
     def missing_logs(self) -> list[Missing]:
         """Files that the metadata, or a manifest, names and that are not there."""
@@ -260,7 +267,7 @@ class Collection:
             if id in met:
                 continue
             met.add(id)
-            if older[id] and all(one in known and not known[one].missing_logs() for one in older[id]):
+            if older[id] and all(one in known and known[one].complete for one in older[id]):
                 open += older[id]
             else:
                 chosen.add(id)
