@@ -104,7 +104,7 @@ def _command(verb: str, url: str, given: dict[str, Any], *more: str) -> Answer:
     if code == 2:
         raise StorageError(complained.getvalue())
     said.flush()
-    return code, said.buffer.getvalue()  # type: ignore[attr-defined]
+    return code, said.buffer.getvalue()
 
 
 def _repaired_by_command(url: str, given: dict[str, Any]) -> Answer:
@@ -144,7 +144,7 @@ def dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
     """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
     found = []
     for number, verb in enumerate(_VERBS):
-        takers = [one for one in samples if _OF_SOME.get(verb, lambda _: True)(one)]
+        takers = [one for one in samples if verb not in _OF_SOME or _OF_SOME[verb](one)]
         step = min(len(takers), max(1, round(len(_VERBS) / (_DOORS * EFFORT))))
         if sample in takers and (takers.index(sample) - number) % step == 0:
             found.append(verb)
