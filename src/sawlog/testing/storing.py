@@ -140,7 +140,7 @@ _DOORS = 3
 """Verbs that a sample is read with, about."""
 
 
-def dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
+def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
     """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
     found = []
     for number, verb in enumerate(_VERBS):
@@ -160,7 +160,7 @@ def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
     """
     others = {name: _other(data) for name, data in subject.files.items()}
     given = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
-    for verb in dealt(samples, subject.sample):
+    for verb in _dealt(samples, subject.sample):
         ask = _VERBS[verb]
         with stored(subject.files, {}) as root:
             url = root + subject.path.removeprefix(subject.directory)

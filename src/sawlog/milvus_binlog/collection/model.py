@@ -151,11 +151,6 @@ class Segment:
         log = sorted(logs, key=lambda one: one.id)[from_end]
         return (log.first, log.last) if log.last else (0, 0)
 
-    @property
-    def complete(self) -> bool:
-        """Whether all of its columns can be read."""
-        return not self.missing_logs() and not any(batch.unread for batch in self.slices)
-
     def missing_logs(self) -> list[Missing]:
         """Files that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
@@ -267,7 +262,7 @@ class Collection:
             if id in met:
                 continue
             met.add(id)
-            if older[id] and all(one in known and known[one].complete for one in older[id]):
+            if older[id] and all(one in known and not known[one].missing_logs() for one in older[id]):
                 open += older[id]
             else:
                 chosen.add(id)
