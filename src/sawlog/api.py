@@ -308,8 +308,9 @@ def repair(
         places.append((file, place))
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(normalize(os.fspath(src)),))
     with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
+        missed = left_out(chosen, files, beside, "rows")
         reports = repair_files(chosen, places, scan, target, _threads(use_threads))
-    return Report(chosen.name, reports, left_out(chosen, files, beside, "rows"))
+    return Report(chosen.name, reports, missed)
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

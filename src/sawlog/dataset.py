@@ -214,7 +214,9 @@ class Dataset(ABC):
     def info(self) -> dict[str, Any]:
         """Facts about the format's content that cost no more than headers, for people to read."""
         with guarded(f"{self._where}: info failed"):
-            return self.facts()
+            facts = self.facts()
+        self.scan.storage.confirm()
+        return facts
 
     def facts(self) -> dict[str, Any]:
         """What `info` says; formats that have something to say override this."""
@@ -415,10 +417,11 @@ class Dataset(ABC):
         self.warn_of_skipped()
         ledger = Remarks()
         rows = read_fragments(self._fragments(None), 1, ledger.add)
-        for batch in rows:
+        for batch in self._confirmed(rows):
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
+                self.scan.storage.confirm()
                 break
         return pa.Table.from_batches(batches, self.schema)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -100,6 +101,24 @@ def optional(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise OptionError(f"{purpose}: pip install 'sawlog[{extra}]' ({error})") from error
+def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
+    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return decoder(*args, **kwargs)
+        except faults as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    return call
+
+
+_parse_json = saying(json.loads, RecursionError)
+
+
+def decode_json(text: bytes | str) -> Any | Undecodable:
+    """The value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
+    return decode_by(_parse_json, text)
 
 
 @contextmanager

@@ -262,9 +262,9 @@ def test_bad_schemas() -> None:
         ("schemas { a { columns = ${x} } }", "x"),
         ('include "other.conf"', "give the path of the definitions"),
         ('include url("http://localhost/other.conf")', "only files can be included"),
-        ("schemas {", "line 1"),
+        ("schemas {", "line:1"),
         ("a = b", "expected schemas.NAME.columns; found: a"),
-        ("x = " + "[" * 40, "line 1"),
+        ("x = " + "[" * 40, "line:1"),
         ("x = " + "[" * 4000, "schema definitions"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 
 from sawlog.errors import FormatError, SchemaError
+from sawlog.guard import Undecodable, decode_by
 
 MAX_BYTES = 16 << 20
 MAX_ELEMENTS = 200_000
@@ -146,12 +147,9 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     parser.StartDoctypeDeclHandler = reader.doctype
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise FormatError(f"{path}: not well-formed XML: {error}") from error
-    except (LookupError, ValueError) as error:
-        raise FormatError(f"{path}: not readable as XML: {error}") from error
+    found = decode_by(parser.Parse, data, True)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{path}: not well-formed XML: {found.detail}")
     return _summarize(reader)
 
 

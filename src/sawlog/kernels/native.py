@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import json
 import os
 import platform
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.errors import InternalError
+from sawlog.guard import decode_json
 from sawlog.kernels.signature import Array, Leaf, Signature
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native")
@@ -63,10 +63,10 @@ def symbol(name: str) -> str:
 def _table() -> Mapping[str, Any] | None:
     try:
         with open(TABLE, encoding="utf-8") as file:
-            found: Mapping[str, Any] = json.load(file)
-    except (OSError, ValueError):
+            found = decode_json(file.read())
+    except OSError:
         return None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def digest(path: str) -> str | None:

@@ -108,8 +108,9 @@ class BatchFragment(Fragment):
             columns = Columns(self, findings, stack)
             join = _Join(self, columns, schema, findings, kept)
             try:
-                missing = self.missing or columns.missing()
-                told = self.first or not self.missing or findings.on_damage == "fail"
+                unread = self._unread(join, findings)
+                missing = self.missing or unread or columns.missing()
+                told = self.first or not (self.missing or unread) or findings.on_damage == "fail"
                 for one in missing if told else ():
                     findings.damage(one.damage)
                 if missing:
@@ -128,6 +129,15 @@ class BatchFragment(Fragment):
                         self._tell(join, columns, findings, lost)
             except UnreadableError as error:
                 self._tell(join, columns, findings, error.damage)
+
+    def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
+        """Why wanted fields cannot be read. Those that no schema tells of are wanted by nobody, and told once."""
+        found = {in_no_file(self, one): None for one in join.wanted.values() if one.id in self.batch.unread}
+        known = {one.id for one in self.shared.fields.values()}
+        if self.first and not found:
+            for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known}:
+                findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
+        return list(found)
 
     def as_stored(self) -> BatchFragment:
         """The same rows, before deletes and times take any of them away, of the fields that are read for them."""

@@ -72,7 +72,7 @@ class Footer:
     length: int
 
 
-class FooterError(ValueError):
+class FooterError(Exception):
     """A footer that is broken, or claims what cannot be."""
 
     kind = Kind.BAD_PAYLOAD

@@ -34,7 +34,7 @@ EXPANSION = 64
 LARGEST_PAGE = 256 << 20
 
 
-class PageError(ValueError):
+class PageError(Exception):
     """A page header that is broken."""
 
     kind = Kind.BAD_PAYLOAD

@@ -16,7 +16,7 @@ _FALSE, _BYTE, _I16, _I64, _DOUBLE = (int(kind) for kind in (Kind.FALSE, Kind.BY
 _BINARY, _LIST, _SET, _STRUCT = (int(kind) for kind in (Kind.BINARY, Kind.LIST, Kind.SET, Kind.STRUCT))
 
 
-class ThriftError(ValueError):
+class ThriftError(Exception):
     """Bytes that are not of the compact protocol, or that claim more than there is."""
 
 
