@@ -101,6 +101,8 @@ def optional(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise OptionError(f"{purpose}: pip install 'sawlog[{extra}]' ({error})") from error
+
+
 def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
     """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
 
