@@ -6,8 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sawlog import deephaven_log as deephaven_log
+    from sawlog import deephaven_table as deephaven_table
+    from sawlog import duckdb as duckdb
+    from sawlog import filodb_record as filodb_record
+    from sawlog import leveldb_database as leveldb_database
+    from sawlog import leveldb_log as leveldb_log
+    from sawlog import leveldb_table as leveldb_table
+    from sawlog import milvus_binlog as milvus_binlog
+    from sawlog import polars as polars
+    from sawlog import spark as spark
     from sawlog.api import Written, formats, open, read, repair, verify, write
     from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
+    from sawlog.dataset import Dataset, Fragment
     from sawlog.errors import (
         ChangedError,
         DamageError,
@@ -19,25 +30,34 @@ if TYPE_CHECKING:
         StorageError,
         UnsupportedError,
     )
+    from sawlog.format import Format, Writer
+    from sawlog.scan import Scan
     from sawlog.skipped import Skipped
+    from sawlog.watching import Watch
 
 __all__ = [
     "ChangedError",
     "Damage",
     "DamageError",
     "DamageWarning",
+    "Dataset",
     "FileReport",
+    "Format",
     "FormatError",
+    "Fragment",
     "InternalError",
     "OptionError",
     "Report",
     "SawlogError",
+    "Scan",
     "SchemaError",
     "Skipped",
     "StorageError",
     "Tail",
     "TailStatus",
     "UnsupportedError",
+    "Watch",
+    "Writer",
     "Written",
     "formats",
     "open",
@@ -51,6 +71,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
     "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Tail", "TailStatus"),
+    "dataset": ("Dataset", "Fragment"),
     "errors": (
         "ChangedError",
         "DamageError",
@@ -62,24 +83,29 @@ _PLACES = {
         "StorageError",
         "UnsupportedError",
     ),
+    "format": ("Format", "Writer"),
+    "scan": ("Scan",),
     "skipped": ("Skipped",),
+    "watching": ("Watch",),
 }
 """Modules, and the public names that come from them."""
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for, be it a module: `import sawlog` loads neither Arrow nor anything else that is large."""
-    if name in _HOMES:
-        found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        return found
-    try:
-        if not name.startswith("_"):
-            return importlib.import_module(f"{__name__}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{name}":
-            raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to type checkers, a name that is not listed above is an error
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for, be it a module: `import sawlog` itself loads nothing that is large."""
+        if name in _HOMES:
+            found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return found
+        try:
+            if not name.startswith("_"):
+                return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

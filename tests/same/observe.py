@@ -67,7 +67,7 @@ def seeing(look: Callable[[], Any]) -> Any:
     return {"found": found, "warnings": said} if said else found
 
 
-def rows(dataset: sawlog.Dataset) -> dict[str, Any]:  # type: ignore[name-defined]
+def rows(dataset: sawlog.Dataset) -> dict[str, Any]:
     """Schema, and rows up to the error that ends them, if one does."""
     schema = f"{dataset.schema}\n{dataset.schema.metadata}"
     batches: list[pa.RecordBatch] = []

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 __all__ = ["DELETE_PARTITION", "Logger", "read_bin", "read_bin_dir"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the logger when it is asked for, so that listing formats stays quick."""
-    if name == "Logger":
-        from sawlog.deephaven_log.logger import Logger
+if not TYPE_CHECKING:
 
-        return Logger
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import the logger when it is asked for, so that listing formats stays quick."""
+        if name == "Logger":
+            from sawlog.deephaven_log.logger import Logger
+
+            return Logger
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

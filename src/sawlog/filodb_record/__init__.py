@@ -40,22 +40,23 @@ __all__ = [
     "histogram_quantile",
 ]
 
-__getattr__ = exported(
-    __name__,
-    {
-        "builder": ("RecordBuilder",),
-        "builder.container": ("RecordContainer",),
-        "histograms": (
-            "Buckets",
-            "Histogram",
-            "histogram_add",
-            "histogram_fraction",
-            "histogram_merge",
-            "histogram_quantile",
-        ),
-        "maps": ("MapEncoder",),
-        "schemas": ("DatasetOptions", "PartitionSchema", "Schema", "Schemas"),
-        "schemas.column": ("Column",),
-        "schemas.record": ("RecordSchema",),
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = exported(
+        __name__,
+        {
+            "builder": ("RecordBuilder",),
+            "builder.container": ("RecordContainer",),
+            "histograms": (
+                "Buckets",
+                "Histogram",
+                "histogram_add",
+                "histogram_fraction",
+                "histogram_merge",
+                "histogram_quantile",
+            ),
+            "maps": ("MapEncoder",),
+            "schemas": ("DatasetOptions", "PartitionSchema", "Schema", "Schemas"),
+            "schemas.column": ("Column",),
+            "schemas.record": ("RecordSchema",),
+        },
+    )

@@ -11,4 +11,5 @@ if TYPE_CHECKING:
 
 __all__ = ["PayloadReader", "PayloadWriter"]
 
-__getattr__ = exported(__name__, {"payloads.interface": ("PayloadReader", "PayloadWriter")})
+if not TYPE_CHECKING:
+    __getattr__ = exported(__name__, {"payloads.interface": ("PayloadReader", "PayloadWriter")})

@@ -1,0 +1,19 @@
+"""What type checkers say to those who use sawlog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mypy import api
+
+import sawlog
+
+
+def test_public_names_are_known_and_no_others(tmp_path: Path) -> None:
+    lines = [*(f"sawlog.{name}" for name in sawlog.__all__), "sawlog.deephaven_log.Logger", "sawlog.polars.scan"]
+    wrong = ["sawlog.raed", "sawlog.deephaven_log.Loger", "sawlog.filodb_record.RecordBuildr"]
+    script = tmp_path / "script.py"
+    script.write_text("import sawlog\n" + "\n".join([*lines, *wrong]) + "\n")
+    said, _, _ = api.run(["--follow-imports=silent", "--cache-dir", str(tmp_path), str(script)])
+    found = [line.partition(f"{script.name}:")[2].split(":")[0] for line in said.splitlines() if ": error:" in line]
+    assert found == [str(number) for number in range(len(lines) + 2, len(lines) + len(wrong) + 2)], said
