@@ -98,7 +98,11 @@ class ChainWalk(ABC):
 
     @abstractmethod
     def read(self, window: k.Window) -> int:
-        """Call the kernel: MORE, FULL or END."""
+        """Call the kernel: MORE, FULL or END.
+
+        Raises:
+            DiskError: When it looks at more of the file, which a disk cannot read.
+        """
 
     @abstractmethod
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -171,14 +175,14 @@ class ChainWalk(ABC):
         window = None
         status = k.MORE
         while status != k.END:
-            if window is None or status == k.MORE:
-                try:
+            try:
+                if window is None or status == k.MORE:
                     window = self._window()
-                except DiskError as error:
-                    yield from self._hand_over()
-                    self._read_error(error)
-                    return
-            status = self.read(window)
+                status = self.read(window)
+            except DiskError as error:
+                yield from self._hand_over()
+                self._read_error(error)
+                return
             if status == k.FULL and not state["rows"] and not state["events"]:
                 self.grow()
             elif status != k.MORE or (self.window_passes and state["rows"]):

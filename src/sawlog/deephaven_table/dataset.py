@@ -63,9 +63,9 @@ class DeephavenTableDataset(Dataset):
         found = self._choose(distinct(find_locations([*files, *links.inner], self._options.layout, scan.storage)))
         every = [file for location in found for file in location.files]
         self._links = {**escaping_files(found, scan.roots), **links.escaping}
-        safe = [
-            location.with_files(file for file in location.files if file.path not in self._links) for location in found
-        ]
+        safe = found
+        if self._links:
+            safe = [one.with_files(file for file in one.files if file.path not in self._links) for one in found]
         self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
         self.locations = self._types.locations
         if self._links and scan.on_damage == "fail":
@@ -127,17 +127,11 @@ class DeephavenTableDataset(Dataset):
             if self.scan.view != "rows":
                 kind = LocationColumns if self.scan.view == "columns" else LocationGroups
                 size = sum(file.size for file in location.files)
-                yield kind(
-                    self.scan,
-                    self.projection,
-                    location.directory,
-                    size,
-                    self._judged(location),
-                    self._types.of(location),
-                    self._rows(location),
-                )
+                rows, specs = self._rows(location), self._types.of(location)
+                judged = self._judged(location)
+                yield kind(self.scan, self.projection, location.directory, size, judged, specs, rows)
             elif self._possible(location):
-                yield from self._ranges(self._judged(location), task_bytes)
+                yield from self._ranges(location, task_bytes)
 
     def verify(self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False) -> Iterator[Any]:
         """See `Dataset.verify`: one report per file of every location."""
@@ -186,8 +180,8 @@ class DeephavenTableDataset(Dataset):
         return chosen
 
     def _judged(self, location: Location) -> Location:
-        """The location with the judgement of its generation, so that no fragment makes another one."""
-        return replace(location, told=self._types.headers_of(location).told) if location.columns else location
+        """The location with what is known of how its files begin, so that no fragment judges it again."""
+        return self._types.headers_of(location).judged if location.columns else location
 
     def _rows(self, location: Location) -> Rows:
         if location.directory not in self._counted:
@@ -210,6 +204,8 @@ class DeephavenTableDataset(Dataset):
             if location.files and is_remote(location.directory) and location.directory not in self._counted
             if self.scan.view != "rows" or self._possible(location)
         }
+        if not waiting:
+            return
         counted = self._storage.each(
             lambda file: self._committed(waiting[file.path]), [location.files[0] for location in waiting.values()]
         )
@@ -231,6 +227,7 @@ class DeephavenTableDataset(Dataset):
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, rows.count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
         ranges, grouped = self._grouped(location, rows)
+        location = self._judged(location)
         for first, end in ranges:
             for begin in range(first, end, step):
                 behind = min(end, begin + step)

@@ -51,12 +51,10 @@ class DeephavenTable(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """The files of locations: of directories with a primary file, or with the record of their rows."""
         del view
-        telling = {
-            posixpath.dirname(file.path)
-            for file in files
-            if is_member(file) and (file.name == layout.TABLE_SIZE or file.name.endswith(layout.DATA))
-        }
-        return [file for file in files if is_member(file) and posixpath.dirname(file.path) in telling]
+        named = [(file, file.name) for file in files]
+        members = [(file, name, posixpath.dirname(file.path)) for file, name in named if is_member(name)]
+        telling = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
+        return [file for file, _, owner in members if owner in telling]
 
     def home(self, file: File) -> str:
         """The directory of the table, above its partitions; of a historical tree the one that holds its tables."""
