@@ -132,7 +132,7 @@ EXPANSION = 64
 LARGEST_PAGE = 256 << 20
 
 
-class ParquetError(ValueError):
+class ParquetError(Exception):
     """Metadata that is broken or contradicts itself; of another `kind`, what it claims or asks for is not taken."""
 
     def __init__(self, message: str, kind: Kind = Kind.BAD_PAYLOAD) -> None:
