@@ -57,7 +57,7 @@ test: java kernels ## Run the tests, those with Spark included, in three process
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-all
-test-all: ARGS += --all
+test-all: override ARGS += --all
 test-all: test ## Run the tests with all samples of the laws, every bit of headers, and all parameter sets
 
 .PHONY: test-heavy

@@ -14,8 +14,8 @@ from sawlog.errors import FormatError, SchemaError
 from sawlog.guard import Undecodable, decode_by
 
 MAX_BYTES = 16 << 20
-MAX_ELEMENTS = 200_000
-MAX_DEPTH = 32
+_MAX_ELEMENTS = 200_000
+_MAX_DEPTH = 32
 
 _TIME_TYPES = frozenset({"datetime", "dbdatetime", "instant"})
 _UNIT_WORDS = {
@@ -84,8 +84,8 @@ class _Reader:
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.elements += 1
-        if self.elements > MAX_ELEMENTS or len(self.stack) >= MAX_DEPTH:
-            raise FormatError(f"{self.path}: more than {MAX_ELEMENTS} elements, or nested deeper than {MAX_DEPTH}")
+        if self.elements > _MAX_ELEMENTS or len(self.stack) >= _MAX_DEPTH:
+            raise FormatError(f"{self.path}: more than {_MAX_ELEMENTS} elements, or nested deeper than {_MAX_DEPTH}")
         name = tag.rpartition("}")[2].lower()
         lower = {key.lower(): value for key, value in attributes.items()}
         if not self.stack:
@@ -101,14 +101,14 @@ class _Reader:
     def end(self, _tag: str) -> None:
         self.stack.pop()
 
-    def doctype(self, *_: Any) -> NoReturn:
+    def forbidden(self, *_: Any) -> NoReturn:
         raise FormatError(f"{self.path}: a schema may not have a DTD or entities")
 
     def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         name = _attribute(attributes, lower, "name")
         if not name:
             raise SchemaError(f"{self.path}: a column without a name")
-        if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > MAX_ELEMENTS:
+        if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > _MAX_ELEMENTS:
             raise SchemaError(f"{self.path}: column {name!r} twice")
         kind = _attribute(attributes, lower, "columnType") or "Normal"
         given = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
@@ -144,7 +144,8 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
 
     reader = _Reader(path)
     parser = expat.ParserCreate(namespace_separator="}")
-    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartDoctypeDeclHandler = reader.forbidden
+    parser.EntityDeclHandler = reader.forbidden
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     found = decode_by(parser.Parse, data, True)
