@@ -130,6 +130,7 @@ DECODING = {"FromString", "ParseFromString", "decompress"}
 CALLERS = {"decode_by", "saying", "decode_json"}
 """What takes their word: `sawlog.guard`."""
 OUR_OWN_BYTES = {
+    "sawlog.kernels.native",  # the table of its own library
     "sawlog.query",  # an expression that pyarrow has just pickled
     "sawlog.deephaven_import.runs",  # a file that this process has just written
     "sawlog.cli.render",  # hexadecimal digits that a pattern has matched

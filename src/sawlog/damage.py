@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
 from sawlog.errors import DamageError, OptionError, UnsupportedError, without_secrets
 from sawlog.skipped import Skipped
@@ -330,7 +331,7 @@ def damage_batch(damages: list[Damage]) -> pa.RecordBatch:
     """Damages as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
-    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
+    arrays = [array_of(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
 

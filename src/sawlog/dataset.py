@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.computed import Columns
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings, Report
 from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
@@ -139,7 +140,7 @@ class Fragment(ABC):
                 found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
             except (FileNotFoundError, NotADirectoryError, DiskError):
                 found.append(None)
-        return pa.array(found, pa.binary())
+        return array_of(found, pa.binary())
 
 
 class Dataset(ABC):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array
+from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import DiskError
@@ -247,21 +247,20 @@ class ChainWalk(ABC):
         """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
         codes = np.zeros(len(events), np.int64)
         for name in ("kind", "one", "two"):
-            encoded = pa.array(events[name]).dictionary_encode()
-            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-        places = pa.array(codes).dictionary_encode().indices
-        _, first = np.unique(places.to_numpy(), return_index=True)
+            distinct, code = np.unique(events[name], return_inverse=True)
+            codes = codes * len(distinct) + code
+        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         said = list(map(Event._make, events[first].tolist()))
-        kinds = pa.array([self.kind_name(one.kind) for one in said], pa.string())
-        details = pa.array([self.describe(one) for one in said], pa.string())
-        dropped = events["dropped"]
+        kinds = array_of([self.kind_name(one.kind) for one in said], pa.string())
+        details = array_of([self.describe(one) for one in said], pa.string())
+        rows, dropped = fixed_array(pa.int64(), places), events["dropped"]
         arrays = [
             constant_string(self.path, len(events)),
             fixed_array(pa.int64(), events["offset"].copy()),  # the kernel writes there again
             fixed_array(pa.int64(), events["length"].copy()),
-            kinds.take(places),
-            details.take(places),
-            pa.array(dropped, pa.int64(), mask=dropped < 0),
+            kinds.take(rows),
+            details.take(rows),
+            array_of(dropped, pa.int64(), dropped < 0),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 

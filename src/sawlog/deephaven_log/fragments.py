@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import batch_of, constant_string, fixed_array
+from sawlog.arrow import array_of, batch_of, constant_string, fixed_array
 from sawlog.chain.walk import Span
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven.text import encoded_array
@@ -169,7 +169,7 @@ class EntryRange(LogFragment):
             if not entry.mismatch:
                 found = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
             rows.append(found)
-        numbers = [pa.array([row[i] for row in rows], pa.int32()) for i in range(3)]
+        numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
         data = encoded_array([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
             [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA

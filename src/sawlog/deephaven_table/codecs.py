@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven.types import FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
@@ -86,7 +87,7 @@ def decode_objects(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Dec
             bad[row] = True
     if pa.types.is_string(target):
         return encoded_array([None if value is None else value.encode() for value in values]), bad
-    return pa.array(values, target), bad
+    return array_of(values, target), bad
 
 
 def _integers(slots: Bytes) -> NDArray[np.int64]:
@@ -204,7 +205,7 @@ def _slots_in_slices(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> D
     lengths = slices.lengths
     whole = lengths == spec.slot_width
     array, unfit = decode_slots(spec, np.ascontiguousarray(slices.data[np.repeat(whole, lengths)]), target)
-    places = pa.array(np.where(whole, np.cumsum(whole) - 1, 0), mask=~whole)
+    places = array_of(np.where(whole, np.cumsum(whole) - 1, 0), pa.int64(), ~whole)
     bad = (lengths > 0) & ~whole
     bad[np.flatnonzero(whole)[unfit]] = True
     return array.take(places), bad

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Damage
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
@@ -289,7 +290,7 @@ class ColumnReader:
         if table.places is None:
             return table.strings
         missing = table.places < 0
-        return table.strings.take(pa.array(np.where(missing, 0, table.places), mask=missing))
+        return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
 
     def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
         """Tell of bad rows, neighbours together."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sawlog.anatomy import Dissector
+from sawlog.arrow import array_of
 from sawlog.damage import Damage, DamageWarning, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
@@ -215,7 +216,7 @@ class DeephavenTableDataset(Dataset):
     def _possible(self, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         told = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
-        known = {name: pa.array([value], pa.string()) for name, value in told.items() if name not in self.specs}
+        known = {name: array_of([value], pa.string()) for name, value in told.items() if name not in self.specs}
         return possible(self.projection.query, pa.record_batch(known))
 
     def _ranges(self, location: Location, task_bytes: int | None) -> Iterator[RowRange]:

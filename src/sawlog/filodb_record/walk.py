@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog import sources
-from sawlog.arrow import constant_string
+from sawlog.arrow import array_of, batch_of_rows, constant_string
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.filodb_record import layout
@@ -325,7 +325,7 @@ class RecordsWalk(Walk):
             if self.fails:
                 keep[min(marks.found) :] = False
             rows -= chosen.count - int(keep.sum())
-            batch = batch.filter(pa.array(keep)) if len(self._schema) else batch
+            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch
         yield rows, batch
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -394,7 +394,7 @@ class RowsWalk(RecordsWalk):
             self._verify_hashes(rows, marks)
         if not len(self._schema):
             self._gatherer.check(rows, marks)
-            return pa.RecordBatch.from_pylist([], self._schema)
+            return batch_of_rows([], self._schema)
         arrays = self._gatherer.arrays(rows, marks)[: len(self._schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 

@@ -248,6 +248,10 @@ define i32 @{symbol}({declared}) {{
 """
     made = llvm.parse_assembly(str(module) + around)
     made.verify()
+    # Numba numbers functions in the order in which a process compiles them; that must not show in the bytes.
+    for number, one in enumerate((*made.functions, *made.global_variables)):
+        if not one.is_declaration and one.name != symbol:
+            one.name = f".{number}"
     return made
 
 

@@ -1,7 +1,8 @@
-"""The library of kernels: machine code that was compiled when the package was built, called through `ctypes`.
+"""The library of a package's kernels: machine code that was compiled when it was built, called through `ctypes`.
 
 `sawlog/_native/` holds one shared library for this platform and a table in JSON: what CPU it is for, from which sources
-it was made, and its entries. See `sawlog.kernels.compiler` for what an entry is.
+it was made, and its entries. See `sawlog.kernels.compiler` for what an entry is. Packages that add formats may have a
+library of their own in the same place of theirs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib.util
+import json
 import os
 import platform
 from collections.abc import Mapping
@@ -17,12 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.errors import InternalError
-from sawlog.guard import decode_json
 from sawlog.kernels.signature import Array, Leaf, Signature
 
-FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native")
-PATH = os.path.join(FOLDER, "kernels.so")
-TABLE = os.path.join(FOLDER, "kernels.json")
+SAWLOG = "sawlog"
+LIBRARY = "kernels.so"
+TABLE = "kernels.json"
 READER = "sawlog_read_objects"
 
 
@@ -60,38 +62,58 @@ def symbol(name: str) -> str:
 
 
 @functools.cache
-def _table() -> Mapping[str, Any] | None:
+def root(package: str) -> str | None:
+    """The folder of an importable package; None for anything else."""
+    if package == SAWLOG:
+        return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        with open(TABLE, encoding="utf-8") as file:
-            found = decode_json(file.read())
-    except OSError:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return os.path.abspath(places[0]) if places else None
+
+
+def folder(package: str = SAWLOG) -> str:
+    """Where the library of a package is, and its table."""
+    return os.path.join(root(package) or os.devnull, "_native")
+
+
+@functools.cache
+def _table(package: str) -> Mapping[str, Any] | None:
+    try:
+        with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
+            found: Mapping[str, Any] = json.load(file)
+    except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def digest(path: str) -> str | None:
-    """The digest of a source file of the package; None where it is not there."""
+    """The digest of a source file, whose path begins with its package; None where it is not there."""
+    package, _, within = path.partition("/")
     try:
-        with open(os.path.join(os.path.dirname(FOLDER), path), "rb") as file:
+        with open(os.path.join(root(package) or os.devnull, within), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None
 
 
 @functools.cache
-def misfit() -> str | None:
-    """Why the library cannot be used, in one line; None if it can."""
-    table = _table()
-    if table is None or not os.path.exists(PATH):
-        return "this installation has no library of kernels"
+def misfit(package: str = SAWLOG) -> str | None:
+    """Why the library of a package cannot be used, in one line; None if it can."""
+    table = _table(package)
+    if table is None or not os.path.exists(os.path.join(folder(package), LIBRARY)):
+        return f"this installation of {package} has no library of kernels"
     if table["machine"] != machine() or table["system"] != platform.system():
         return f"the library of kernels is for {table['system']} on {table['machine']}"
     lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - _cpu_flags())
     if lacking:
         return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(lacking)}"
+    if digest(f"{SAWLOG}/kernels/native.py") is None:
+        return None  # an installation without sources
     for path, expected in table["sources"].items():
-        found = digest(path)
-        if found is not None and found != expected:
+        if digest(path) != expected:
             return f"the library of kernels was made from another {path}"
     return None
 
@@ -110,16 +132,16 @@ def _cpu_flags() -> set[str]:
 
 
 class Library:
-    """The library, loaded.
+    """The library of a package, loaded.
 
     Raises:
         InternalError: When it cannot be used.
     """
 
-    def __init__(self) -> None:
-        if reason := misfit():
+    def __init__(self, package: str = SAWLOG) -> None:
+        if reason := misfit(package):
             raise InternalError(f"{reason}; pip install sawlog[jit] brings the compiler of kernels")
-        self._loaded = ctypes.CDLL(PATH)
+        self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
         self._reader = getattr(self._loaded, READER)
 
     def entry(self, signature: Signature) -> Any:
@@ -138,9 +160,9 @@ class Library:
 
 
 @functools.cache
-def library() -> Library:
-    """The library of this installation."""
-    return Library()
+def library(package: str = SAWLOG) -> Library:
+    """The library of a package."""
+    return Library(package)
 
 
 _HEAD = object.__basicsize__

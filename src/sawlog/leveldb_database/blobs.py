@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
@@ -97,10 +98,10 @@ class Blobs:
             values[place] = value
         at = batch.schema.get_field_index(VALUE)
         whole = np.array([value is not None for value in values])
-        columns = [*batch.columns[:at], pa.array(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
+        columns = [*batch.columns[:at], array_of(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
         if whole.all():
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(pa.array(whole))
+        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(array_of(whole, pa.bool_()))
         self.lost += int((~whole).sum())
         return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
 

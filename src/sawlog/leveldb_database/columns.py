@@ -8,6 +8,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.leveldb_log.payloads.layout import NAMES
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.layout import OPERATIONS
@@ -51,7 +52,7 @@ class Run:
 @cache
 def operation_names() -> pa.Array:
     """See `OPERATION_NAMES`."""
-    return pa.array(OPERATION_NAMES, pa.string())
+    return array_of(OPERATION_NAMES, pa.string())
 
 
 @dataclass(frozen=True, slots=True)

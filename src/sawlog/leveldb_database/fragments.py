@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -210,24 +211,33 @@ class KeyRange(Fragment):
         import pyarrow.compute as pc
 
         if self.low:
-            batch = batch.filter(pc.greater_equal(batch.column("key"), self.low))
-        return batch if self.high is None else batch.filter(pc.less(batch.column("key"), self.high))
+            batch = batch.filter(pc.greater_equal(batch.column("key"), scalar_of(self.low, pa.binary())))
+        return (
+            batch
+            if self.high is None
+            else batch.filter(pc.less(batch.column("key"), scalar_of(self.high, pa.binary())))
+        )
 
     def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
         import pyarrow.compute as pc
 
-        if pc.any(pc.is_in(batch.column("operation"), value_set=pa.array(_MARKS))).as_py():
+        if pc.any(pc.is_in(batch.column("operation"), value_set=array_of(_MARKS, pa.string()))).as_py():
             raise FormatError(
                 f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
                 ' read them with view="writes", latest=True'
             )
-        family = pc.equal(batch.column("column_family"), self.version.family)
-        others = pc.is_in(batch.column("operation"), value_set=pa.array(_APART))
+        family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
+        others = pc.is_in(batch.column("operation"), value_set=array_of(_APART, pa.string()))
         kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
         codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
-        codes = pc.if_else(pc.equal(codes, EXCISE), pa.array([RANGE], pa.uint8())[0], codes)
-        columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
+        codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
+        columns = [
+            kept.column("sequence"),
+            codes,
+            kept.column("key"),
+            pc.fill_null(kept.column("value"), scalar_of(b"", pa.binary())),
+        ]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         columns[2], stamps = split_stamps(columns[2], self.path)

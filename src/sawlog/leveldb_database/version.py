@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import scalar_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import (
@@ -274,7 +275,7 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     for log in logs:
         whole = WriteRange(scan, projection, log.path, log.size, log, 0, log.size, synced=True, dialect="pebble")
         for batch in whole.decode(_INGESTS, Findings("skip")):
-            found = batch.filter(pc.equal(batch.column("operation"), INGEST))
+            found = batch.filter(pc.equal(batch.column("operation"), scalar_of(INGEST, pa.string())))
             for key, sequence in zip(
                 found.column("key").to_pylist(), found.column("sequence").to_pylist(), strict=True
             ):
@@ -288,7 +289,10 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
     whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
     smallest, end = None, b""
     for batch in whole.decode(schema, Findings("skip")):
-        keys, behind = batch.column(KEY), batch.filter(pc.equal(batch.column(OPERATION), "delete_range")).column(VALUE)
+        keys, behind = (
+            batch.column(KEY),
+            batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
+        )
         first, last = pc.min_max(keys).values()
         smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
         end = max(end, last.as_py() + b"\0", pc.max(behind).as_py() or b"")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, batch_of, constant_string, fixed_array
 from sawlog.damage import Findings
 from sawlog.errors import DiskError, SchemaError
 from sawlog.format import OFFSET_COLUMN
@@ -54,7 +54,7 @@ def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
         types[code] = names.index(name)
         if pebble >= layout.OBSOLETE_VERSION:
             types[code | layout.OBSOLETE] = names.index(name)
-    return types, pa.array(names, pa.string())
+    return types, array_of(names, pa.string())
 
 
 class RowReader(SpanWalk):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.arrow import batch_of_rows
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_table import layout
@@ -142,10 +143,7 @@ def value_text(name: bytes, value: bytes) -> str:
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch_of_rows(rows, schema)
 
 
 class BlocksDataset(LevelDBTableDataset):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.format import FILE_COLUMN, Fragment, Projection, Scan
 from sawlog.milvus_binlog import layout
@@ -73,7 +74,7 @@ class SegmentFragment(Fragment):
         if not schema.names:
             return
         row = self._row(rows)
-        yield pa.RecordBatch.from_arrays([pa.array([row.get(one.name)], one.type) for one in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays([array_of([row.get(one.name)], one.type) for one in schema], schema=schema)
 
     def _row(self, rows: int | None) -> dict[str, Any]:
         segment, meta = self.segment, self.segment.meta
