@@ -143,7 +143,7 @@ ENGINES = (
     ),
     *(
         Engine(f"rocksdict-{release}", profiles.rocksdict(formats), python(f"rocksdict=={release}", "rocksdict"))
-        for release, formats in (("0.3.2", range(2, 6)), ("0.3.16", range(2, 6)), ("0.3.29", range(2, 7)))
+        for release, formats in (("0.3.2", range(6)), ("0.3.16", range(6)), ("0.3.29", range(7)))
     ),
     *(
         Engine(

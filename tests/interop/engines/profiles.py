@@ -114,6 +114,7 @@ def rocksdict(formats: range) -> Callable[[random.Random], Profile]:
             "target": dice.choice([2000, 1 << 20]),
             "block": dice.choice([200, 1000, 4096]),
             "format": dice.choice(formats),
+            "checksum": dice.choice(["crc32c", "no_checksum", "xxhash", "xxhash64", "xxh3"]),
             "restarts": dice.choice([1, 4, 16]),
             "blobs": dice.choice([0, 0, 30, 500]),
             "blob_codec": dice.choice(BLOB_CODECS),
