@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,20 @@ def s3_server() -> Iterator[dict[str, Any]]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+@pytest.fixture
+def sleep_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], None]], None]:
+    """Replace `time.sleep` for the test's own thread; the threads of libraries go on sleeping."""
+    sleep, tester = time.sleep, threading.get_ident()
+
+    def replace(instead: Callable[[float], None]) -> None:
+        def chosen(seconds: float) -> None:
+            (instead if threading.get_ident() == tester else sleep)(seconds)
+
+        monkeypatch.setattr(time, "sleep", chosen)
+
+    return replace
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -205,11 +204,11 @@ DOORS = [Python, Cat, *([Spark] if make_stream_reader is not None else [])]
 
 
 @pytest.fixture(params=DOORS, ids=lambda one: one.__name__.lower())
-def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Door]:
+def door(request: pytest.FixtureRequest, sleep_is: Callable[[Callable[[float], None]], None]) -> type[Door]:
     def pause(_: float) -> None:
         raise Paused
 
-    monkeypatch.setattr(time, "sleep", pause)
+    sleep_is(pause)
     return request.param
 
 
