@@ -233,7 +233,8 @@ def _copy(path: Path, to: Path) -> Path:
 
 
 def _listing(path: Path) -> dict[str, int]:
-    return {one.name: one.stat().st_size for one in os.scandir(path)}
+    with os.scandir(path) as found:
+        return {one.name: one.stat().st_size for one in found}
 
 
 def live(path: Path, family: str, joint: bytes = b"") -> dict[bytes, bytes]:
