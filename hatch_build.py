@@ -36,7 +36,8 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         source = os.path.join(self.root, "src")
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        subprocess.run([sys.executable, "-c", _BUILD, source, "--if-needed"], env=environment, cwd=self.root, check=True)
+        command = [sys.executable, "-c", _BUILD, source, "--if-needed"]
+        subprocess.run(command, env=environment, cwd=self.root, check=True)  # noqa: S603 # our own
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
         build_data["artifacts"] += ["src/sawlog/_native/*"]

@@ -38,7 +38,7 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=3600,
     )
 
 

@@ -18,6 +18,7 @@ from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 FORMAT = "leveldb_table"
 TRAILER = 5
+LEVELDB_MAGIC = bytes.fromhex("57fb808b247547db")
 CODECS = ["snappy", "zlib", "lz4", "lz4hc", "zstd", "bz2"]
 CASES = [(codec, dictionary) for codec in CODECS for dictionary in ("", "raw", "trained")]
 CASES.remove(("zlib", "trained"))
@@ -47,6 +48,16 @@ def test_blocks_of_every_codec_are_read(codec: str, dictionary: str, tmp_path: P
     assert ("rocksdb.compression_dict" in {block["name"] for block in blocks}) == bool(dictionary)
     names = {"bz2": "bzip2"}
     assert names.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "zlib"])
+def test_blocks_of_the_first_versions_are_read(codec: str, version: int, tmp_path: Path) -> None:
+    (file,) = rocksdb_tables(tmp_path / "db", PAIRS, compression=codec, version=version)
+    assert (file.read_bytes().endswith(LEVELDB_MAGIC)) == (version == 0)
+    assert_holds([file], PAIRS)
+    blocks = sawlog.read(file, format=FORMAT, view="blocks").to_pylist()
+    assert {"bz2": "bzip2"}.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
 
 
 def broken(content: bytes, codes: tuple[int, ...]) -> Iterator[bytes]:

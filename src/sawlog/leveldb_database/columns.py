@@ -27,6 +27,7 @@ STAMPED_SCHEMA = ENTRY_SCHEMA.append(pa.field(STAMP, pa.uint64()))
 RANGE = OPERATION_NAMES.index("delete_range")
 EXCISE = OPERATION_NAMES.index("excise")
 BLOB = OPERATION_NAMES.index("put_blob_index")
+ENTITY = OPERATION_NAMES.index("put_entity")
 
 
 @dataclass(frozen=True, slots=True)

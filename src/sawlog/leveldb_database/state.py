@@ -17,6 +17,7 @@ from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     BLOB,
+    ENTITY,
     LIVE,
     OPERATION_NAMES,
     RANGE,
@@ -89,8 +90,8 @@ class Settled:
 
     @property
     def blobs(self) -> bool:
-        """Whether values of entries are in blob files."""
-        return bool((self._codes == BLOB).any())
+        """Whether values of entries may be in blob files."""
+        return bool(((self._codes == BLOB) | (self._codes == ENTITY)).any())
 
     @property
     def runs(self) -> Sequence[Run]:

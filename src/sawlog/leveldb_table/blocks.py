@@ -54,7 +54,7 @@ class BlockRules:
     """What a table's footer says about all of its blocks, and what is believed of them.
 
     Attributes:
-        dialect: Whose codes of compression are used.
+        dialect: Whose codes of compression are used: RocksDB's, too, in its first version, which has LevelDB's footer.
         version: RocksDB's format version; 0 for LevelDB.
         checksum: Type of the checksums.
         context: What makes checksums depend on their place, or 0.
@@ -63,6 +63,7 @@ class BlockRules:
         longest: Bytes that a block may expand to.
         dictionary: What codecs were given before each block of entries.
         foreign: Whether codes of compression are an application's own.
+        embedded: Whether values may stand between blocks, see `embedded.EmbeddedLayer`.
     """
 
     dialect: Dialect
@@ -74,6 +75,7 @@ class BlockRules:
     longest: int
     dictionary: bytes = b""
     foreign: bool = False
+    embedded: bool = False
 
     def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
         """Judge stored blocks: one VERDICT for each HANDLE, see `kernels.judge_blocks`."""
@@ -96,8 +98,8 @@ class BlockRules:
 
     @property
     def layered(self) -> bool:
-        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer`."""
-        return self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES
+        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer` and `embedded.EmbeddedLayer`."""
+        return self.embedded or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
 
     @property
     def _sizes(self) -> bool:
@@ -120,7 +122,7 @@ class BlockRules:
         """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         found: np.void = self.judge(window, offset, handles)[0]
-        if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect == "rocksdb":
+        if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             place = _global_sequence(bytes(window[:size]))
             if place is not None:
                 before = window.copy()
