@@ -35,7 +35,7 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Dataset, Fragment, Scan
+from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
 from sawlog.names import is_remote
 from sawlog.query import possible
 from sawlog.reading import Remarks
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
-KEPT_BYTES = TASK_BYTES
-"""A log up to so long that is all of its partition is fetched once, and is in memory while it is read."""
-
 Result = TypeVar("Result")
 Done: TypeAlias = Callable[[Fragment, Findings], None]
 
@@ -121,11 +118,6 @@ class DeephavenLogDataset(Dataset):
     def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Dataset.plan`. The logs of a partition are scanned, where that is needed, before its first fragment."""
         for partition in self._partitions():
-            if self._fits(partition, task_bytes):
-                log, header = partition[0], partition[0].header
-                assert header is not None
-                yield self._range(log, header.size, max(log.file.size, header.size), 0, alone=True)
-                continue
             layouts = [self._layout(log, task_bytes) for log in partition]
             for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
                 dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
@@ -141,13 +133,6 @@ class DeephavenLogDataset(Dataset):
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(log, begin, end, live_from)
-
-    def _fits(self, partition: Sequence[Log], task_bytes: int | None) -> bool:
-        """Whether a partition is one range that is fetched once: its reader looks for DELETE_PARTITION in memory."""
-        log = partition[0]
-        if len(partition) > 1 or log.header is None or not self._applies or self._hopeful or is_remote(log.file.path):
-            return False
-        return log.file.size <= KEPT_BYTES and _even(log.file.size - log.header.size, task_bytes) is None
 
     def portions(self, task_bytes: int) -> list[Dataset]:
         """See `Dataset.portions`: partitions, where remote logs have to be walked, or stretches of long ones."""
@@ -401,14 +386,14 @@ class DeephavenLogDataset(Dataset):
         threads = 1 if is_remote(log.file.path) else self._threads
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
-    def _range(self, log: Log, start: int, end: int, live_from: int, *, alone: bool = False) -> LogFragment:
+    def _range(self, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
         path = log.file.path
         size = end - start
         partition = log.name.column_partition
         parts = (log.file, log.header, start, end, live_from, partition)
-        return kind(self.scan, self.projection, path, size, *parts, self._hopeful, alone)
+        return kind(self.scan, self.projection, path, size, *parts, self._hopeful)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

@@ -39,6 +39,8 @@ _ZERO = np.uint64(0)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
 _LOOK = np.uint64(header.LOOK)
+_MUCH = np.uint64(1 << 20)
+"""Bytes of a window that are left behind before the next one is asked for, only to see where a container ends."""
 _LAST = np.uint64(layout.VERSION_WORD.end - 1)
 """The last byte of the version word: the version itself."""
 _HASH_SEED = np.uint64(layout.HASH_SEED)
@@ -117,6 +119,9 @@ def _follows(window: Any, at: Any, state: Any, rules: Any) -> Any:
 def _open_sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """Open the container at a position where nothing is doubtful; else ENDED, for the framing to go on."""
     at = window.base + pos
+    reach = max(_stop_of(window, at), at + np.uint64(state.step)) if _sees(window, at) else at
+    if pos >= _MUCH and reach < window.size and not _sees(window, reach):
+        return SHORT, min(_LOOK, window.size - at)
     if state.ending != 0 or not _header_at(window, at, rules, False):
         return ENDED, _ZERO
     if state.bound != 0:
