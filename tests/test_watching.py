@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.cli.cat import followed
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
@@ -98,7 +100,44 @@ def test_cat_follows_until_it_is_interrupted(run: Run, tmp_path: Path) -> None:
     assert child.wait(30) == 130
     child.stdout.close()
     assert run("cat", path, "-f", "--limit", 1, "--json").out == '{"record":"a"}\n'
-    assert run("cat", path, "-f", "--tail", 1).code == 2
+    assert run("cat", path, "-f", "--sample", 1).code == 2
+
+
+def test_cat_follows_from_the_last_rows(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    add(path, *(b"%d" % n for n in range(5000)))
+    command = [
+        sys.executable,
+        "-m",
+        "sawlog",
+        "cat",
+        str(path),
+        "-f",
+        "--tail",
+        "2",
+        "--json",
+        "--format",
+        "leveldb_log",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline() for _ in range(2)] == ['{"record":"4998"}\n', '{"record":"4999"}\n']
+        add(path, *(b"new %d" % n for n in range(3)))
+        assert [child.stdout.readline() for _ in range(3)] == [f'{{"record":"new {n}"}}\n' for n in range(3)]
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 130
+
+
+def test_the_last_rows_are_those_of_the_first_look_only(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    add(path, b"a")
+    watch = sawlog.open(path, format="leveldb_log").watch(poll=0.001)
+    watch.look()
+    batches = followed(watch, 2)
+    add(path, b"b", b"c", b"d")
+    assert next(batches).column(0).to_pylist() == [b"c", b"d"]
+    add(path, b"e", b"f", b"g")
+    assert next(batches).column(0).to_pylist() == [b"e", b"f", b"g"]
 
 
 def test_cat_follows_a_log_that_rotates_and_says_when_one_is_replaced(tmp_path: Path) -> None:
@@ -202,18 +241,19 @@ def test_sql(tmp_path: Path) -> None:
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr.count("damaged bytes")) == (0, 1, 1), done
 
 
-def test_shells_complete_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_names(shell: str) -> None:
     def completed(*words: str) -> set[str]:
+        """The words that the shell is given: one per line, or, for zsh, between quotes and before a description."""
         line = " ".join(["sawlog", *words])
-        environment = {
-            **os.environ,
-            "_SAWLOG_COMPLETE": "complete_bash",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words)),
-        }
+        known = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_ARGS": line}
+        environment = {**os.environ, **known, "_SAWLOG_COMPLETE": f"complete_{shell}"}
+        environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
         command = [sys.executable, "-c", "from sawlog.cli.app import app; app(prog_name='sawlog')"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        return set(done.stdout.split())
+        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+        if shell == "zsh":
+            return set(re.findall(r'^(?:_arguments .*\(\()?"((?:\\:|[^":])*)', out, re.MULTILINE))
+        return {line.split("\t")[0] for line in out.splitlines()}
 
     assert completed("cat", SHOP, "--format", "lev") >= {"leveldb_log"}
     assert completed("cat", SHOP, "--view", "w") == {"writes"}

@@ -53,7 +53,7 @@ class Watch:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            yield from self._look()
+            yield from self.added()
             time.sleep(self._poll)
 
     def look(self) -> list[pa.RecordBatch]:
@@ -64,13 +64,17 @@ class Watch:
         """
         rows = self._rows
         try:
-            return list(self._look())
+            return list(self.added())
         except BaseException:
             self._rows = rows
             raise
 
-    def _look(self) -> Iterator[pa.RecordBatch]:
-        """The rows of one look but for those that were handed out before it failed, or was left."""
+    def added(self) -> Iterator[pa.RecordBatch]:
+        """One look, batch by batch: what has been added but for what a look that failed, or was left, handed out.
+
+        Raises:
+            SawlogError: As `look` does; the batches before it count as handed out.
+        """
         if not self._rows:
             self._end = self._follower.latest(self._offset, limited=False)
         assert self._end is not None

@@ -65,3 +65,26 @@ def test_what_needs_no_data_imports_no_arrow(argument: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "code"), [("parquet", 2), ("arrow", 2), ("leveldb_log", 2), ("csv", 0), ("jsonl", 0)]
+)
+def test_binary_is_not_for_a_terminal(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, code: int
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("sawlog.storage.Storage.stage", lambda *_: pytest.fail("written")) if code else None
+    result = run("convert", log, "-", "--to", suffix)
+    assert result.code == code
+    assert ("is binary, and stdout is a terminal; name a file or a pipe" in result.err) is bool(code)
+
+
+def test_an_error_in_sql_keeps_its_lines_and_its_caret(run: Run, log: Path) -> None:
+    result = run("sql", f"SELECT 1,\n       nothing more 1\nFROM '{log}'")
+    assert result.code == 2
+    first, *_, shown, caret = result.err.splitlines()
+    assert first.startswith("sawlog: Parser Error: ")
+    assert shown.startswith("LINE 2: ")
+    assert shown[caret.index("^") :].startswith("1"), result.err
+    assert "\x1b" not in run("sql", "SELECT \x1b[31m").err

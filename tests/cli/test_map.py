@@ -15,7 +15,7 @@ from .conftest import Run
 
 def test_a_page(run: Run, log: Path, tmp_path: Path) -> None:
     page = tmp_path / "out" / "map.html"
-    done = run("map", log, "-o", page)
+    done = run("map", log, "--output", page)
     assert (done.code, done.err) == (0, "")
     assert str(page) in done.out
     text = page.read_text("utf-8")
@@ -36,20 +36,30 @@ def test_damage_is_the_exit_code_and_the_data_equal_verify(run: Run, damaged: Pa
 
 
 def test_to_stdout(run: Run, log: Path) -> None:
-    assert run("map", log, "-o", "-").out.startswith("<!doctype html>")
+    assert run("map", log, "--output", "-").out.startswith("<!doctype html>")
+
+
+def test_o_is_for_options_and_still_names_the_page(run: Run, damaged: Path, tmp_path: Path) -> None:
+    page = tmp_path / "map.html"
+    found = run("map", damaged, "-o", "verify_checksums=false", "-o", page)
+    assert found.code == 0, "no checksum is looked at"
+    assert page.exists()
+    warning = f"sawlog: warning: -o {page}: names the page with --output; -o is for options of the format\n"
+    assert found.err == warning
+    assert "unknown option 'a'" in run("map", damaged, "-o", "a=b.html").err
 
 
 def test_open_shows_the_page(run: Run, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(shown.append(url)) or len(shown) < 2)
     page = tmp_path / "map.html"
-    assert run("map", log, "-o", page, "--open").err == ""
+    assert run("map", log, "--output", page, "--open").err == ""
     assert shown == [page.as_uri()]
-    assert "no browser" in run("map", log, "-o", page, "--open").err
+    assert "no browser" in run("map", log, "--output", page, "--open").err
 
 
 def test_unusable(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"nothing known")
-    done = run("map", tmp_path / "x", "-o", tmp_path / "map.html")
+    done = run("map", tmp_path / "x", "--output", tmp_path / "map.html")
     assert done.code == 2
     assert not (tmp_path / "map.html").exists()

@@ -68,7 +68,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("directory", directory, ("--format", "leveldb_log")),
     ):
         made[name] = place / f"{name}.html"
-        assert main(["map", str(path), "-o", str(made[name]), *more]) == (0 if name == "times" else 1)
+        assert main(["map", str(path), "--output", str(made[name]), *more]) == (0 if name == "times" else 1)
     return made
 
 

@@ -117,7 +117,7 @@ def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Pa
     shown = found.to_dict()["files"][0]
     assert (shown["damage_count"], shown["damage_kinds"], shown["damages"]) == (0, {}, [])
     assert (shown["unsupported_count"], [one["kind"] for one in shown["unsupported"]]) == (1, ["unsupported"])
-    assert main(["map", str(path), "-o", str(tmp_path / "map.html")]) == 4
+    assert main(["map", str(path), "--output", str(tmp_path / "map.html")]) == 4
     (strip_of,) = strip.strips(sawlog.open(path))
     assert set(strip.cells(strip_of, 40)) >= {"unsupported"}
     assert " 0 damages" in strip.as_html([strip_of])

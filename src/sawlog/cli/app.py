@@ -32,7 +32,7 @@ Examples:
   sawlog cat db/000005.log --limit 5     look at rows
   sawlog cat db/ --json | jq .           the same for programs
   sawlog verify db/*.log                 check every byte
-  sawlog map db/ -o map.html             the same, and more, as a picture
+  sawlog map db/ --output map.html       the same, and more, as a picture
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
   sawlog run pipeline.toml               sources, SQL and sinks on Spark

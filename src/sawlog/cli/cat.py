@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import StrEnum
 from typing import Annotated
@@ -45,7 +45,14 @@ def cat(
         int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N rows.", show_default=False)
     ] = None,
     tail: Annotated[
-        int | None, typer.Option("--tail", metavar="N", min=0, help="Only the last N rows.", show_default=False)
+        int | None,
+        typer.Option(
+            "--tail",
+            metavar="N",
+            min=0,
+            help="Only the last N rows; with --follow, those and what is added.",
+            show_default=False,
+        ),
     ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", metavar="N", min=0, help="N rows at random, in order.", show_default=False)
@@ -81,10 +88,10 @@ def cat(
         options=arguments.format_options(option),
         threads=threads if limit is None else 1,  # nothing is read ahead
     )
-    if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
-        raise OptionError("--tail, --sample and --follow exclude each other")
+    if sample is not None and (tail is not None or follow):
+        raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flushed(_limited(followed(Watch(dataset, poll=POLL)), limit))
+        batches = _flushed(_limited(followed(Watch(dataset, poll=POLL), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)
@@ -97,12 +104,20 @@ def cat(
     return losses.code
 
 
-def followed(watch: Watch) -> Iterator[pa.RecordBatch]:
-    """Rows without end. What the storage cannot say is asked again: nothing is lost, and nothing shown twice."""
+def followed(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows without end; of those that the first look finds, only the last `tail`."""
+    if tail is not None:
+        yield from last_rows(_insistent(watch.added), tail)
+    yield from _insistent(lambda: watch)
+
+
+def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """What the storage cannot say is asked again: nothing is lost, and nothing shown twice."""
     said = ""
     while True:
         try:
-            yield from watch
+            yield from look()
+            return
         except OSError as error:
             if str(error) != said:
                 said = str(error)

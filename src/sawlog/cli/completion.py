@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from typing import Any
 
 import typer
@@ -18,12 +19,15 @@ def formats(incomplete: str) -> list[str]:
 
 
 def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Views of the format at hand, or of all."""
-    chosen = _format(ctx)
-    known: dict[str, str] = {}
-    for format in [chosen] if chosen is not None else sawlog.formats().values():
-        known |= format.views
-    return [(name, said) for name, said in known.items() if name.startswith(incomplete)]
+    """Views that the paths have, in whichever format; of all formats where there is no path."""
+    chosen = ctx.params.get("format")
+    found: dict[str, str] = {}
+    for format in [get_format(chosen)] if chosen else sawlog.formats().values():
+        found |= {name: said for name, said in format.views.items() if name.startswith(incomplete)}
+    if _paths(ctx):
+        opened = {name: _dataset(ctx, name) for name in found}
+        found = {name: one.format.views[name] for name, one in opened.items() if one is not None}
+    return [(name, _brief(said)) for name, said in found.items()]
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -38,7 +42,12 @@ def options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Options for reading the format."""
     format = _format(ctx)
     cards = option_cards(format.read_options) if format is not None else []
-    return [(f"{card.name}=", card.doc) for card in cards if card.name.startswith(incomplete)]
+    return [(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)]
+
+
+def _brief(text: str) -> str:
+    """A description that Typer does not wrap: fish takes each line for a word to complete."""
+    return textwrap.shorten(text.partition(":")[0], 60, placeholder=" …")
 
 
 def _format(ctx: typer.Context) -> Format | None:
@@ -48,11 +57,16 @@ def _format(ctx: typer.Context) -> Format | None:
     return None if dataset is None else dataset.format
 
 
-def _dataset(ctx: typer.Context) -> Dataset | None:
+def _paths(ctx: typer.Context) -> list[str]:
+    """Words that are paths: an unfinished line is not parsed further."""
+    return [word for word in ctx.args if os.path.exists(word)]
+
+
+def _dataset(ctx: typer.Context, view: str = "") -> Dataset | None:
     """What the command line names so far; nothing where it cannot be opened."""
     given: dict[str, Any] = ctx.params
-    paths = [word for word in ctx.args if os.path.exists(word)]  # an unfinished line is not taken apart further
+    paths, view = _paths(ctx), view or given.get("view") or "rows"
     try:
-        return sawlog.open(paths, format=given.get("format"), view=given.get("view") or "rows") if paths else None
+        return sawlog.open(paths, format=given.get("format"), view=view) if paths else None
     except (sawlog.SawlogError, OSError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -115,6 +116,8 @@ def convert(
     """
     check_apart(src, dst)
     target = target_format(dst, to_format)
+    if dst in STDOUT and sys.stdout.isatty() and not (isinstance(target, TableFormat) and target.is_text):
+        raise OptionError(f"{dst}: {target.title} is binary, and stdout is a terminal; name a file or a pipe")
     where_to = Storage(arguments.storage_options(storage))
     check_free(dst, "error" if no_clobber else "overwrite", where_to)
     options: Any = parse_options(

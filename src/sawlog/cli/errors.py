@@ -81,7 +81,7 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
                 message = explain(error)
                 if message is None:
                     raise
-                complain(message)
+                complain(message, whole=_of_sql(error))
                 return exit_code(error)
 
     return run
@@ -111,10 +111,17 @@ def _own(error: Exception) -> tuple[str, str]:
     return found[-1] if found else ("", "")
 
 
-def complain(message: str) -> None:
-    """Tell an error: one line on stderr, whatever the message is made of."""
-    line = without_secrets(" ".join(message.split()))
-    sys.stderr.write(f"sawlog: {line.encode('unicode_escape').decode() if not line.isprintable() else line}\n")
+def _of_sql(error: Exception) -> bool:
+    """Whether DuckDB says it of a query, with lines and a caret; not what it hands on of sawlog."""
+    return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _own(error)[0]
+
+
+def complain(message: str, *, whole: bool = False) -> None:
+    """Report an error on stderr, whatever it is made of: one line, or the whole of it with its lines."""
+    lines = message.expandtabs().splitlines() if whole else [" ".join(message.split())]
+    for place, line in enumerate(map(without_secrets, lines)):
+        shown = line if line.isprintable() else line.encode("unicode_escape").decode()
+        sys.stderr.write(f"{'' if place else 'sawlog: '}{shown}\n")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

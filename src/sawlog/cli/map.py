@@ -20,15 +20,12 @@ from sawlog.storage import Storage
 def map(
     paths: arguments.Paths,
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="The page; - writes it to stdout.")
+        str, typer.Option("--output", metavar="FILE", help="The page; - writes it to stdout.")
     ] = "map.html",
     browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     format: arguments.FormatName = None,
     view: arguments.View = "rows",
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option for reading the format.", show_default=False),
-    ] = None,
+    option: arguments.ReadOptions = None,
     threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="Write the data behind the page to stdout instead.")] = False,
@@ -37,12 +34,15 @@ def map(
 
     Exit code 0 clean, 1 damaged, 2 unusable, 4 unsupported in part.
     """
+    for name in [text for text in option or () if "=" not in text]:  # -o named the page once
+        complain(f"warning: -o {name}: names the page with --output; -o is for options of the format")
+        output = name
     dataset = arguments.open_dataset(
         paths,
         format=format,
         view=view,
         storage=arguments.storage_options(storage),
-        options=arguments.format_options(option),
+        options=arguments.format_options(text for text in option or () if "=" in text),
         threads=threads,
     )
     from sawlog.map import render, survey

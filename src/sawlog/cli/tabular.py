@@ -223,6 +223,11 @@ class TableFormat:
         """The suffix that is written."""
         return self.suffixes[0]
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its files may be shown on a terminal."""
+        return self.write_options is TextWriteOptions
+
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> TableWriter:
         """Begin a file that appears at `path` when it is published.
 
