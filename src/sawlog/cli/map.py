@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as document
+import re
 import sys
 import webbrowser
 from pathlib import Path
@@ -15,6 +16,9 @@ from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, progress, show
 from sawlog.cli.scan import size_of
 from sawlog.storage import Storage
+
+_PAGE = re.compile(r"-|[^=]*[./][^=]*")
+"""What `-o` may still be given as the name of the page."""
 
 
 def map(
@@ -34,15 +38,15 @@ def map(
 
     Exit code 0 clean, 1 damaged, 2 unusable, 4 unsupported in part.
     """
-    for name in [text for text in option or () if "=" not in text]:  # -o named the page once
-        complain(f"warning: -o {name}: names the page with --output; -o is for options of the format")
-        output = name
+    for page in [text for text in option or () if _PAGE.fullmatch(text)]:
+        complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
+        output, option = page, [text for text in option or () if text != page]
     dataset = arguments.open_dataset(
         paths,
         format=format,
         view=view,
         storage=arguments.storage_options(storage),
-        options=arguments.format_options(text for text in option or () if "=" in text),
+        options=arguments.format_options(option),
         threads=threads,
     )
     from sawlog.map import render, survey
