@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.cli.tabular import TABLE_FORMATS
 from tests.cli.conftest import RECORDS, Run, write_log
 
 TABLE = pa.table(
@@ -45,7 +46,7 @@ def test_binary_as_the_user_wants_it(run: Run, suffix: str, binary: str, log: Pa
     assert back.read_bytes() == log.read_bytes()
 
 
-@pytest.mark.parametrize("first", TABLE_FORMATS)
+@pytest.mark.parametrize("first", ["parquet", "arrow", "csv", "jsonl"])
 @pytest.mark.parametrize("second", ["parquet", "arrow"])
 def test_tables_keep_their_values(run: Run, first: str, second: str, tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "in.parquet")
@@ -57,6 +58,68 @@ def test_tables_keep_their_values(run: Run, first: str, second: str, tmp_path: P
     assert found.select(kept).to_pydict() == TABLE.select(kept).to_pydict()
     if not text:
         assert found.schema.types == TABLE.schema.types
+
+
+def rows_of(path: Path, query: str = "SELECT * FROM rows") -> list[tuple[Any, ...]]:
+    """What the database's own library reads."""
+    database: Any = (duckdb if path.suffix == ".duckdb" else sqlite3).connect(path)
+    try:
+        return database.execute(query).fetchall()
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("suffix", [".duckdb", ".sqlite"])
+def test_databases_are_read_by_their_own_library(run: Run, suffix: str, tmp_path: Path) -> None:
+    more = {
+        "f": pa.array([1.5, None, -0.0]),
+        "u": pa.array([0, None, 2**63 - 1], pa.uint64()),
+        "o": pa.array([True, None, False]),
+        "d": pa.array(["x", None, "x"]).dictionary_encode(),
+        "n": pa.array([1, None, 3], pa.timestamp("ns", "UTC")),
+    }
+    pq.write_table(
+        pa.table({**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), **more}), tmp_path / "in.parquet"
+    )
+    target = tmp_path / f"out{suffix}"
+    target.write_bytes(b"old")
+    result = run("convert", tmp_path / "in.parquet", target, "-O", 'table=my "rows"')
+    assert (result.code, result.err) == (0, "")
+    found = rows_of(target, 'SELECT i, s, b, f, u, o, d, CAST(n AS VARCHAR) FROM "my ""rows"""')
+    last = (-3, 'quote " comma , line \n', b"", -0.0, 2**63 - 1, 0, "x")
+    assert found[0][:7] == (1, "", b"\xff", 1.5, 0, 1, "x")
+    assert found[1] == (None,) * 8
+    assert found[2][:7] == last
+    assert found[0][7].replace("T", " ").rstrip("Z") == "1970-01-01 00:00:00.000000001", "no digit is lost"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.parquet", target.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "message"),
+    [
+        ("o.sqlite", pa.array([2**64 - 1], pa.uint64()), "too large"),
+        ("o.duckdb", pa.array([1], pa.time64("ns")), "would lose data"),
+        ("o.duckdb", pa.array([1], pa.duration("ns")), "would lose data"),
+    ],
+)
+def test_a_database_says_what_it_cannot_hold(
+    run: Run, tmp_path: Path, name: str, column: pa.Array, message: str
+) -> None:
+    with pa.ipc.new_file(tmp_path / "in.arrow", pa.schema([("a", column.type)])) as file:
+        file.write_table(pa.table({"a": column}))
+    result = run("convert", tmp_path / "in.arrow", tmp_path / name)
+    assert (result.code, message in result.err) == (2, True), result
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["o.sqlite", "o.duckdb"])
+def test_a_database_keeps_what_is_not_a_number_and_names_but_for_case(run: Run, tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.table({"f": [float("nan"), float("inf")]}), tmp_path / "in.parquet")
+    assert run("convert", tmp_path / "in.parquet", tmp_path / name).code == 0
+    assert [str(value).lower()[:3] for (value,) in rows_of(tmp_path / name)] == ["nan", "inf"]
+    pq.write_table(pa.table({"a": [1], "A": [2]}), tmp_path / "in.parquet")
+    assert "upper and lower case" in run("convert", tmp_path / "in.parquet", tmp_path / name).err
+    assert "does not read them" in run("convert", tmp_path / name, tmp_path / "back.csv").err
 
 
 def test_csv_tells_null_from_empty_and_writes_what_others_read(run: Run, tmp_path: Path) -> None:
@@ -96,13 +159,13 @@ def test_damage_stops_unless_it_may_be_skipped(run: Run, damaged: Path, tmp_path
 
 
 def test_a_failure_leaves_nothing_and_keeps_what_was_there(run: Run, damaged: Path, tmp_path: Path) -> None:
-    for name in ("a.parquet", "b.arrow", "c.csv", "d.jsonl", "e.log"):
+    for name in ("a.parquet", "b.arrow", "c.csv", "d.jsonl", "e.log", "f.duckdb", "g.sqlite"):
         (tmp_path / "out").mkdir(exist_ok=True)
         target = tmp_path / "out" / name
         target.write_text("old")
         assert run("convert", damaged, target).code == 1
         assert target.read_text() == "old"
-    assert len(list((tmp_path / "out").iterdir())) == 5
+    assert len(list((tmp_path / "out").iterdir())) == 7
 
 
 def test_directories_of_tables(run: Run, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def convert(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Convert logs, Parquet, Arrow, CSV and JSONL into each other.
+    """Convert logs, Parquet, Arrow, CSV and JSONL into each other, and into DuckDB and SQLite.
 
     DST appears whole or not at all. Exit code 3 if damage was skipped.
     """

@@ -1,4 +1,4 @@
-"""The table files that `sawlog convert` knows besides logs: Parquet, Arrow, CSV and JSON lines."""
+"""The table files that `sawlog convert` knows besides logs: Parquet, Arrow, CSV, JSON lines, databases."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from sawlog.arrow import GrowingDictionary
+from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
 from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
@@ -294,6 +295,10 @@ TABLE_FORMATS: dict[str, TableFormat] = {
         TableFormat(
             "jsonl", "JSON lines", (".jsonl", ".ndjson"), read_jsonl, JsonlEncoder, TextReadOptions, TextWriteOptions
         ),
+        TableFormat("duckdb", "DuckDB database", (".duckdb",), unread, DuckdbEncoder, NoOptions, DatabaseWriteOptions),
+        TableFormat(
+            "sqlite", "SQLite database", (".sqlite", ".sqlite3"), unread, SqliteEncoder, NoOptions, DatabaseWriteOptions
+        ),
     )
 }
 """By name."""
@@ -323,9 +328,9 @@ class TableWriter(FileWriter):
 
     def abort(self) -> None:
         """See `Writer.abort`."""
-        with contextlib.suppress(pa.ArrowException, OSError, ValueError):
-            self._encoder.close()
         super().abort()
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError, SchemaError):
+            self._encoder.close()  # whose sink is closed: no end is written that would make it look whole
 
 
 class _Sink(io.RawIOBase):
