@@ -20,6 +20,7 @@ GOOD = {
     "cat": ["{log}"],
     "compact": ["{root}", "{tmp}/new"],
     "convert": ["{log}", "{tmp}/new.csv"],
+    "diff": ["{log}", "{log}"],
     "formats": ["leveldb_log"],
     "import": ["{tmp}/logs", "{tmp}/db"],
     "import-status": ["{tmp}/logs", "{tmp}/db"],
@@ -40,7 +41,7 @@ GOOD = {
 """Arguments that each verb takes."""
 BAD = ["{tmp}/missing", "{tmp}/missing/*.log", "{junk}", "{empty}", "memory://nothing/there", "nosuch://bucket/key", ""]
 """Sources that no verb can read."""
-SOURCES = ("cat", "convert", "info", "map", "repair", "run", "validate", "verify")
+SOURCES = ("cat", "convert", "diff", "info", "map", "repair", "run", "validate", "verify")
 """Verbs whose first argument is a source, and which need no Spark to find out that it is none."""
 
 

@@ -39,6 +39,7 @@ SMOKE: dict[str, tuple[Sequence[str], str]] = {
     "map": ([LOG, "--output", "{place}/map.html"], "map.html"),
     "repair": ([LOG, "{place}/000003.log"], "row"),
     "convert": ([LOG, "{place}/rows.parquet"], "row"),
+    "diff": ([LOG, LOG], "equal"),
     "init": (["{place}/pipeline.toml"], "pipeline.toml"),
     "run": (["--help"], "pipeline"),
     "sql": (["select count(*) as n from '%s'" % LOG, "--json"], "n"),  # noqa: UP031

@@ -19,7 +19,7 @@ COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
 
 VERBS = (
-    *("ls", "info", "cat", "verify", "map", "repair", "convert", "init", "run"),
+    *("ls", "info", "cat", "verify", "map", "repair", "convert", "diff", "init", "run"),
     *("sql", "formats", "vacuum", "warm-up", "spark-jar"),
 )
 """Verbs of all formats, each a function in a module of its own."""
@@ -35,6 +35,7 @@ Examples:
   sawlog map db/ --output map.html       the same, and more, as a picture
   sawlog repair db/000005.log new.log    keep everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
+  sawlog diff db/000005.log new.log      which rows differ
   sawlog run pipeline.toml               sources, SQL and sinks on Spark
 """
 

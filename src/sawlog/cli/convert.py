@@ -123,26 +123,18 @@ def convert(
     options: Any = parse_options(
         target.write_options, arguments.format_options(write_option, "-O"), where=f"writing {target.name}"
     )
-    names = column_names(columns)
-    table = source_tables(src, from_format, where_to)
-    if table is None:
-        dataset = arguments.open_dataset(
-            [src],
-            format=from_format,
-            view=view,
-            columns=names,
-            where=where,
-            on_damage=on_damage,
-            provenance=provenance,
-            storage=where_to,
-            options=arguments.format_options(option),
-            threads=threads,
-        )
-        incoming = of_dataset(dataset)
-    else:
-        if view != "rows" or provenance:
-            raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
-        incoming = of_tables(*table, arguments.format_options(option), names, where, where_to)
+    incoming = open_source(
+        src,
+        format=from_format,
+        view=view,
+        columns=column_names(columns),
+        where=where,
+        on_damage=on_damage,
+        provenance=provenance,
+        storage=where_to,
+        options=arguments.format_options(option),
+        threads=threads,
+    )
     conversion = Conversion(src, incoming.format, target.name, losses=Losses(incoming.skipped))
     writer = begin_writing(target, dst, partition_by, incoming.schema, options, where_to)
     try:
@@ -158,6 +150,44 @@ def convert(
         show(conversion, json=json)
     conversion.losses.tell()
     return Exit.OK if conversion.losses.code is Exit.OK else Exit.LOST
+
+
+def open_source(
+    src: str,
+    *,
+    format: str | None,
+    view: str,
+    columns: list[str] | None,
+    where: list[str] | None,
+    on_damage: str,
+    storage: Storage,
+    options: dict[str, Any],
+    threads: int | None,
+    provenance: bool = False,
+) -> Incoming:
+    """Rows of any format of sawlog, or of table files.
+
+    Raises:
+        OptionError: For a view or provenance of table files.
+    """
+    table = source_tables(src, format, storage)
+    if table is not None:
+        if view != "rows" or provenance:
+            raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
+        return of_tables(*table, options, columns, where, storage)
+    dataset = arguments.open_dataset(
+        [src],
+        format=format,
+        view=view,
+        columns=columns,
+        where=where,
+        on_damage=on_damage,
+        provenance=provenance,
+        storage=storage,
+        options=options,
+        threads=threads,
+    )
+    return of_dataset(dataset)
 
 
 def target_format(dst: str, name: str | None) -> Format | TableFormat:

@@ -32,6 +32,8 @@ class Exit(IntEnum):
     OK = 0
     DAMAGED = 1
     """Damage was found, or stood in the way; for `repair`: nothing could be recovered."""
+    DIFFERENT = 1
+    """What was compared is not the same."""
     UNUSABLE = 2
     """Wrong command line, or files that are missing, unreadable or of no known format."""
     LOST = 3

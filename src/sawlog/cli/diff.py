@@ -1,0 +1,318 @@
+"""`sawlog diff`: whether two paths hold the same rows."""
+
+from __future__ import annotations
+
+import itertools
+import json as json_text
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.convert import open_source
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Page, counted, progress, show
+from sawlog.cli.render import json_lines, printable
+from sawlog.cli.scan import Losses
+from sawlog.cli.table import type_name
+from sawlog.errors import DiskError, SchemaError
+from sawlog.storage import Storage
+
+WINDOW_ROWS = 10_000
+"""Rows of either side among which the next equal one is looked for."""
+WINDOW_BYTES = 16 << 20
+
+_REACH = (32, 1024, WINDOW_ROWS)
+"""How far is looked, one after the other: most differences are short."""
+
+_JOINED = """
+CREATE TEMP TABLE numbered AS
+  SELECT side, place, key, line, row_number() OVER (PARTITION BY side, key ORDER BY place) AS nth FROM found;
+CREATE INDEX temp.by_key ON numbered (side, key, nth);
+CREATE TEMP TABLE joined AS
+  SELECT a.place AS a, b.place AS b, a.line AS line_a, b.line AS line_b
+  FROM numbered a LEFT JOIN numbered b ON b.side = 1 AND b.key = a.key AND b.nth = a.nth WHERE a.side = 0
+  UNION ALL SELECT NULL, b.place, NULL, b.line
+  FROM numbered b LEFT JOIN numbered a ON a.side = 0 AND a.key = b.key AND a.nth = b.nth
+  WHERE b.side = 1 AND a.side IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that only one side has.
+
+    Attributes:
+        side: `a` or `b`.
+        number: Rows before it.
+        line: The row as a JSON object.
+    """
+
+    side: str
+    number: int
+    line: str
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The outcome of `sawlog diff`.
+
+    Attributes:
+        a: One path.
+        b: The other.
+        columns: Columns that are not the same, and how.
+        shown: How many differing rows are kept.
+        equal: Rows that both have.
+        changed: Keys that both have, with other values.
+        only_a: Rows that only `a` has, changed ones not among them.
+        only_b: Rows that only `b` has.
+        rows: The first differing rows.
+    """
+
+    a: str
+    b: str
+    columns: dict[str, str]
+    shown: int
+    equal: int = 0
+    changed: int = 0
+    only_a: int = 0
+    only_b: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def different(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.columns or self.changed or self.only_a or self.only_b)
+
+    def only(self, side: str, first: int, lines: list[str]) -> None:
+        """Take in rows that one side only has."""
+        if side == "a":
+            self.only_a += len(lines)
+        else:
+            self.only_b += len(lines)
+        self.keep(Row(side, first + place, line) for place, line in enumerate(lines))
+
+    def keep(self, rows: Iterator[Row]) -> None:
+        """Keep rows to show, as long as there are few."""
+        self.rows += itertools.islice(rows, max(0, self.shown - len(self.rows)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "different": self.different,
+            "columns": self.columns,
+            **{name: getattr(self, name) for name in ("equal", "changed", "only_a", "only_b")},
+            "rows": [{"side": r.side, "row": r.number, "values": json_text.loads(r.line)} for r in self.rows],
+        }
+
+    def print_to(self, page: Page) -> None:
+        """Text for people."""
+        for name, said in self.columns.items():
+            page.fact("column", f"{name}: {said}")
+        for row in self.rows:
+            sign, style = ("-", "red") if row.side == "a" else ("+", "green")
+            page.line((f"{sign} row {row.number:,}  ", style), (printable(row.line), ""))
+        changed = f", {self.changed:,} changed" if self.changed else ""
+        only = f"{self.only_a:,} only in {printable(self.a)}, {self.only_b:,} only in {printable(self.b)}"
+        page.line(("different" if self.different else "equal", "bold"), (f": {counted(self.equal, 'row')} equal", ""))
+        if self.different:
+            page.line((f"{only}{changed}", ""))
+
+
+class Side:
+    """The rows of one side on their way past."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], names: list[str]) -> None:
+        self._batches = (batch.select(names) for batch in batches if batch.num_rows)
+        self._ahead: list[pa.RecordBatch] = []
+        self.passed = 0
+
+    def head(self) -> pa.RecordBatch | None:
+        """The rest of the current batch; None at the end."""
+        if not self._ahead:
+            self._ahead = list(itertools.islice(self._batches, 1))
+        return self._ahead[0] if self._ahead else None
+
+    def window(self) -> list[str]:
+        """The next rows as lines of JSON, within bounds."""
+        self.head()
+        while sum(b.num_rows for b in self._ahead) < WINDOW_ROWS and sum(b.nbytes for b in self._ahead) < WINDOW_BYTES:
+            more = next(self._batches, None)
+            if more is None:
+                break
+            self._ahead.append(more)
+        lines = (line for batch in self._ahead for line in json_lines(batch.slice(0, WINDOW_ROWS)))
+        return list(itertools.islice(lines, WINDOW_ROWS))
+
+    def skip(self, count: int) -> None:
+        """Go past some rows of those ahead."""
+        self.passed += count
+        while count:
+            first = self._ahead.pop(0)
+            if count < first.num_rows:
+                self._ahead.insert(0, first.slice(count))
+            count -= min(count, first.num_rows)
+
+
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="File, directory, glob or fsspec URL.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one, of any format.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="A,B", help="Columns that say which rows belong together.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Differing rows to show.")] = 10,
+    view: arguments.View = "rows",
+    columns: arguments.Columns = None,
+    where: arguments.Where = None,
+    on_damage: Annotated[
+        arguments.OnDamage,
+        typer.Option("--on-damage", help="skip: compare everything intact, say what is not. fail: stop there."),
+    ] = arguments.OnDamage.SKIP,
+    format: arguments.FormatName = None,
+    option: arguments.ReadOptions = None,
+    threads: arguments.Threads = None,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Compare the rows of two paths, in their order or by a key.
+
+    Exit code 0 equal, 1 different.
+    """
+    where_to = Storage(arguments.storage_options(storage))
+    sides = [
+        open_source(
+            path,
+            format=format,
+            view=view,
+            columns=arguments.column_names(columns),
+            where=where,
+            on_damage=on_damage,
+            storage=where_to,
+            options=arguments.format_options(option),
+            threads=threads,
+        )
+        for path in (a, b)
+    ]
+    names, differing = compare_columns(*(side.schema for side in sides))
+    keys = arguments.column_names(key)
+    for name in keys or ():
+        if name not in names:
+            raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
+    comparison = Comparison(a, b, differing, limit)
+    losses = [Losses(side.skipped) for side in sides]
+    with progress(sum(side.size for side in sides), "comparing") as advance:
+        left, right = (side.rows(lost, advance) for side, lost in zip(sides, losses, strict=True))
+        if keys:
+            by_key(comparison, [left, right], names, keys)
+        else:
+            in_order(comparison, Side(left, names), Side(right, names))
+    show(comparison, json=json)
+    sys.stdout.flush()
+    for lost in losses:
+        lost.tell()
+    return Exit.DIFFERENT if comparison.different else Exit.OK
+
+
+def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, str]]:
+    """The columns that both have, and what differs of the others and of types."""
+    names = [name for name in a.names if name in b.names]
+    differing = {name: "only in the first" for name in a.names if name not in names}
+    differing |= {name: "only in the second" for name in b.names if name not in names}
+    for name in names:
+        one, other = a.field(name).type, b.field(name).type
+        if one != other:
+            differing[name] = f"{type_name(one)} in the first, {type_name(other)} in the second"
+    return names, differing
+
+
+def in_order(comparison: Comparison, a: Side, b: Side) -> None:
+    """Compare rows in their order; after a difference, go on at the next row that both have."""
+    while (one := a.head()) is not None and (other := b.head()) is not None:
+        count = min(one.num_rows, other.num_rows)
+        if one.slice(0, count).equals(other.slice(0, count)):
+            comparison.equal += count
+            a.skip(count)
+            b.skip(count)
+        else:
+            _window_in_order(comparison, a, b)
+    for name, side in (("a", a), ("b", b)):
+        while rest := side.window():
+            comparison.only(name, side.passed, rest)
+            side.skip(len(rest))
+
+
+def _window_in_order(comparison: Comparison, a: Side, b: Side) -> None:
+    """Compare the next rows one by one, as far as is certain within the window."""
+    left, right = a.window(), b.window()
+    at_a = at_b = 0
+    while at_a < len(left) and at_b < len(right):
+        if left[at_a] == right[at_b]:
+            comparison.equal += 1
+            to_a, to_b = at_a + 1, at_b + 1
+        else:
+            reached = (meeting(left[at_a : at_a + reach], right[at_b : at_b + reach]) for reach in _REACH)
+            found = next((one for one in reached if one is not None), None)
+            if found is None and (at_a or at_b):
+                break  # there may be one beyond the window
+            to_a, to_b = (at_a + found[0], at_b + found[1]) if found else (len(left), len(right))
+            comparison.only("a", a.passed + at_a, left[at_a:to_a])
+            comparison.only("b", b.passed + at_b, right[at_b:to_b])
+        at_a, at_b = to_a, to_b
+    a.skip(at_a)
+    b.skip(at_b)
+
+
+def meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
+    """How many rows of both are before the nearest one that both have, if there is one."""
+    places: dict[str, int] = {}
+    for place, line in enumerate(b):
+        places.setdefault(line, place)
+    found = [(place, places[line]) for place, line in enumerate(a) if line in places]
+    return min(found, key=sum, default=None)
+
+
+def by_key(comparison: Comparison, sides: list[Iterator[pa.RecordBatch]], names: list[str], keys: list[str]) -> None:
+    """Compare rows of equal keys, whatever their order: the n-th of a key with the n-th. They are sorted on disk."""
+    with _on_disk() as database:
+        database.execute("CREATE TABLE found (side INTEGER, place INTEGER, key TEXT, line TEXT)")
+        for number, batches in enumerate(sides):
+            place = itertools.count()
+            for batch in batches:
+                rows = zip(json_lines(batch.select(keys)), json_lines(batch.select(names)), strict=True)
+                given = ((number, next(place), key, line) for key, line in rows)
+                database.executemany("INSERT INTO found VALUES (?, ?, ?, ?)", given)
+        database.executescript(_JOINED)
+        counts = "count(*) FILTER (WHERE {})".format
+        query = ", ".join(map(counts, ("line_a = line_b", "line_a <> line_b", "b IS NULL", "a IS NULL")))
+        comparison.equal, comparison.changed, comparison.only_a, comparison.only_b = database.execute(
+            f"SELECT {query} FROM joined"  # noqa: S608 # of constants
+        ).fetchone()
+        differing = database.execute(
+            "SELECT a, line_a, b, line_b FROM joined WHERE line_a IS NOT line_b"
+            " ORDER BY coalesce(a, b), a IS NULL LIMIT ?",
+            (comparison.shown,),
+        )
+        for one, line_a, other, line_b in differing:
+            pair = (("a", one, line_a), ("b", other, line_b))
+            comparison.keep(Row(*given) for given in pair if given[1] is not None)
+
+
+@contextmanager
+def _on_disk() -> Iterator[sqlite3.Connection]:
+    """A database in the directory for temporary files: memory stays bounded."""
+    with tempfile.TemporaryDirectory(prefix="sawlog-") as place, closing(sqlite3.connect(f"{place}/rows")) as database:
+        try:
+            database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE")
+            yield database
+        except sqlite3.OperationalError as error:
+            raise DiskError(f"rows cannot be sorted on disk: {error}") from error
