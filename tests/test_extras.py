@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
+
+from sawlog.guard import install
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,6 +63,14 @@ shard = sawlog.spark.filodb_shard("metric", "tags", 8)
 rows.select(shard, sawlog.spark.filodb_partition_hash("metric", "tags")).collect()
 spark.stop()
 """
+NOTEBOOK = """
+import duckdb, polars
+dataset = sawlog.open("a.log")
+assert list(dataset.to_pandas()["record"]) == [b"one", b"two"]
+assert sawlog.polars.scan("a.log").collect().height == 2
+assert duckdb.sql("SELECT count(*) FROM dataset").fetchall() == [(2,)]
+verb("convert", "a.log", "rows.duckdb")
+"""
 PROMISED = {
     "": PLAIN + WITHOUT_SPARK,
     "azure": PLAIN + "import fsspec\nfsspec.get_filesystem_class('az')\n" + WITHOUT_SPARK,
@@ -66,11 +79,12 @@ PROMISED = {
     "gcs": PLAIN + "import fsspec\nfsspec.get_filesystem_class('gs')\n" + WITHOUT_SPARK,
     "metrics": PLAIN + "import prometheus_client\n" + WITHOUT_SPARK,
     "milvus": PLAIN + "import fastavro\n" + WITHOUT_SPARK,
+    "notebook": PLAIN + SQL + NOTEBOOK + WITHOUT_SPARK,
     "remote": PLAIN + "sawlog.write(table, 'memory://a/b.log', format='leveldb_log')\nimport s3fs\n" + WITHOUT_SPARK,
     "rocksdb": PLAIN + "import zstandard\n" + WITHOUT_SPARK,
     "spark": PLAIN + SPARK,
     "sql": PLAIN + SQL + WITHOUT_SPARK,
-    "all": PLAIN + SQL + SPARK,
+    "all": PLAIN + SQL + NOTEBOOK + SPARK,
 }
 
 
@@ -104,6 +118,61 @@ def test_an_extra_alone(tmp_path: Path, wheel: Path, extra: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+def test_no_line_installs_a_name_that_is_not_ours() -> None:
+    """The name may be somebody else's one day: installation is from a checkout or a wheel."""
+    wrong = re.compile(r"install\s+(?:-\S+\s+)*['\"]?sawlog(?![-/\w])")
+    places = [*ROOT.glob("*.md"), *ROOT.glob("Dockerfile"), *ROOT.glob("Makefile")]
+    for folder in ("docs", "src", "examples"):
+        places += [one for one in (ROOT / folder).rglob("*") if one.suffix in (".md", ".py", ".toml", ".sh", ".ipynb")]
+    assert len(places) > 100
+    assert not [(str(one), found[0]) for one in places for found in wrong.finditer(one.read_text("utf-8"))]
+
+
+def test_every_extra_is_promised_and_in_all() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for_work = {"dev", "interop", "jit"}
+    assert set(PROMISED) - {""} == set(extras) - for_work
+    assert set(re.findall(r"\w+", extras["all"][0])) - {"sawlog"} == set(extras) - for_work - {"all"}
+
+
+NEEDING = {
+    r"^import duckdb": {"sql", "notebook"},
+    r"^sawlog sql ": {"sql", "notebook"},
+    r"^import polars|^frame = sawlog\.polars": {"notebook"},
+    r"\.to_pandas\(\)$": {"notebook"},
+    r"filesystem\(\"s3\"|^sawlog .*s3://": {"remote"},
+    r"^\w* ?=? ?spark\.(?:read|sql|createDataFrame)": {"spark"},
+}
+"""What is typed in examples, and the extras that bring what it needs."""
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: f"{page.parent.name}/{page.name}"
+)
+def test_a_page_says_its_extra(page: Path) -> None:
+    text = page.read_text("utf-8")
+    named = {one for found in re.findall(r"(?:\.|\.whl|\.whl\))\[([a-z,]+)\]", text) for one in found.split(",")}
+    for sign, extras in NEEDING.items():
+        for found in re.finditer(sign, text, re.MULTILINE):
+            assert extras & named, f"{page}: {found[0]} needs pip install '.[{min(extras)}]'"
+
+
+def test_errors_name_where_it_was_installed_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Installed:
+        def __init__(self, url: str) -> None:
+            self.read_text = lambda _: json.dumps({"url": url}) if url else None
+
+    def said(url: str) -> str:
+        monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed(url))
+        return install("sql")
+
+    wheel = tmp_path / "a b.whl"
+    wheel.touch()
+    assert said(wheel.as_uri()) == f"pip install '{wheel}[sql]'"
+    for gone in (f"{wheel.as_uri()}.old", "https://user:secret@host/x.whl", ""):
+        assert said(gone) == "pip install '.[sql]' in a checkout of sawlog"
 
 
 def test_no_module_of_tests_needs_what_only_some_pythons_have() -> None:

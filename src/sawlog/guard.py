@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,7 +101,24 @@ def optional(module: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise OptionError(f"{purpose}: pip install 'sawlog[{extra}]' ({error})") from error
+        raise OptionError(f"{purpose}: {install(extra)} ({error})") from error
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra to this installation: to the checkout or wheel that pip says it came from."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = decode_json(distribution("sawlog").read_text("direct_url.json") or "")
+    except PackageNotFoundError:
+        origin = None
+    url = urlsplit(str(origin.get("url", ""))) if isinstance(origin, dict) else urlsplit("")
+    path = url2pathname(url.path)
+    if url.scheme == "file" and os.path.exists(path):
+        return f"pip install {shlex.quote(f'{path}[{extra}]')}"
+    return f"pip install '.[{extra}]' in a checkout of sawlog"
 
 
 def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog import api
 from sawlog.errors import SawlogError
 from sawlog.format import Dataset
+from sawlog.guard import install
 from sawlog.inputs import Input
 from sawlog.scanner import Scanner, narrowed
 
@@ -29,7 +30,7 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
         import polars as pl
         from polars.io.plugins import register_io_source
     except ImportError as error:
-        raise SawlogError("lazy frames need Polars: pip install polars") from error
+        raise SawlogError(f"lazy frames need Polars: {install('notebook')}") from error
     dataset = source if isinstance(source, Dataset) else api.open(source, **options)
 
     def frames(

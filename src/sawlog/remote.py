@@ -15,7 +15,7 @@ from functools import partial
 from typing import IO, Any, ParamSpec, TypeVar
 
 from sawlog.errors import ChangedError, OptionError, SawlogError, StorageError, secrets_in, without_secrets
-from sawlog.guard import FAULTS
+from sawlog.guard import FAULTS, install
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     except ImportError as error:
         scheme = url.partition(":")[0]
         extra = _EXTRAS.get(scheme)
-        how = f"pip install 'sawlog[{extra}]'" if extra else f"install what fsspec needs for {scheme}: {error}"
+        how = install(extra) if extra else f"install what fsspec needs for {scheme}: {error}"
         raise SawlogError(f"{url}: {how}") from error
     except StorageError as error:
         if isinstance(error.__cause__, ValueError):  # what fsspec says of a scheme that it does not know

@@ -10,6 +10,7 @@ import pytest
 
 import sawlog
 from sawlog.cli import main
+from sawlog.guard import install
 from sawlog.storage import Storage
 from tests.cli.conftest import Run
 
@@ -30,7 +31,7 @@ def test_mistyped_names_are_answered_with_the_nearest(run: Run, log: Path) -> No
 @pytest.mark.parametrize(("url", "extra"), [("gs://bucket/x", "gcs"), ("abfs://box@account/x", "azure")])
 def test_a_store_that_needs_a_package_names_the_extra_that_has_it(run: Run, url: str, extra: str) -> None:
     result = run("cat", url)
-    assert (result.code, result.err) == (2, f"sawlog: {url}: pip install 'sawlog[{extra}]'\n")
+    assert (result.code, result.err) == (2, f"sawlog: {url}: {install(extra)}\n")
 
 
 def test_hdfs_without_java_is_told_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

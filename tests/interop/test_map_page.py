@@ -23,7 +23,7 @@ HOSTILE = "</script><script>document.title='owned'</script>"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install sawlog[interop]")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `interop`")
     found = shutil.which("chromium") or shutil.which("google-chrome")
     assert found is not None, "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)"
     with playwright.sync_playwright() as running:

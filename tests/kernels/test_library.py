@@ -59,7 +59,7 @@ def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.Monk
     first = min(native.BASELINES[native.machine()].flags.split())
     monkeypatch.setattr(native, "_cpu_flags", lambda: flags - {first})
     assert str(native.misfit()).endswith(f"this CPU lacks {first}")
-    with pytest.raises(InternalError, match=r"lacks .*pip install sawlog\[jit\]"):
+    with pytest.raises(InternalError, match=r"lacks .*the extra `jit`"):
         native.library()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.cli import main
+from sawlog.guard import install
 from tests.deephaven_import.support import DATE, Logs
 
 if TYPE_CHECKING:
@@ -125,5 +126,5 @@ def test_without_pyspark(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    missing = f"sawlog {arguments[0]} runs on PySpark, which is missing: pip install 'sawlog[spark]'"
+    missing = f"sawlog {arguments[0]} runs on PySpark, which is missing: {install('spark')}"
     assert missing in done.stderr

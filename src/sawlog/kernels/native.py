@@ -140,7 +140,7 @@ class Library:
 
     def __init__(self, package: str = SAWLOG) -> None:
         if reason := misfit(package):
-            raise InternalError(f"{reason}; pip install sawlog[jit] brings the compiler of kernels")
+            raise InternalError(f"{reason}; the extra `jit` brings the compiler of kernels")
         self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
         self._reader = getattr(self._loaded, READER)
 

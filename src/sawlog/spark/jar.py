@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from sawlog.errors import OptionError, SawlogError
+from sawlog.guard import install
 
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _SOURCE_CLASS = "org.apache.spark.sql.execution.python.sawlog.SawlogSource"
@@ -53,7 +54,7 @@ def _pyspark() -> tuple[str, str]:
     try:
         import pyspark
     except ImportError as error:
-        raise OptionError(f"the jar is for PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
+        raise OptionError(f"the jar is for PySpark, which is missing: {install('spark')} ({error})") from None
     home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
     jars = os.path.join(home, "jars")
     if not glob.glob(os.path.join(jars, "scala-compiler*.jar")):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
+from sawlog.guard import install
 from sawlog.spark.errors import explain, spark_errors
 from sawlog.spark.jar import spark_jar
 
@@ -83,7 +84,7 @@ def _pyspark(name: str) -> type[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise OptionError(f"{name} runs on PySpark, which is missing: pip install 'sawlog[spark]' ({error})") from None
+        raise OptionError(f"{name} runs on PySpark, which is missing: {install('spark')} ({error})") from None
     return SparkSession
 
 

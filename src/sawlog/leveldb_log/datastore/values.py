@@ -27,8 +27,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sawlog.errors import SawlogError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
 from sawlog.varints import encode_varint
@@ -64,7 +63,7 @@ class EntityDecoder:
     """Decodes entities.
 
     Raises:
-        SawlogError: When the packages that it needs are not installed.
+        OptionError: When the packages that it needs are not installed.
     """
 
     def __init__(self) -> None:
@@ -178,16 +177,14 @@ def json_encoder() -> Callable[[Any], bytes]:
     """A function that makes JSON text of values.
 
     Raises:
-        SawlogError: When the package that it needs is not installed.
+        OptionError: When the package that it needs is not installed.
     """
-    try:
-        import orjson
-    except ImportError as error:
-        raise SawlogError(f"reading Datastore entities: {error}; install sawlog[datastore]") from error
+    orjson = optional("orjson", "datastore", "reading Datastore entities")
     flags = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_UTC_Z
 
     def encode(value: Any) -> bytes:
-        return orjson.dumps(value, _for_json, flags)
+        text: bytes = orjson.dumps(value, _for_json, flags)
+        return text
 
     return encode
 
