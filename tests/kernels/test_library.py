@@ -144,7 +144,7 @@ print(sawlog.read({str(SHOP)!r}).num_rows)
 """
     environment = {**os.environ, "SAWLOG_KERNELS": "library"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "10495\n", done.stderr
+    assert done.stdout == "3903\n", done.stderr
 
 
 @pytest.mark.heavy
