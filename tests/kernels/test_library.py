@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sawlog.errors import InternalError
 from sawlog.kernels import build, native
+from sawlog.kernels.gather import gather_slices
 from sawlog.kernels.jit import Kernel
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
@@ -109,6 +111,20 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
     symbols = {(line.split()[-2], line.split()[-1]) for line in said}
     assert {name for kind, name in symbols if kind == "T"} == entries
     assert {name for kind, name in symbols if kind == "U"} <= build.FROM_LIBC
+
+
+@NEEDS_LIBRARY
+def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = native.Library()
+    assert library._reader is not None
+    monkeypatch.setattr(native, "_HEAD", native._HEAD + 8)
+    assert not native.reads_objects(library._reader)
+    monkeypatch.setattr(library, "_reader", None)
+    ends, out = np.array([0, 0], np.int32), np.zeros(3, np.uint8)
+    entry = library.entry(gather_slices.signature)
+    data = np.frombuffer(b"abcdef", np.uint8)
+    entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends)
+    assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])
 
 
 @NEEDS_LIBRARY

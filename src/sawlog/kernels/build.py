@@ -133,9 +133,10 @@ def _features() -> str:
     return native.BASELINES[native.machine()].features
 
 
-def _task(arguments: tuple[str, str]) -> list[str]:
+def _task(arguments: tuple[str, str]) -> tuple[list[str], float]:
+    """The names of entries, and the processor seconds that they took."""
     module, folder = arguments
-    return _compile(module, folder) if module else _compile_reader(folder)
+    return _compile(module, folder) if module else _compile_reader(folder), _used()
 
 
 def _linker() -> list[str]:
@@ -179,8 +180,8 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
         tasks = [(module, objects) for module in ("", *kernel_modules(package))]
-        with multiprocessing.get_context("spawn").Pool(jobs or len(os.sched_getaffinity(0))) as pool:
-            names = sorted(name for made in pool.imap_unordered(_task, tasks) for name in made)
+        done = _in_processes(tasks, jobs)
+        names = sorted(name for made, _ in done for name in made)
         library = os.path.join(objects, native.LIBRARY)
         _link([os.path.join(objects, f"{name}.o") for name in names], library)
         _publish(library, os.path.join(folder, native.LIBRARY))
@@ -189,12 +190,22 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
             described = {"system": platform.system(), "machine": native.machine(), "cpu": baseline.cpu}
             json.dump({**described, "entries": names, "sources": digests}, file, indent=1)
         _publish(table, os.path.join(folder, native.TABLE))
-    taken, processor = time.perf_counter() - begun, _used() - used
+    taken = time.perf_counter() - begun
+    processor = _used() - used + sum(seconds for _, seconds in done)
     size = os.path.getsize(os.path.join(folder, native.LIBRARY))
     return (
         f"{len(names) - 1} kernels for {baseline.cpu}, {size >> 10} KiB, "
         f"in {taken:.0f} s ({processor:.0f} processor seconds)"
     )
+
+
+def _in_processes(tasks: list[tuple[str, str]], jobs: int | None) -> list[tuple[list[str], float]]:
+    """Each task in a process of its own: what Numba has compiled before would show in the code."""
+    os.environ["PYTHONHASHSEED"] = "0"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sawlog.kernels.compiler"])
+    with context.Pool(jobs or len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
+        return list(pool.imap_unordered(_task, tasks))
 
 
 def _used() -> float:

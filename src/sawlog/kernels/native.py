@@ -142,7 +142,8 @@ class Library:
         if reason := misfit(package):
             raise InternalError(f"{reason}; pip install sawlog[jit] brings the compiler of kernels")
         self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
-        self._reader = getattr(self._loaded, READER)
+        reader = getattr(self._loaded, READER)
+        self._reader = reader if reads_objects(reader) else None
 
     def entry(self, signature: Signature) -> Any:
         """A kernel.
@@ -169,6 +170,19 @@ _HEAD = object.__basicsize__
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
+def reads_objects(reader: Any) -> bool:
+    """Whether arrays and records lie in memory as `reader` takes them to: as in NumPy 2, with Python's own head."""
+    array = np.zeros((2, 3), np.int16)
+    record = np.zeros(1, np.dtype((np.record, [("a", np.int64)])))[0]
+    flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE
+    numbers = [_HEAD, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
+    layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
+    objects: Any = ctypes.py_object * 2
+    reader(objects(array, record), layout, words)
+    places = [one.__array_interface__["data"][0] for one in (array, record)]
+    return list(words) == [places[0], 2, 3, places[1], 0]
+
+
 class Entry:
     """A kernel of machine code, as Python calls it.
 
@@ -178,7 +192,7 @@ class Entry:
 
     Args:
         signature: Its declaration.
-        reader: `reader(objects, layout, words)`: fills the words of arrays and records in.
+        reader: `reader(objects, layout, words)`: fills the words of arrays and records in; None where Python does it.
         function: The entry.
     """
 
@@ -212,7 +226,7 @@ class Entry:
             raise
         words = self._words(*numbers)
         given = self._objects(*objects)
-        fits = tuple(map(type, objects)) == self._types
+        fits = self._reader is not None and tuple(map(type, objects)) == self._types
         if fits:
             self._reader(given, self._layout, words)
             fits = words[self._last] == 0

@@ -274,8 +274,8 @@ def _revived(
     """Whether RocksDB itself has changed what the database holds, between its answer and its end.
 
     Before 6.3.0 its compactions joined operands with values that a range deletion had removed ("allowed `Put`s covered
-    by range tombstones to reappear", says its history). They run in the background. So of keys that operands and range
-    deletions have met, what counts is what the engine answers for the very files that sawlog has read.
+    by range tombstones to reappear", says its history). They run in the background. So for keys with both operands and
+    range deletions, what counts is what the engine answers for the very files that sawlog has read.
     """
     merged: set[bytes] = set()
     ranges: list[tuple[bytes, bytes]] = []
