@@ -2,8 +2,8 @@
 
     python -m sawlog.spark.jar FOLDER    compile it for the Spark that is installed into a folder, as wheels carry it
 
-One is made for each minor version of Spark. PySpark's own jars hold the Scala compiler, so that nothing but the Java
-that Spark needs anyway is needed.
+One is made for each version of Spark, whose internal classes it calls. PySpark's own jars hold the Scala compiler, so
+that nothing but the Java that Spark needs anyway is needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spark_jar() -> str:
     """
     version, jars = _spark()
     sources = _sources(version)
-    carried = _carried(_minor(version), sources)
+    carried = _carried(version, sources)
     if carried is not None:
         return carried
     path = _cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
@@ -69,16 +69,16 @@ def make(folder: Path) -> Path:
     version, jars = _spark()
     sources = _sources(version)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"sawlog-spark_{_minor(version)}.jar"
+    path = folder / f"sawlog-spark_{version}.jar"
     _compile(sources, jars, path)
-    made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources), "spark": version}
+    made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
     path.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
     return path
 
 
-def _carried(minor: str, sources: dict[str, str]) -> str | None:
-    """The jar that sawlog carries for a minor version of Spark, if it was made from these sources."""
-    path = CARRIED / f"sawlog-spark_{minor}.jar"
+def _carried(version: str, sources: dict[str, str]) -> str | None:
+    """The jar that sawlog carries for a version of Spark, if it was made from these sources."""
+    path = CARRIED / f"sawlog-spark_{version}.jar"
     try:
         made = json.loads(path.with_suffix(".json").read_text())
     except FileNotFoundError:
@@ -106,10 +106,6 @@ def _spark() -> tuple[str, str]:
     return os.path.basename(core[0]).removesuffix(".jar").partition("-core_")[2].partition("-")[2], jars
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
 def _digest(sources: dict[str, str]) -> str:
     return hashlib.sha256("".join(f"{name}\0{text}\0" for name, text in sorted(sources.items())).encode()).hexdigest()
 
@@ -117,8 +113,9 @@ def _digest(sources: dict[str, str]) -> str:
 def _sources(version: str) -> dict[str, str]:
     """The module's files, those for one minor version of Spark in place of those for all."""
     place = files("sawlog.spark").joinpath("scala")
+    minor = ".".join(version.split(".")[:2])
     chosen = {one.name: one for one in place.iterdir() if one.name.endswith(".scala")}
-    own = place.joinpath(_minor(version))
+    own = place.joinpath(minor)
     if own.is_dir():
         chosen |= {one.name: one for one in own.iterdir()}
     return {name: one.read_text() for name, one in chosen.items()}
