@@ -83,6 +83,10 @@ coverage-kernels: $(VENV)/.dev ## Run the tests of kernels as plain Python, with
 .PHONY: wheels
 wheels: release-check ## Build the wheel, and try it with every Python that the machine offers
 
+.PHONY: jars
+jars: java $(VENV)/.dev ## Make the jars that wheels carry, each twice; fetches each supported Spark first: make jars ARGS=4.2.0
+	$(BIN)/python tools/jars.py $(ARGS)
+
 .PHONY: release-check
 release-check: $(VENV)/.dev ## Build sdist and wheel, and try the wheel in a clean environment
 	$(BIN)/python tools/release_check.py $(ARGS)
@@ -168,7 +172,7 @@ lock: ## Pin what pip takes today, in a clean environment
 
 .PHONY: clean
 clean: ## Delete environments, caches and everything built
-	rm -rf src/sawlog/_native .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
+	rm -rf src/sawlog/_jars src/sawlog/_native .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,9 @@
-"""Hatchling's hook: the wheel holds the library of kernels, compiled for this platform."""
+"""Hatchling's hook: the wheel holds the library of kernels, compiled for this platform, and the jars for Spark.
+
+The jars are the same for every platform, and each is compiled with a Spark of its own, of some 400 MB: `make jars` puts
+them into the tree, sdist and wheel take them from there, and without them sawlog compiles one where it runs. So neither
+an installation from the sdist nor one of a checkout fetches Spark.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         subprocess.run(command, env=environment, cwd=self.root, check=True)  # noqa: S603 # our own
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
-        build_data["artifacts"] += ["src/sawlog/_native/*"]
+        build_data["artifacts"] += ["src/sawlog/_native/*", "src/sawlog/_jars/*"]
 
 
 def _linker() -> str:

@@ -131,6 +131,7 @@ CALLERS = {"decode_by", "saying", "decode_json"}
 """What takes their word: `sawlog.guard`."""
 OUR_OWN_BYTES = {
     "sawlog.kernels.native",  # the table of its own library
+    "sawlog.spark.jar",  # the digests of the jars that it carries
     "sawlog.query",  # an expression that pyarrow has just pickled
     "sawlog.deephaven_import.runs",  # a file that this process has just written
     "sawlog.cli.render",  # hexadecimal digits that a pattern has matched

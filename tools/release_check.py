@@ -6,7 +6,7 @@
 It is checked that the version is written once, that the changelog has notes for it, that the wheel holds every file of
 the package, and that the wheel, installed without anything else with each Python that is there, reads, verifies, draws
 and converts. Of a tag it is also checked that it is the version's, that the notes have a date, and that the metadata
-says where the project is.
+says where the project is, and that the wheel holds the jars for all supported versions of Spark.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
+
+import jars
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOP = ROOT / "examples" / "data" / "shop"
@@ -47,7 +49,7 @@ def main() -> None:
         (source,) = target.glob("*.tar.gz")
         assert f"-{version}" in wheel.name, wheel.name
         assert source.name == f"sawlog-{version}.tar.gz", source.name
-        contents(wheel)
+        contents(wheel, complete=given.tag is not None)
         for python in pythons():
             try_out(target, wheel, version, python)
         dist = ROOT / "dist"
@@ -85,13 +87,21 @@ def tagged(version: str, tag: str) -> None:
     assert not missing, f"pyproject.toml: [project.urls] lacks {', '.join(sorted(missing))}"
 
 
-def contents(wheel: Path) -> None:
-    """The wheel holds every file of the package and the library of kernels, and nothing else, for every Python."""
+def contents(wheel: Path, *, complete: bool) -> None:
+    """The wheel holds every file of the package, the library of kernels and jars, and nothing else, for every Python.
+
+    Args:
+        wheel: The wheel.
+        complete: Whether it has to hold the jars for all supported versions of Spark, and not only those of the tree.
+    """
     assert "-py3-none-" in wheel.name, wheel.name
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
     expected = {name.removeprefix("src/") for name in listed.stdout.split()}
-    assert packed == expected | {"sawlog/_native/kernels.so", "sawlog/_native/kernels.json"}, packed ^ expected
+    made = {f"sawlog/_jars/{path.name}" for path in jars.CARRIED.glob("*")}
+    assert not complete or len(made) == 2 * len(jars.SPARKS), f"make jars makes those for {', '.join(jars.SPARKS)}"
+    made |= {"sawlog/_native/kernels.so", "sawlog/_native/kernels.json"}
+    assert packed == expected | made, packed ^ (expected | made)
 
 
 def pythons() -> list[str]:

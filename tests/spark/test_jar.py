@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 
 import sawlog.spark
 from sawlog.errors import OptionError, SawlogError
-from sawlog.spark import jar
+from sawlog.spark import jar, reader
 
 HERE = Path(__file__).parent
 
@@ -33,6 +35,7 @@ def test_with_the_jar(pyspark_version: tuple[int, int]) -> None:
 
 
 def test_the_jar_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jar, "CARRIED", tmp_path)
     path = Path(sawlog.spark.spark_jar())
     assert sawlog.spark.spark_jar() == str(path)
     with zipfile.ZipFile(path) as made:
@@ -46,8 +49,51 @@ def test_the_jar_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         sawlog.spark.spark_jar()
 
 
+def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made twice, it has the same bytes; it is used if nobody has changed it, or the sources that it was made from."""
+    monkeypatch.setattr(jar, "CARRIED", tmp_path / "carried")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made, again = jar.make(jar.CARRIED), jar.make(tmp_path / "again")
+    assert made.read_bytes() == again.read_bytes()
+    description = made.with_suffix(".json")
+    assert description.read_bytes() == again.with_suffix(".json").read_bytes()
+    assert sawlog.spark.spark_jar() == str(made)
+
+    monkeypatch.setattr(jar, "_compile", lambda sources, jars, path: None)
+    text = description.read_text()
+    description.write_text(json.dumps({**json.loads(text), "sources": "0"}))
+    assert Path(sawlog.spark.spark_jar()).parent == tmp_path / "sawlog", "of other sources"
+    description.write_text(text)
+    assert sawlog.spark.spark_jar() == str(made)
+    made.write_bytes(made.read_bytes() + b"\0")
+    with pytest.raises(SawlogError, match=r"expected a jar with SHA-256 .*, found .*; install sawlog again"):
+        sawlog.spark.spark_jar()
+
+
+def test_the_jar_is_that_of_the_spark_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of PySpark, where `SPARK_HOME` is another's."""
+    (tmp_path / "jars").mkdir()
+    for name in ("spark-core_2.13-4.0.1.jar", "scala-compiler-2.13.16.jar"):
+        (tmp_path / "jars" / name).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jar, "CARRIED", tmp_path)
+    monkeypatch.setattr(jar, "_compile", lambda sources, jars, path: None)
+    assert Path(sawlog.spark.spark_jar()).name.startswith("sawlog-spark_4.0.1_")
+
+
+def test_one_line_says_what_the_jar_would_bring(database: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"path": str(database)}
+    reader._recommend_jar.cache_clear()
+    with caplog.at_level(logging.INFO, "sawlog"):
+        for format in ("leveldb_log", None, None):
+            reader.make_reader(options, format, reader.read_schema(options, format))
+    assert [one.levelname for one in caplog.records if "sawlog spark-jar" in one.message] == ["INFO"]
+
+
 def test_a_failed_compilation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jar, "CARRIED", tmp_path)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format import formats
+from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
 from sawlog.scan import BYTES_COLUMN
-from sawlog.spark.errors import explain, spark_errors
+from sawlog.spark.errors import explain, is_transient, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,7 @@ class Plan:
 
     Raises:
         OptionError: For what Spark or sawlog cannot do; names line and key.
+        PipelineError: When a store does not answer, or Spark fails in a way that may pass.
     """
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
@@ -192,8 +194,11 @@ class Plan:
         try:
             yield
         except expected as error:
-            message = self.pipeline.document.secrets.redact(explain(error))
-            raise self.pipeline.document.error(key, message) from error
+            document = self.pipeline.document
+            message = document.secrets.redact(explain(error))
+            if is_transient(error):
+                raise PipelineError(f"{document.where(key)}: {message}", transient=True) from error
+            raise document.error(key, message) from error
 
 
 def _options(options: Any) -> str:

@@ -1,12 +1,17 @@
-"""`sawlog-spark`, the jar by which Spark takes Arrow batches as columns: compiled once for each installed Spark.
+"""`sawlog-spark`, the jar by which Spark takes Arrow batches as columns: carried by wheels, or compiled on first use.
 
-PySpark's own jars hold the Scala compiler, so that nothing but the Java that Spark needs anyway is needed.
+    python -m sawlog.spark.jar FOLDER    compile it for the Spark that is installed into a folder, as wheels carry it
+
+One is made for each version of Spark, whose internal classes it calls. PySpark's own jars hold the Scala compiler, so
+that nothing but the Java that Spark needs anyway is needed.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +24,9 @@ from pathlib import Path
 from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import install
 
+CARRIED = Path(__file__).parent.parent / "_jars"
+"""Where wheels carry jars, each next to a JSON object with its SHA-256, `jar`, and that of its `sources`."""
+
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _SOURCE_CLASS = "org.apache.spark.sql.execution.python.sawlog.SawlogSource"
 _COMPILER = "scala.tools.nsc.Main"
@@ -29,37 +37,78 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def spark_jar() -> str:
-    """Path of the jar for the PySpark that is installed; the first call compiles it.
+    """Path of the jar for the Spark that is installed: carried by sawlog, or compiled by the first call.
 
-    The jar is kept in `$XDG_CACHE_HOME/sawlog`, `~/.cache/sawlog` if that is not set, or where neither can be written,
-    in the directory for temporary files.
+    The compiled one is kept in `$XDG_CACHE_HOME/sawlog`, `~/.cache/sawlog` if that is not set, or where neither can be
+    written, in the directory for temporary files.
 
     Raises:
         OptionError: When PySpark is missing, or has no jars, as the client of Spark Connect alone.
-        SawlogError: When there is no Java, or the compiler fails.
+        SawlogError: When there is no Java, or the compiler fails; when the carried jar is not the one that was made.
     """
-    version, jars = _pyspark()
+    version, jars = _spark()
     sources = _sources(version)
-    key = hashlib.blake2b(version.encode(), digest_size=6)
-    for name, text in sorted(sources.items()):
-        key.update(f"{name}\0{text}\0".encode())
-    path = _cache() / f"sawlog-spark_{version}_{key.hexdigest()}.jar"
+    carried = _carried(version, sources)
+    if carried is not None:
+        return carried
+    path = _cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
     if not path.exists():
+        sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
         _compile(sources, jars, path)
     return str(path)
 
 
-def _pyspark() -> tuple[str, str]:
-    """Version of PySpark, and the directory of its jars."""
+def make(folder: Path) -> Path:
+    """Compile the jar for the Spark that is installed into a folder, as wheels carry it.
+
+    The same sources and the same Spark make the same bytes.
+
+    Raises:
+        OptionError: When there is no Spark with a Scala compiler.
+        SawlogError: When there is no Java, or the compiler fails.
+    """
+    version, jars = _spark()
+    sources = _sources(version)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"sawlog-spark_{version}.jar"
+    _compile(sources, jars, path)
+    made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
+    path.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
+    return path
+
+
+def _carried(version: str, sources: dict[str, str]) -> str | None:
+    """The jar that sawlog carries for a version of Spark, if it was made from these sources."""
+    path = CARRIED / f"sawlog-spark_{version}.jar"
     try:
-        import pyspark
-    except ImportError as error:
-        raise OptionError(f"the jar is for PySpark, which is missing: {install('spark')} ({error})") from None
-    home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+        made = json.loads(path.with_suffix(".json").read_text())
+    except FileNotFoundError:
+        return None
+    if made["sources"] != _digest(sources):
+        return None
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != made["jar"]:
+        raise SawlogError(f"{path}: expected a jar with SHA-256 {made['jar']}, found {found}; install sawlog again")
+    return str(path)
+
+
+def _spark() -> tuple[str, str]:
+    """Version of the Spark that is installed, and the directory of its jars."""
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        found = importlib.util.find_spec("pyspark")
+        if found is None or found.origin is None:
+            raise OptionError("the jar is for PySpark, which is missing: " + install("spark"))
+        home = os.path.dirname(found.origin)
     jars = os.path.join(home, "jars")
-    if not glob.glob(os.path.join(jars, "scala-compiler*.jar")):
+    core = glob.glob(os.path.join(jars, "spark-core_*.jar"))
+    if not core or not glob.glob(os.path.join(jars, "scala-compiler*.jar")):
         raise OptionError(f"{jars}: no jars of Spark with the Scala compiler; the jar has to be made where Spark is")
-    return str(pyspark.__version__), jars
+    return os.path.basename(core[0]).removesuffix(".jar").partition("-core_")[2].partition("-")[2], jars
+
+
+def _digest(sources: dict[str, str]) -> str:
+    return hashlib.sha256("".join(f"{name}\0{text}\0" for name, text in sorted(sources.items())).encode()).hexdigest()
 
 
 def _sources(version: str) -> dict[str, str]:
@@ -93,7 +142,6 @@ def _compile(sources: dict[str, str], jars: str, path: Path) -> None:
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java:
         raise SawlogError("no Java to compile the jar with; Spark needs Java 17 or newer itself")
-    sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as work:
         classes = Path(work, "classes")
         classes.mkdir()
@@ -105,8 +153,13 @@ def _compile(sources: dict[str, str], jars: str, path: Path) -> None:
         if done.returncode:
             raise SawlogError(f"the jar could not be compiled: {(done.stderr or done.stdout).strip()[-2000:]}")
         made = Path(work, path.name)
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as jar:
+        # Stored, for what compresses differs from one build of Python to the next; wheels compress it.
+        with zipfile.ZipFile(made, "w") as jar:
             for one in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), _STAMP), one.read_bytes())
             jar.writestr(zipfile.ZipInfo(_SERVICE, _STAMP), f"{_SOURCE_CLASS}\n")
         made.replace(path)
+
+
+if __name__ == "__main__":
+    print(make(Path(sys.argv[1])))  # noqa: T201

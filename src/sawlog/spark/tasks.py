@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -14,7 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
-from sawlog.errors import SawlogError
+from sawlog.errors import SawlogError, StorageError
 from sawlog.format import TASK_BYTES
 from sawlog.reading import cores, in_order, once
 
@@ -27,6 +28,8 @@ Outcome = TypeVar("Outcome")
 LINGER = 3.0
 """Seconds after which no task of a failed job is alive: Spark kills workers after `spark.python.task.killTimeout`,
 two seconds, while the job has failed at once."""
+_LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
+"""A master that runs tasks in the driver: threads, and attempts at a task, which are one where nothing is said."""
 _LOOK_SECONDS = 0.05
 _ITEM_BYTES = 1 << 20
 """What an item costs at least, so that thousands of small ones do not make one task."""
@@ -52,8 +55,9 @@ def run_tasks(
 ) -> list[Outcome | SawlogError]:
     """Apply a function to items in the tasks of one job.
 
-    Errors of sawlog are outcomes, for they would come again; after any other, Spark tries the task again, so that the
-    function has to bear being called twice, even at the same time.
+    Errors of sawlog are outcomes, for they would come again. After any other, and when a store does not answer, Spark
+    tries the task again, so that the function has to bear being called twice, even at the same time; what a store does
+    not answer at the last attempt either is an outcome, too.
 
     Args:
         spark: The session; without one, threads of this process work.
@@ -73,6 +77,7 @@ def run_tasks(
         return _run_here(function, items, arrived)
     tasks = _pack(sizes)
     pickled = CPickleSerializer()
+    attempts = _attempts(spark)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -82,6 +87,8 @@ def run_tasks(
                     try:
                         outcome = function(items[index])
                     except SawlogError as error:
+                        if type(error) is StorageError and running_task().attemptNumber() + 1 < attempts:
+                            raise
                         outcome = error
                     if board is not None:
                         _put_up(board, index, pickled.dumps(outcome))
@@ -98,6 +105,12 @@ def run_tasks(
         raise
     found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [found[index] for index in range(len(items))]
+
+
+def _attempts(spark: SparkSession) -> int:
+    """How often Spark tries a task before it gives a job up."""
+    local = _LOCAL.fullmatch(str(spark.conf.get("spark.master", "")))
+    return int(local[1] or 1) if local else int(str(spark.conf.get("spark.task.maxFailures", "4")))
 
 
 def _run_here(
