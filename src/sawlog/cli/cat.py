@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
@@ -20,7 +20,9 @@ from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Dataset
-from sawlog.watching import Watch
+
+if TYPE_CHECKING:
+    from sawlog.watching import Watch
 
 POLL = 0.5
 """Seconds between two looks at files that are followed."""
@@ -84,7 +86,7 @@ def cat(
     if sum(bool(one) for one in (tail is not None, sample is not None, follow)) > 1:
         raise OptionError("--tail, --sample and --follow exclude each other")
     if follow:
-        batches = _flushed(_limited(followed(Watch(dataset, poll=POLL)), limit))
+        batches = _flushed(_limited(followed(dataset.watch(poll=POLL)), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)
