@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import multiprocessing
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -38,16 +37,18 @@ _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 def main() -> None:
     arguments = parse_arguments()
     for name in arguments.benchmarks:
-        if name == "kernels":
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), choose_jit) as process:
-                process.submit(measure, name, arguments).result()
+        if name == "kernels" and os.environ.get("SAWLOG_KERNELS") != "jit":
+            measure_with_jit(name, arguments)
         else:
             measure(name, arguments)
 
 
-def choose_jit() -> None:
-    """For a process that has imported no kernel yet."""
-    os.environ["SAWLOG_KERNELS"] = "jit"
+def measure_with_jit(name: str, arguments: argparse.Namespace) -> None:
+    """In a process of its own: this one may have imported kernels."""
+    given = {"size": arguments.size, "repeat": arguments.repeat, "dir": arguments.dir, "out": arguments.out}
+    options = [f"--{option}={value}" for option, value in given.items() if value is not None]
+    command = [sys.executable, "-m", "benchmarks", name, f"--only={arguments.only}", *options]
+    subprocess.run(command, env={**os.environ, "SAWLOG_KERNELS": "jit"}, check=True)
 
 
 def measure(name: str, arguments: argparse.Namespace) -> None:
