@@ -30,7 +30,9 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """What compiles them, what their modules import, and a linker where the machine has none."""
+        """What compiles them, what their modules import, and a linker where the machine has none: for wheels alone."""
+        if self.target_name != "wheel":
+            return []
         metadata = self.metadata.core.dependencies_complex.values()
         imported = [str(one) for one in metadata if one.name in _IMPORTED]
         return [*_COMPILER, *imported, *([] if shutil.which(_linker()) else ["ziglang>=0.13"])]

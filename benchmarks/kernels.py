@@ -1,7 +1,7 @@
 """Kernels of the library against the same ones by Numba's JIT, each on a call that was made while samples were read.
 
 Both are called in turns in one process, as `SAWLOG_KERNELS=jit` loads it, and processor time is measured. The library
-is for a stated baseline CPU, the JIT for this one.
+is for a stated baseline CPU, the JIT for this one, unless `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` say another.
 """
 
 from __future__ import annotations

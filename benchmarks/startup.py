@@ -20,6 +20,10 @@ READY = "import sawlog.spark.reader, sawlog; next(iter(sawlog.open({0!r}, format
 
 
 def cases(settings: Settings) -> Iterator[Case]:
+    return (one for one in all_cases(settings) if settings.wanted(one.name))
+
+
+def all_cases(settings: Settings) -> Iterator[Case]:
     paths = {"leveldb_database": SHOP}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

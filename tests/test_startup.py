@@ -91,6 +91,33 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
     assert (codes, asked) == ([0, 0, 0], [])
 
 
+LIGHT = {"columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
+"""Modules by which formats tell whether names and first bytes are theirs."""
+PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
+"""Formats whose modules others are made of."""
+
+
+@pytest.mark.parametrize("verb", [["info"], ["cat", "--limit", "5"], ["verify"]], ids=lambda verb: verb[0])
+@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
+def test_a_path_imports_its_own_format_alone(
+    name: str, verb: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, _ = small(tmp_path_factory.getbasetemp())[name]
+    script = f"""
+import atexit, sys
+from sawlog.cli import main
+atexit.register(lambda: print(*[one for one in sys.modules if one.startswith("sawlog.")]))
+main({[*verb, str(path)]!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    modules = [one.split(".") for one in done.stdout.splitlines()[-1].split()]
+    assert ["sawlog", name, "format"] in modules
+    others = formats().keys() - {name} - PARTS.get(name, set())
+    assert [".".join(one) for one in modules if one[1] in others and len(one) > 2 and one[2] not in LIGHT] == []
+    assert ["sawlog", "watching"] not in modules
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["--show-completion", "bash"]])
 def test_what_reads_nothing_does_not_import_arrow(arguments: list[str]) -> None:
     script = f"""

@@ -26,6 +26,7 @@ import jars
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOP = ROOT / "examples" / "data" / "shop"
+LOG = str(SHOP / "000003.log")
 SMALLEST_NOTES = 200
 """Characters of the notes of a version."""
 
@@ -105,16 +106,22 @@ def contents(wheel: Path, *, complete: bool) -> None:
 
 
 def pythons() -> list[str]:
-    """This Python, and one of each other version that the package is for, where the machine or `uv` has it."""
-    found = {sys.version_info[:2]: sys.executable}
+    """This Python, and one of each other version that the package is for, where the machine, `pyenv` or `uv` has it."""
+    found = {sys.version_info[1]: sys.executable}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    uv = shutil.which("uv")
     for minor in range(11, 15):
         name = f"python3.{minor}"
-        uv = shutil.which("uv")
         said = subprocess.run([uv, "python", "find", name], capture_output=True, text=True, check=False) if uv else None
-        path = shutil.which(name) or (said.stdout.strip() if said and said.returncode == 0 else None)
-        if path:
-            found.setdefault((3, minor), path)
+        for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}")), said and said.stdout.strip()):
+            if path and makes_environments(path):
+                found.setdefault(minor, path)
     return [found[one] for one in sorted(found)]
+
+
+def makes_environments(python: str) -> bool:
+    """Whether a Python runs, which a command of pyenv's need not, and has what `python -m venv` takes."""
+    return subprocess.run([python, "-c", "import ensurepip, venv"], capture_output=True, check=False).returncode == 0
 
 
 def try_out(target: Path, wheel: Path, version: str, python: str) -> None:
@@ -133,7 +140,7 @@ def try_out(target: Path, wheel: Path, version: str, python: str) -> None:
     assert say(sawlog, "--version") == f"sawlog {version}\n"
     without = "import importlib.util as i; print(i.find_spec('numba'), i.find_spec('llvmlite'))"
     assert say(python, "-c", without) == "None None\n"
-    assert "10495" in say(python, "-c", f"import sawlog; print(sawlog.read({str(SHOP)!r}).num_rows)")
+    assert "10495" in say(python, "-c", f"import sawlog; print(sawlog.read({LOG!r}).num_rows)")
     say(sawlog, "verify", str(SHOP))
     say(sawlog, "map", str(SHOP), "-o", "map.html")
     say(sawlog, "convert", str(SHOP), "shop.parquet")

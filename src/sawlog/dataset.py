@@ -36,12 +36,12 @@ from sawlog.scan import (
 from sawlog.scanner import Scanner, exported, narrowed
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
-from sawlog.watching import Watch
 
 if TYPE_CHECKING:
     from sawlog.anatomy import Dissector
     from sawlog.format import Format
     from sawlog.storage import Source
+    from sawlog.watching import Watch
 
 
 Result = TypeVar("Result")
@@ -391,6 +391,8 @@ class Dataset(ABC):
         Raises:
             OptionError: When the view cannot be followed; some views raise it with the first look.
         """
+        from sawlog.watching import Watch
+
         return Watch(self, positions, poll)
 
     def count_rows(self, filter: Any = None) -> int:

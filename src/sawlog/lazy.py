@@ -1,4 +1,4 @@
-"""Packages that import what they export when it is asked for."""
+"""What is imported when it is asked for: the exports of packages, and attributes of classes."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return find
+
+
+class _Imported:
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
+
+def imported(module: str, name: str) -> Any:
+    """An attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
+    return _Imported(module, name)

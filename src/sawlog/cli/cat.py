@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
@@ -20,7 +20,9 @@ from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Dataset
-from sawlog.watching import Watch
+
+if TYPE_CHECKING:
+    from sawlog.watching import Watch
 
 POLL = 0.5
 """Seconds between two looks at files that are followed."""
@@ -91,7 +93,7 @@ def cat(
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flushed(_limited(followed(Watch(dataset, poll=POLL), tail), limit))
+        batches = _flushed(_limited(followed(dataset.watch(poll=POLL), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = Losses(dataset.skipped)

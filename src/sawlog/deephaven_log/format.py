@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
-from sawlog.deephaven_log.options import ReadOptions, WriteOptions
 from sawlog.follow import Succession
 from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.lazy import imported
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_log.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 
@@ -29,8 +30,8 @@ class DeephavenLog(Format):
         "commands": "records that are no rows: type, version, command id, data",
         "damage": "one row per damaged range",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.deephaven_log.options", "ReadOptions")
+    write_options = imported("sawlog.deephaven_log.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number; a file that has none yet, or a damaged one, by its name."""

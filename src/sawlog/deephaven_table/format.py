@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.header import parse_header
-from sawlog.deephaven_table.options import ReadOptions, WriteOptions
-from sawlog.deephaven_table.tree import is_member, place
-from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan, Writer
-from sawlog.partitions import PartitionedWriter, check_column
+from sawlog.lazy import imported
 from sawlog.storage import normalize
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sawlog.deephaven_table.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 
@@ -34,13 +31,15 @@ class DeephavenTable(Format):
         "groups": "one row per group of a grouped column: value and range of rows",
         "damage": "one row per damaged range",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.deephaven_table.options", "ReadOptions")
+    write_options = imported("sawlog.deephaven_table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By a header with metadata; headerless files only by what lies beside them."""
         parts = layout.split_name(file.name)
         if parts is not None and parts[1] in (layout.DATA, layout.SYMBOL_OFFSETS):
+            from sawlog.deephaven_table.header import parse_header
+
             header = parse_header(head, file.size)
             if header is not None and header.certain:
                 return Match.CONTENT
@@ -52,12 +51,14 @@ class DeephavenTable(Format):
         """The files of locations: of directories with a primary file, or with the record of their rows."""
         del view
         named = [(file, file.name) for file in files]
-        members = [(file, name, posixpath.dirname(file.path)) for file, name in named if is_member(name)]
+        members = [(file, name, posixpath.dirname(file.path)) for file, name in named if layout.is_member(name)]
         telling = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
         return [file for file, _, owner in members if owner in telling]
 
     def home(self, file: File) -> str:
         """The directory of the table, above its partitions; of a historical tree the one that holds its tables."""
+        from sawlog.deephaven_table.tree import place
+
         location = place(posixpath.dirname(file.path), "auto")
         above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
         return "/".join(location.directory.split("/")[: -above or None])
@@ -90,6 +91,9 @@ class DeephavenTable(Format):
             OptionError: Where the path does not name a table, or where the partitions of a table that was merged lie.
         """
         import pyarrow as pa
+
+        from sawlog.deephaven_table.types import PARTITION_KEY
+        from sawlog.partitions import PartitionedWriter, check_column
 
         check_column(schema, column, pa.string())
         names = normalize(path).rstrip("/").split("/")

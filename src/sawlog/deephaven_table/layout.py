@@ -178,6 +178,11 @@ def split_name(name: str) -> tuple[str, str] | None:
     return None
 
 
+def is_member(name: str) -> bool:
+    """Whether a file of a location can have this name."""
+    return name in (TABLE_SIZE, TABLE_DEFINITION, TABLE_SCHEMA) or split_name(name) is not None
+
+
 def array_prefix(letter: str) -> bytes:
     """What every serialized array of a primitive type begins with, up to its length."""
     name = f"[{letter}".encode()

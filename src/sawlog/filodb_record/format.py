@@ -6,25 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
-
 from sawlog.filodb_record.judge import header_length
-from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.lazy import imported
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.filodb_record.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 _SUFFIXES = (".container", ".filodb")
-_LABELS = pa.map_(pa.string(), pa.string())
-_NESTED = """
-[schemas.result]
-columns = ["timestamp:ts", "inner:br"]
-partitioned = false
-
-[schemas.result.nested.inner]
-columns = ["x:double"]
-"""
 
 
 class FiloDBRecord(Format):
@@ -39,8 +31,8 @@ class FiloDBRecord(Format):
         "containers": "one row per container: timestamp, num_bytes, num_records, unused_bytes",
         "damage": "one row per damaged range",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.filodb_record.options", "ReadOptions")
+    write_options = imported("sawlog.filodb_record.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By a container header whose first record fits; a damaged file by its name."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from sawlog.errors import FormatError, OptionError
 from sawlog.format import Dataset, Format, Match, Scan, get_format
+from sawlog.lazy import imported
 from sawlog.leveldb_database import layout
-from sawlog.leveldb_database.options import ReadOptions, WriteOptions
 from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
 from sawlog.skipped import Skipped
 
@@ -36,8 +36,8 @@ class LevelDBDatabase(Format):
         "damage": "one row per damaged range of tables and logs",
     }
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.leveldb_database.options", "ReadOptions")
+    write_options = imported("sawlog.leveldb_database.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name: a MANIFEST may be beside other files, or be what is left of a database."""

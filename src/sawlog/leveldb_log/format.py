@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from sawlog.errors import OptionError
 from sawlog.follow import Succession
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.lazy import imported
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECOVERED_COLUMN, STALE_COLUMN
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
 from sawlog.leveldb_log.datastore import layout as datastore_layout
 from sawlog.leveldb_log.head import first_fragments
-from sawlog.leveldb_log.options import ReadOptions, WriteOptions
-from sawlog.leveldb_log.writer import LogWriter
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
+    from sawlog.leveldb_log.dataset import LevelDBLogDataset
+    from sawlog.leveldb_log.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 _METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
@@ -35,8 +35,6 @@ _NAMES_OF_VIEWS = {
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
 _WRITTEN_OVER = 1000
 """How far back the numbers of logs may lie that a log is written over."""
-_WRITE_BATCH = bytes.fromhex("0100000000000000 01000000 01016b0176")
-"""A record to warm up with: one write batch that puts `k` = `v` as number 1."""
 
 
 class LevelDBLog(Format):
@@ -55,8 +53,8 @@ class LevelDBLog(Format):
         "files": "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
         "entities": "one row per entity of a Datastore or Firestore export: key, properties",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.leveldb_log.options", "ReadOptions")
+    write_options = imported("sawlog.leveldb_log.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By an intact fragment at a block start; an empty or damaged file by its name."""
@@ -114,12 +112,14 @@ class LevelDBLog(Format):
         _check_options(scan.options, scan.view)
         return _dataset_type(scan.view)(self, files, scan)
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> LogWriter:
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
         if options.view == "writes":
             from sawlog.leveldb_log.payloads.writer import WritesWriter
 
             return WritesWriter(path, schema, options, storage)
+        from sawlog.leveldb_log.writer import LogWriter
+
         return LogWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
@@ -143,6 +143,8 @@ def _dataset_type(view: str) -> type[LevelDBLogDataset]:
         from sawlog.leveldb_log.datastore.entities import EntitiesDataset
 
         return EntitiesDataset
+    from sawlog.leveldb_log.dataset import LevelDBLogDataset
+
     return LevelDBLogDataset
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
 from sawlog.errors import FormatError
@@ -43,21 +44,15 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
     Yields:
         Offset, type, and body (what follows the type byte).
     """
-    from sawlog.leveldb_log import kernels as k
-    from sawlog.leveldb_log.judge import rules_of
-
-    window = k.window_of(head)
-    rules = rules_of(dialect, gather=False, longest=0)
-    state = k.first_state()
     known = layout.TYPES[dialect]
+    judge = cache(partial(_judge, head, dialect))
     for start in range(0, len(head), layout.BLOCK_SIZE):
         at, end = start, min(start + layout.BLOCK_SIZE, len(head))
         while at + layout.HEADER_SIZE <= end:
             kind = layout.TYPE.of(head, at)
-            # What is no fragment by that, as in files of other formats, is not worth compiling a kernel for.
+            # What is not a fragment by that, as in files of other formats, is not worth loading a kernel for.
             fits = kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at
-            state.position = at
-            size = int(k.judge_fragment(window, state, rules)) if fits else 0
+            size = judge()(at) if fits else 0
             if not size and resync:
                 at += 1
                 continue
@@ -67,6 +62,20 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
             if known[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
                 break
             at += size
+
+
+def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
+    """The length of the intact fragment at an offset; 0 where there is none."""
+    from sawlog.leveldb_log import kernels as k
+    from sawlog.leveldb_log.judge import rules_of
+
+    window, rules, state = k.window_of(head), rules_of(dialect, gather=False, longest=0), k.first_state()
+
+    def judge(position: int) -> int:
+        state.position = position
+        return int(k.judge_fragment(window, state, rules))
+
+    return judge
 
 
 def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:

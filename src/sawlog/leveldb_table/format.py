@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.lazy import imported
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from sawlog.format import Writer
+    from sawlog.leveldb_table.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 
@@ -29,8 +30,8 @@ class LevelDBTable(Format):
         "blocks": "one row per block: name, offset, length, compression, expanded, entries",
         "properties": "one row per property of a RocksDB table: name, value",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.leveldb_table.options", "ReadOptions")
+    write_options = imported("sawlog.leveldb_table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name; see `recognize` for what its end tells."""

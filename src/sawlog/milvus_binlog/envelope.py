@@ -13,7 +13,6 @@ from sawlog.milvus_binlog.layout import EventType, Kind
 from sawlog.storage import Source
 
 Content = Literal["insert", "delta", "ddl", "index", "columns", "stats", "bm25"]
-Shape = Literal["v1", "parquet", "stats", "manifest", "encrypted_parquet", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +112,11 @@ def content_of(event: EventType, descriptor: Descriptor) -> Content:
     return "ddl" if event in layout.DDL_EVENTS and descriptor.payload_type == layout.DataType.String else "insert"
 
 
-def sniff(head: bytes) -> Shape:
-    """What a file is, by its first bytes."""
-    if head.startswith(layout.MAGIC):
-        return "v1"
-    if head.startswith(layout.PARQUET_MAGIC):
-        return "parquet"
-    if head.startswith(layout.ENCRYPTED_PARQUET_MAGIC):
-        return "encrypted_parquet"
-    if head.startswith(layout.AVRO_MAGIC):
-        return "manifest"
-    return "stats" if layout.STATS_HEAD.match(head) else "unknown"
-
-
 def explain(head: bytes) -> str:
     """What is wrong with the first bytes of a file, quoting them; with a hint where there is one."""
     quoted = head[:16].hex(" ") or "nothing, the file is empty"
     expected = f"expected {layout.MAGIC.hex(' ')} (a binlog) or {layout.PARQUET_MAGIC.hex(' ')} (Parquet)"
-    shape = sniff(head)
+    shape = layout.sniff(head)
     if shape == "encrypted_parquet":
         return f"an encrypted Parquet file ({quoted}); reading it needs its keys"
     if shape == "manifest":
@@ -166,7 +152,7 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
         `None` when it cannot be read.
     """
     if not head.startswith(layout.MAGIC):
-        kind = Kind.UNSUPPORTED if sniff(head) == "encrypted_parquet" else Kind.BAD_MAGIC
+        kind = Kind.UNSUPPORTED if layout.sniff(head) == "encrypted_parquet" else Kind.BAD_MAGIC
         findings.damage(Damage(path, 0, source.size, kind, explain(head)))
         return None
     descriptor = _descriptor(source, head, path, findings)

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sawlog.errors import OptionError
 from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.lazy import imported
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.envelope import sniff
 from sawlog.milvus_binlog.layout import FOLLOWED
-from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
 from sawlog.milvus_binlog.paths import segment_of
-from sawlog.partitions import check_column
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 _READ = (*layout.DIRECTORIES, layout.MANIFEST_DIRECTORY)
@@ -39,13 +38,13 @@ class MilvusBinlog(Format):
         "segments": "one row per segment: files, rows, sizes, timestamps",
         "damage": "one row per damaged range or missing file",
     }
-    read_options = ReadOptions
-    write_options = WriteOptions
+    read_options = imported("sawlog.milvus_binlog.options", "ReadOptions")
+    write_options = imported("sawlog.milvus_binlog.options", "WriteOptions")
     time_option = "as_of"
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
-        shape = sniff(head)
+        shape = layout.sniff(head)
         if shape in ("v1", "stats"):
             return Match.CONTENT
         if head[: layout.MAGIC_SEARCH].find(layout.MAGIC) > 0:  # four bytes that any other format's values may hold
@@ -118,6 +117,8 @@ class MilvusBinlog(Format):
             OptionError: For another column, which would be lost.
         """
         import pyarrow as pa
+
+        from sawlog.partitions import check_column
 
         if column != layout.PARTITION_COLUMN:
             raise OptionError(f"partition_by={column!r}: Milvus numbers partitions, in {layout.PARTITION_COLUMN!r}")

@@ -10,6 +10,7 @@ import datetime as dt
 import re
 import struct
 from enum import IntEnum, StrEnum
+from typing import Literal
 
 from sawlog.chain.layout import places
 
@@ -159,6 +160,8 @@ TTL_PROPERTY = "collection.ttl.seconds"
 MAX_DIMENSIONS = 1 << 20
 """More than any vector of Milvus has (32768, and 262144 bits)."""
 STATS_HEAD = re.compile(rb'^\s*\[?\s*\{\s*"(fieldID|max|min|bf|bfType|pkType|maxPk|minPk)"')
+Shape = Literal["v1", "parquet", "stats", "manifest", "encrypted_parquet", "unknown"]
+"""What a file is, as far as its first bytes say."""
 V2_MARK = b"group_field_id_list"
 """Key in the footer of Storage V2 files."""
 FIELD_ID_KEY = b"PARQUET:field_id"
@@ -262,3 +265,16 @@ def tso_time(timestamp: int) -> dt.datetime:
     """The moment of a TSO, to the millisecond, in UTC."""
     milliseconds = timestamp >> LOGICAL_BITS
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+
+
+def sniff(head: bytes) -> Shape:
+    """What a file is, by its first bytes."""
+    if head.startswith(MAGIC):
+        return "v1"
+    if head.startswith(PARQUET_MAGIC):
+        return "parquet"
+    if head.startswith(ENCRYPTED_PARQUET_MAGIC):
+        return "encrypted_parquet"
+    if head.startswith(AVRO_MAGIC):
+        return "manifest"
+    return "stats" if STATS_HEAD.match(head) else "unknown"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sawlog.damage import Damage, Findings
-from sawlog.milvus_binlog import envelope, source
-from sawlog.milvus_binlog.envelope import Content, Descriptor, Event, Shape, content_of
-from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog import envelope, layout, source
+from sawlog.milvus_binlog.envelope import Content, Descriptor, Event, content_of
+from sawlog.milvus_binlog.layout import Kind, Shape
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage
 
@@ -75,7 +75,7 @@ class Log:
         self.source = source
         self._limit = max_page_bytes
         self.head = bytes(source.window(0, envelope.HEAD))
-        self.shape: Shape = envelope.sniff(self.head)
+        self.shape: Shape = layout.sniff(self.head)
 
     @property
     def bare(self) -> bool:

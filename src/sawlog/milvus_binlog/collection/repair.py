@@ -14,7 +14,6 @@ from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import MilvusDataset
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
-from sawlog.milvus_binlog.envelope import sniff
 from sawlog.milvus_binlog.logfile import Place, empty_log
 from sawlog.milvus_binlog.repair import repair
 from sawlog.reading import in_order, once
@@ -94,7 +93,7 @@ def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
     """A log without rows for each field of a batch; none where its files are column groups."""
     read = fragment.scan.storage.read
     heads = [read(log.file.path, 0, len(layout.MAGIC)) for log in fragment.batch.files.values()]
-    if not any(sniff(head) == "v1" for head in heads):
+    if not any(layout.sniff(head) == "v1" for head in heads):
         return {}
     place = Place(*fragment.place)
     return {one.id: empty_log(place, one) for one in fragment.shared.fields.values() if one.writable}
