@@ -72,8 +72,8 @@ def test_writes_the_same_bytes_as_leveldb(real: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_of_leveldb_is_recognised(real: Path) -> None:
-    dataset = sawlog.open(real)
-    assert dataset.format.name == "leveldb_log"
+    assert sawlog.open(real).format.name == "leveldb_database"
+    dataset = sawlog.open(real, format="leveldb_log")
     assert dataset.count_rows() == 10_003
 
 

@@ -168,6 +168,7 @@ def test_writing_again_gives_the_same_bytes(plain: Path, tmp_path: Path) -> None
 
 
 def test_a_directory_of_rocksdb_is_recognised(plain: Path) -> None:
-    dataset = sawlog.open(plain)
+    assert sawlog.open(plain).format.name == "leveldb_database"
+    dataset = sawlog.open(plain, format="leveldb_log")
     assert dataset.info()["dialect"] == "rocksdb"
     assert dataset.count_rows() == len(ENTRIES)

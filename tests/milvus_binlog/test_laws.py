@@ -251,7 +251,9 @@ def test_files_of_a_segment_that_lacks_some_are_not_compared(group: int) -> None
     files[manifest] = head + b"".join(
         (b"\x0eunknown" if i == group else b"\x0eparquet") + g for i, g in enumerate(groups)
     )
-    assert {one.kind for one in check(packed(), files).damages} == {"unsupported"}
+    # The first group has columns of the system, which rows do without: verify names it, a read has no need to.
+    sample = packed() if group else replace(packed(), beside=("root/insert_log/1/2/900",))
+    assert {one.kind for one in check(sample, files).damages} == {"unsupported"}
 
 
 def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:

@@ -69,8 +69,15 @@ class Source:
 class Stream:
     """A query, without Spark; every micro-batch is planned twice, and offsets pass through JSON as in a checkpoint."""
 
-    def __init__(self, path: Path, offset: Offset | None = None, view: str = "rows", **options: Any) -> None:
-        dataset = sawlog.open(path, view=view)
+    def __init__(
+        self,
+        path: Path,
+        offset: Offset | None = None,
+        view: str = "rows",
+        format: str | None = None,
+        **options: Any,
+    ) -> None:
+        dataset = sawlog.open(path, format=format, view=view)
         self.follower = Follower.of(dataset, [str(path)], dataset.scan, StreamOptions(**options))
         self.offset = offset or Offset()
         self.numbers: list[int] = []

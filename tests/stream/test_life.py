@@ -33,7 +33,7 @@ def only(directory: Path) -> Path:
 def restarted(stream: Stream, **options: object) -> Stream:
     """The stream of a later process: it knows what the checkpoint says."""
     offset = Offset.from_json(json.loads(json.dumps(stream.offset.to_json())))
-    again = Stream(Path(stream.follower.paths[0]), offset, **options)
+    again = Stream(Path(stream.follower.paths[0]), offset, format=stream.follower.format.name, **options)
     again.numbers = stream.numbers
     return again
 
@@ -261,7 +261,7 @@ def test_rocksdb_uses_a_log_again(tmp_path: Path, later) -> None:
         (tmp_path / name).write_text("x")
     first = log(4, b"1", b"2")
     log(5, b"3")
-    stream = Stream(tmp_path)
+    stream = Stream(tmp_path, format="leveldb_log")
     stream.ints = records
     stream.drain()
     again = first.rename(tmp_path / "000006.log")  # begins as the old one did, and is a later one all the same

@@ -15,7 +15,7 @@ from sawlog.deephaven.text import character, decode_string, string_array
 from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
-from sawlog.errors import SchemaError
+from sawlog.errors import FormatError, SchemaError
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.shapes import shaped
 
@@ -131,7 +131,10 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
         SchemaError: When the metadata is not what this module writes.
     """
     stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
-    found = shaped(decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}")
+    try:
+        found = shaped(decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}")
+    except FormatError as error:
+        raise SchemaError(str(error)) from error
     records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in found)
     if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
         raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")

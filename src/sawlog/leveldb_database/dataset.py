@@ -172,7 +172,10 @@ class DatabaseDataset(Dataset):
             OptionError: Always.
         """
         del ranges
-        raise OptionError("a database cannot be followed as a stream; its logs can: name leveldb_log as the format")
+        raise OptionError(
+            f"view {self.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
+            " format, to follow its logs"
+        )
 
     def dissector(self, file: File, source: Source) -> Dissector:
         """See `Dataset.dissector`: fragments of logs and MANIFESTs, blocks of tables."""

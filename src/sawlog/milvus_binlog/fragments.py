@@ -243,6 +243,8 @@ def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
 
 def _concatenated(values: Sequence[pa.Array], payload: Payload) -> bytes:
     """The bytes of an index slice: a column of one byte per row (C++), or of rows of bytes (Go)."""
+    import numpy as np
+
     parts: list[bytes] = []
     for array in values:
         if pa.types.is_int8(array.type) or pa.types.is_uint8(array.type):

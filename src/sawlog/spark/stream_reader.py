@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -20,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
+from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
 from sawlog.format import Dataset, Fragment, formats, get_format, pack
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
-from sawlog.storage import File
+from sawlog.storage import File, Storage
 from sawlog.stream.follower import Follower, root_of
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset, dump_schema
@@ -182,10 +183,14 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     ours = [file for file in found if not tables or {one.table(file) for one in known} <= {None, *tables}]
     root = root_of(request.paths)
     read = [file for file in ours if offset.knows(file.path.removeprefix(root))]
+    if read and request.own.format is None:
+        with contextlib.suppress(OptionError, FormatError):
+            known_as = replace(request, storage=_chosen(request, read)).open().format.name
+            request = replace(request, own=replace(request.own, format=known_as))
     for some in filter(None, (ours, read)):
         paths = {file.path for file in some}
         try:
-            dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
+            dataset = replace(request, storage=_chosen(request, some)).open()
             if read and not dataset.format.whole(dataset.scan.view):
                 dataset.between(())
         except (StorageError, InternalError):
@@ -209,6 +214,11 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
     paths = {file.path for file in ours} - {file.path for file in files}
     return chosen.open(files, usable[0].scan), sorted(paths)
+
+
+def _chosen(request: Request, files: Sequence[File]) -> Storage:
+    """The storage of a stream with no more than some of its files."""
+    return replace(request.storage, chosen=_Among({file.path for file in files}))
 
 
 @dataclass(frozen=True)
