@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sawlog.damage import Findings, TailStatus
-from sawlog.dataset import Fragment
+from sawlog.format import Fragment
 from sawlog.storage import File
 
 

@@ -81,7 +81,8 @@ def plan(
     files = format.select(Storage().find(logs.directory), "rows")
     scan = Scan(options=ReadOptions(partition_column="", **options), on_damage=on_damage)
     dataset = format.open(files, scan)
-    planner = Planner(dataset.scan, {log.file.path: dataset.projection for log in dataset.logs}, location_bytes)
+    projection = dataset.request(scan).projection
+    planner = Planner(dataset.scan, {log.file.path: projection for log in dataset.logs}, location_bytes)
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 
 

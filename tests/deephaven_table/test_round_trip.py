@@ -37,7 +37,7 @@ def _unsynced() -> Iterator[None]:
     """Hundreds of small tables need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sawlog.staging.sync_file", lambda path: None)
-        patch.setattr("sawlog.storage.sync_directory", lambda path: None)
+        patch.setattr("sawlog.storage.files.sync_directory", lambda path: None)
         yield
 
 

@@ -16,8 +16,8 @@ from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text,
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FileWriter
 from sawlog.options import NoOptions
-from sawlog.sources import SourceFile
 from sawlog.storage import File, Storage, is_remote, normalize
+from sawlog.storage.sources import SourceFile
 
 BATCH_ROWS = 64 << 10
 ROW_GROUP_BYTES = 64 << 20

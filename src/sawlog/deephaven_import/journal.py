@@ -169,7 +169,9 @@ def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Locati
     )
     format = get_format("deephaven_table")
     storage = Storage()
-    columns = format.open(format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())).schema
+    columns = format.open(
+        format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())
+    ).view_schema()
     with LocationWriter(path, columns, WriteOptions(), storage) as writer:
         writer.add_file(RECORD_NAME, record.to_json())
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog import sources
 from sawlog.arrow import constant_string
 from sawlog.chain.kernels import FULL, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
@@ -28,6 +27,7 @@ from sawlog.filodb_record.kernels.settle import LOOK
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
 from sawlog.query import conditions
+from sawlog.storage import sources
 
 if TYPE_CHECKING:
     from sawlog.damage import Findings

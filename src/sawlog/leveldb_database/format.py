@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Contents, Format, Match, Scan
 from sawlog.leveldb_database import layout
 from sawlog.leveldb_database.options import ReadOptions, WriteOptions
 
@@ -48,11 +48,11 @@ class LevelDBDatabase(Format):
         chosen = [file for file in files if layout.belongs(file.path)]
         return chosen if any(layout.MANIFEST_NAME.match(file.name) for file in chosen) else []
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        from sawlog.leveldb_database.dataset import DatabaseDataset
+        from sawlog.leveldb_database.dataset import DatabaseContents
 
-        return DatabaseDataset(self, files, scan)
+        return DatabaseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         """Refused: tables and logs are written one by one.

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sawlog.errors import OptionError
 from sawlog.follow import Succession
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Contents, Format, Match, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECOVERED_COLUMN, STALE_COLUMN
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.dataset import LogContents
 from sawlog.leveldb_log.datastore import layout as datastore_layout
 from sawlog.leveldb_log.head import first_fragments
 from sawlog.leveldb_log.options import ReadOptions, WriteOptions
@@ -102,7 +102,7 @@ class LevelDBLog(Format):
         directory, number = _log_order(file)
         return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
         _check_options(scan.options, scan.view)
         return _dataset_type(scan.view)(self, files, scan)
@@ -122,21 +122,21 @@ class LevelDBLog(Format):
         repair(file, target, options, storage)
 
 
-def _dataset_type(view: str) -> type[LevelDBLogDataset]:
+def _dataset_type(view: str) -> type[LogContents]:
     """The kind of dataset that serves a view."""
     if view == "writes":
-        from sawlog.leveldb_log.payloads.history import WritesDataset
+        from sawlog.leveldb_log.payloads.history import WritesContents
 
-        return WritesDataset
+        return WritesContents
     if view in ("edits", "files"):
         from sawlog.leveldb_log.payloads import edits
 
-        return edits.EditsDataset if view == "edits" else edits.FilesDataset
+        return edits.EditsContents if view == "edits" else edits.FilesContents
     if view == "entities":
-        from sawlog.leveldb_log.datastore.entities import EntitiesDataset
+        from sawlog.leveldb_log.datastore.entities import EntitiesContents
 
-        return EntitiesDataset
-    return LevelDBLogDataset
+        return EntitiesContents
+    return LogContents
 
 
 def _check_options(options: ReadOptions, view: str) -> None:

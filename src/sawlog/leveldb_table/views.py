@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,7 +13,6 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import block_damage
 from sawlog.leveldb_table.bounds import BoundsReader, separators
-from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.layout import Compression
 from sawlog.leveldb_table.spans import Role
@@ -147,24 +146,3 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-class BlocksDataset(LevelDBTableDataset):
-    """The blocks of tables."""
-
-    range_type: ClassVar[type[TableRange]] = BlocksRange
-
-    def view_schema(self) -> pa.Schema:
-        """See `BLOCKS_SCHEMA`."""
-        return BLOCKS_SCHEMA
-
-
-class PropertiesDataset(LevelDBTableDataset):
-    """The properties of tables."""
-
-    range_type: ClassVar[type[TableRange]] = PropertiesRange
-    splits: ClassVar[bool] = False
-
-    def view_schema(self) -> pa.Schema:
-        """See `PROPERTIES_SCHEMA`."""
-        return PROPERTIES_SCHEMA

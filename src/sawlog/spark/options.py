@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.damage import OnDamage
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
-from sawlog.format import TASK_BYTES, Dataset, Format, get_format
+from sawlog.format import TASK_BYTES, Format, get_format
 from sawlog.options import parse_options
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
