@@ -158,7 +158,7 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
     path = put(damage(data, starts, changes))
     try:
         dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"])
-        (log,) = dataset.logs
+        (log,) = dataset.contents.logs
         whole = replace(next(iter(dataset.fragments())), end=log.file.size)
         bare = whole_log(log.file, log.header, dataset.scan.options, dataset.scan.storage)
         found = survey(bare, step, last=True)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection
 
 def keys(root: Path, **options: Any) -> list[Any]:
     dataset = open_as_it_lies(root, **options)
-    return sorted(dataset.to_table()[dataset.primary.name].to_pylist())
+    return sorted(dataset.to_table()[dataset.contents.primary.name].to_pylist())
 
 
 def test_warning_says_that_rows_are_read_as_they_lie(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_paths_below_the_root_find_their_deletes(tmp_path: Path) -> None:
 
 def test_as_of_takes_times() -> None:
     for moment in (dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC), "2024-05-01T12:00:00Z", "2024-05-01T12:00:00"):
-        until = sawlog.open(GOLDEN / "2.3.5", collection=id_of("2.3.5", "autoid"), as_of=moment)._until
+        until = sawlog.open(GOLDEN / "2.3.5", collection=id_of("2.3.5", "autoid"), as_of=moment).contents._until
         assert until >> layout.LOGICAL_BITS == 1714564800000
         assert until & 0x3FFFF == 0x3FFFF
     with pytest.raises(OptionError, match="as_of"):

@@ -187,7 +187,7 @@ def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) 
     done = compact(spark, str(tmp_path / "in"), str(tmp_path / "out"), tree="backup")
     assert (done.rows, done.segments_after) == (20, 1)
     copy = sawlog.open(tmp_path / "out")
-    assert (copy.collection.name, copy.collection.meta.partitions) == ("odd", {2: "_default"})
+    assert (copy.contents.collection.name, copy.contents.collection.meta.partitions) == ("odd", {2: "_default"})
     assert copy.to_table().sort_by("pk").cast(table.schema).equals(table)
     assert compact(spark, str(tmp_path / "out"), str(tmp_path / "plain")).rows == 20
 
