@@ -15,7 +15,7 @@ from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, FileReport
 from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.follow import Range
-from sawlog.format import PROVENANCE, Contents, Format, Fragment, Request, Scan, View
+from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Request, Scan, View
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
@@ -65,6 +65,8 @@ class SegmentsWarning(UserWarning):
 
 class CollectionContents(Contents):
     """One collection below a root."""
+
+    _last: tuple[Projection, frozenset[int]] | None = None
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -473,7 +475,12 @@ class CollectionContents(Contents):
         return sum(read) if fields & set(batch.files) else batch.size
 
     def _ruled_out(self, request: Request) -> frozenset[int]:
-        """Segments that the statistics of their keys rule out."""
+        """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
+        if self._last is None or self._last[0] is not request.projection:
+            self._last = request.projection, self._find_ruled_out(request)
+        return self._last[1]
+
+    def _find_ruled_out(self, request: Request) -> frozenset[int]:
         used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
