@@ -56,6 +56,10 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: java kernels ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
+.PHONY: test-all
+test-all: override ARGS += --all
+test-all: test ## Run the tests with all samples of the laws, every bit of headers, and all parameter sets
+
 .PHONY: test-heavy
 test-heavy: $(VENV)/.dev ## Run what is too slow for every run: bounds checks in kernels, a full disk, an hour of streaming
 	$(BIN)/python -m pytest -m heavy $(ARGS)
@@ -63,7 +67,7 @@ test-heavy: $(VENV)/.dev ## Run what is too slow for every run: bounds checks in
 .PHONY: coverage
 coverage: java $(VENV)/.dev ## Run the tests with branch coverage, and show what is not covered: make coverage ARGS="tests/cli"
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest $(ARGS)
+	$(BIN)/python -m coverage run -m pytest --all $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 	$(BIN)/python -m coverage html --quiet
@@ -105,9 +109,10 @@ house: $(VENV)/.dev ## Measure the house: lines, small modules, late imports, ci
 	$(BIN)/python tools/house.py $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check style and formatting with Ruff
+lint: $(VENV)/.dev ## Check style and formatting with Ruff, and words with codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/words.py
 
 .PHONY: format
 format: $(VENV)/.dev ## Fix style and formatting with Ruff

@@ -13,8 +13,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILER = ("numba>=0.63",)
-_IMPORTED = ("fsspec", "numpy", "pyarrow", "pyhocon", "xxhash", "zstandard")
+_IMPORTED = ("fsspec", "numpy", "pyarrow", "xxhash")
 """Dependencies of the package that modules with kernels import."""
+_BUILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sawlog.kernels.build import main; main()"
+"""An isolated build drops from `sys.path`, and so from PYTHONPATH, where an editable installation of before leads."""
 
 
 class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -33,12 +35,9 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         if self.target_name != "wheel":
             return
         source = os.path.join(self.root, "src")
-        # An isolated build finds what it requires through this variable, too.
-        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-        subprocess.run(
-            [sys.executable, "-m", "sawlog.kernels.build", "--if-needed"], env=environment, cwd=self.root, check=True
-        )
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", _BUILD, source, "--if-needed"]
+        subprocess.run(command, env=environment, cwd=self.root, check=True)  # noqa: S603 # our own
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
         build_data["artifacts"] += ["src/sawlog/_native/*"]

@@ -27,6 +27,8 @@ BENCHMARKS = (
     "streams",
     "threads",
     "spark_columnar",
+    "kernels",
+    "startup",
 )
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +67,7 @@ class Case:
         per: What the sides' times are divided by before they are compared.
         cores: 1 pins the process to one core; 0 leaves it alone.
         headline: Whether the README shows it.
+        processor_time: Whether that is measured, of child processes, too, instead of time.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Case:
     per: Literal["bytes", "rows"] = "bytes"
     cores: int = 1
     headline: bool = True
+    processor_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,18 +136,25 @@ class Results:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
 
+def processor_time() -> float:
+    """Of this process, and of those that it has started and that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]:
     """Warm every side up, then run them in turns: A B C A B C…"""
     seconds: dict[str, list[float]] = {side.name: [] for side in case.sides}
+    clock = processor_time if case.processor_time else time.perf_counter
     with pinned(case.cores):
         for turn in range(settings.repeat + 1):
             for side in case.sides:
                 if side.prepare is not None:
                     side.prepare()
                 gc.collect()
-                begin = time.perf_counter()
+                begin = clock()
                 side.run()
-                elapsed = time.perf_counter() - begin
+                elapsed = clock() - begin
                 if turn:
                     seconds[side.name].append(elapsed)
     sides = [

@@ -53,7 +53,7 @@ class Logger:
 
 
 class Pipeline:
-    """`sawlog run` as a process of its own, and what it tells of its micro-batches."""
+    """`sawlog run` as a process of its own, and what it reports of its micro-batches."""
 
     def __init__(self) -> None:
         self._log = (MARKET / "pipeline.log").open("a")

@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import fsspec
 import pytest
@@ -30,12 +32,16 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
+LAWS = 4
+"""Of the samples of each law, one in four is in a run without `--all`."""
+EFFORT = "0.35"
+"""Of the changes of a sample, the share that is tried then."""
 
 # Kernels compile inside the first example, so no deadline; machines differ, so the same examples on every run.
 settings.register_profile(
-    "sawlog", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "all", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("sawlog")
+settings.register_profile("some", settings.get_profile("all"), max_examples=20)
 
 # What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time. To
 # verify Spark's byte code takes two seconds of the twelve that each of a dozen starts needs.
@@ -57,8 +63,57 @@ def scope(nodeid: str) -> str:
     return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `make test-all` runs beyond `make test`."""
+    parser.addoption(
+        "--all", action="store_true", help="all samples of the laws, all their changes, all parameter sets"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before the laws are imported."""
+    settings.load_profile("all" if config.getoption("--all") else "some")
+    if not config.getoption("--all"):
+        os.environ.setdefault("SAWLOG_LAWS_EFFORT", EFFORT)
+
+
+def stride(item: pytest.Item) -> int:
+    """Of how many parameter sets of a test one is taken; 0 if none is."""
+    from sawlog.testing import Laws
+
+    if item.get_closest_marker("nightly") is not None:
+        return 0
+    of_law = isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, Laws)
+    found = item.get_closest_marker("spread")
+    return found.args[0] if found is not None else LAWS if of_law else 1
+
+
+def spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of each test's parameter sets the share that its marker asks for: the same in every run, at least one.
+
+    One of every n in a row, of the next n the one after it: so every value of every parameter is in it. Which comes
+    first depends on the name of the test, so that each sample of the laws is taken by some of them.
+    """
+    tests: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault((item.nodeid.partition("[")[0], stride(item)), []).append(item)
+    return [
+        item
+        for (name, step), found in tests.items()
+        if step
+        for at, item in enumerate(found)
+        if (at + at // step) % step == crc32(name.encode()) % min(step, len(found))
+    ]
+
+
+@pytest.hookimpl(trylast=True)  # of what `-m` leaves
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What runs Spark takes longest, and comes first, then packages of many tests; what is small fills the gaps."""
+    if not config.getoption("--all") and not any("::" in one for one in config.args):
+        taken = spread(items)
+        kept = {id(item) for item in taken}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = taken
     sizes = Counter(scope(item.nodeid) for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, int, str]:
@@ -129,6 +184,20 @@ def s3_server() -> Iterator[dict[str, Any]]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+@pytest.fixture
+def sleep_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], None]], None]:
+    """Replace `time.sleep` for the test's own thread; the threads of libraries go on sleeping."""
+    sleep, tester = time.sleep, threading.get_ident()
+
+    def replace(instead: Callable[[float], None]) -> None:
+        def chosen(seconds: float) -> None:
+            (instead if threading.get_ident() == tester else sleep)(seconds)
+
+        monkeypatch.setattr(time, "sleep", chosen)
+
+    return replace
 
 
 @pytest.fixture

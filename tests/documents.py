@@ -1,4 +1,4 @@
-"""Pages of the documentation, block by block, and running them."""
+"""Pages of the documentation, parsed by Sybil, and what running a block of each language means."""
 
 from __future__ import annotations
 
@@ -10,57 +10,123 @@ import re
 import shlex
 import tomllib
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 import pytest
+from sybil import Document, Example, Region
+from sybil.example import NotEvaluated
+from sybil.parsers.markdown import SkipParser
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
 from sawlog.cli.app import run as run_sawlog
 
 ROOT = Path(__file__).resolve().parents[1]
-FENCE = re.compile(
-    r"^(?P<marks>(?:<!-- [^\n]* -->\n)*)(?P<indent> *)```(?P<lang>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```\n",
-    re.DOTALL | re.MULTILINE,
-)
-REASON = re.compile(r"<!-- not run: (.+?) -->")
 VALUE = re.compile(r"#\s+(?P<value>\d+|True|False|b?'[^']*'|\[.*\]|\(\d.*\))(?:\b.*|)$")
 RAISES = re.compile(r"^# (?P<name>\w+(?:Error|Warning)): (?P<text>.*)$", re.MULTILINE)
-SHOWN = ("text", "console", "")
-"""Blocks that show something. What `console` shows is compared in tests/cli."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block.
-
-    Attributes:
-        page: The page, relative to the repository.
-        line: Where its text begins.
-        language: What it says behind the fence.
-        text: What is in it.
-        reason: Why it is not run; empty where it is.
-    """
-
-    page: str
-    line: int
-    language: str
-    text: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
+def python(example: Example) -> None:
+    """Run statements; `# value` after an expression is its value, `# NameError: text` is what the block raises."""
+    raises = RAISES.search(example.parsed)
+    if raises is not None and raises["name"].endswith("Error"):
+        with pytest.raises(Exception, match=re.escape(raises["text"].split(":")[0])) as error:
+            statements(example)
+        assert type(error.value).__name__ == raises["name"]
+        assert raises["text"] in str(error.value), example
+    elif raises is not None:
+        with pytest.warns(UserWarning, match=re.escape(raises["text"])):
+            statements(example)
+    else:
+        statements(example)
 
 
-def blocks(page: str) -> list[Block]:
-    """The blocks of a page."""
+def statements(example: Example) -> None:
+    lines = example.parsed.splitlines()
+    for node in ast.parse(example.parsed).body:
+        where = f"{example.path}, line {example.line + node.lineno}"
+        if not isinstance(node, ast.Expr):
+            exec(compile(ast.Module([node], []), where, "exec"), example.namespace)
+            continue
+        value, expression = VALUE.search(lines[node.end_lineno - 1]), node.value
+        if isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "print":
+            expression = expression.args[0]
+        found = eval(compile(ast.Expression(expression), where, "eval"), example.namespace)
+        if value is not None:
+            assert str(found) == value["value"] or repr(found) == value["value"], (where, found)
+
+
+def shell(example: Example) -> None:
+    """Run the commands of sawlog in this process; there are no others."""
+    for line in example.parsed.replace("\\\n", " ").splitlines():
+        for command in line.split("  #")[0].strip().split(" && "):
+            if command.startswith("sawlog "):
+                sawlog_command(command, example)
+            elif command and not command.startswith(("#", "echo ")):
+                raise AssertionError(f"{example}: {command}: only sawlog is run; skip the block with a reason")
+
+
+def sawlog_command(command: str, example: Example) -> None:
+    command, _, may_fail = command.partition(" || ")
+    command, _, target = command.partition(" > ")
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    errors = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        arguments = [found for one in shlex.split(command)[1:] for found in (sorted(glob.glob(one)) or [one])]
+        code = run_sawlog(arguments)
+    out.flush()
+    assert code == 0 or may_fail, (example, command, errors.getvalue())
+    if target:
+        Path(target).write_bytes(out.buffer.getvalue())
+
+
+def toml(example: Example) -> None:
+    tomllib.loads(example.parsed)
+
+
+def shown(_: Example) -> None:
+    """Only shown; what `console` shows is compared in tests/cli."""
+
+
+RUN: Mapping[str, Callable[[Example], None]] = {
+    **dict.fromkeys(("python", "py"), python),
+    **dict.fromkeys(("sh", "bash"), shell),
+    "toml": toml,
+    **dict.fromkeys(("text", "console", "sql", ""), shown),
+}
+
+
+def fences(document: Document) -> Iterator[Region]:
+    for region in FencedCodeBlockLexer(".*")(document):
+        region.parsed = region.lexemes["source"]
+        assert "```" not in region.parsed, f"{document.path}: a fence without an end: {region.parsed[:80]}"
+        region.evaluator = RUN[region.lexemes["language"]]
+        yield region
+
+
+def parsed(page: str, places: Mapping[str, str] = {}) -> Document:
+    """A page; `places` are paths and URLs that it names, and what takes their place here."""
     text = (ROOT / page).read_text("utf-8")
+    for place, here in places.items():
+        text = text.replace(place, here)
+    document = Document(text, page)
+    for parser in (SkipParser(), fences):
+        for region in parser(document):
+            document.add(region)
+    return document
+
+
+def blocks(page: str, *evaluators: Callable[[Example], None]) -> list[Example]:
+    """The blocks of a page that are run by some evaluators, by default all; those to be skipped are left out."""
+    chosen, skipped = evaluators or (python, shell, toml), False
     found = []
-    for match in FENCE.finditer(text):
-        reason = REASON.search(match["marks"])
-        line = text[: match.start("text")].count("\n") + 1
-        found.append(Block(page, line, match["lang"], match["text"], reason[1] if reason else ""))
+    for example in parsed(page):
+        if example.region.evaluator in chosen and not skipped:
+            found.append(example)
+        skipped = example.region.evaluator not in RUN.values()
     return found
 
 
@@ -70,82 +136,6 @@ def pages() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
-class Reader:
-    """Somebody who types what a page says, block by block, in the directory they are in.
-
-    Args:
-        names: What is there already.
-        places: Paths and URLs of the page, and what stands for them here.
-    """
-
-    def __init__(self, names: Mapping[str, object], places: Mapping[str, str]) -> None:
-        self.names = dict(names)
-        self._places = dict(places)
-
-    def read(self, block: Block) -> None:
-        """Do what a block says."""
-        text = block.text
-        for place, here in self._places.items():
-            text = text.replace(place, here)
-        runners: dict[str, Callable[[str, Block], None]] = {
-            **dict.fromkeys(("python", "py"), self._python),
-            **dict.fromkeys(("sh", "bash"), self._shell),
-            "toml": lambda toml, _: tomllib.loads(toml) and None,
-        }
-        runners[block.language](text, block)
-
-    def _python(self, text: str, block: Block) -> None:
-        raises = RAISES.search(text)
-        if raises is not None and raises["name"].endswith("Error"):
-            with pytest.raises(Exception, match=re.escape(raises["text"].split(":")[0])) as error:
-                self._statements(text, block)
-            assert type(error.value).__name__ == raises["name"]
-            assert raises["text"] in str(error.value), block
-        elif raises is not None:
-            with pytest.warns(UserWarning, match=re.escape(raises["text"])):
-                self._statements(text, block)
-        else:
-            self._statements(text, block)
-
-    def _statements(self, text: str, block: Block) -> None:
-        lines = text.splitlines()
-        for node in ast.parse(text).body:
-            where = f"{block.page}, line {block.line + node.lineno - 1}"
-            if not isinstance(node, ast.Expr):
-                exec(compile(ast.Module([node], []), where, "exec"), self.names)
-                continue
-            value, expression = VALUE.search(lines[node.end_lineno - 1]), node.value
-            if isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "print":
-                expression = expression.args[0]
-            found = eval(compile(ast.Expression(expression), where, "eval"), self.names)
-            if value is not None:
-                assert str(found) == value["value"] or repr(found) == value["value"], (where, found)
-
-    def _shell(self, text: str, block: Block) -> None:
-        for line in text.replace("\\\n", " ").splitlines():
-            commands = re.split(r" && ", line.split("  #")[0].strip())
-            for command in commands:
-                if command.startswith("sawlog "):
-                    self._sawlog(command, block)
-                elif command and not command.startswith(("#", "echo ")):
-                    raise AssertionError(f"{block}: {command}: only sawlog is run; say why the block is not")
-
-    @staticmethod
-    def _sawlog(command: str, block: Block) -> None:
-        command, _, may_fail = command.partition(" || ")
-        command, _, target = command.partition(" > ")
-        out = io.TextIOWrapper(io.BytesIO(), "utf-8")
-        errors = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
-            warnings.simplefilter("default")
-            arguments = [found for one in shlex.split(command)[1:] for found in (sorted(glob.glob(one)) or [one])]
-            code = run_sawlog(arguments)
-        out.flush()
-        assert code == 0 or may_fail, (block, command, errors.getvalue())
-        if target:
-            Path(target).write_bytes(out.buffer.getvalue())
-
-
 def read_page(
     page: str,
     names: Mapping[str, object] = {},
@@ -153,9 +143,15 @@ def read_page(
     skip: re.Pattern[str] | None = None,
 ) -> dict[str, Any]:
     """Type a whole page, but for Python blocks in which something is found; returns what is there in the end."""
-    reader = Reader(names, places)
-    for block in blocks(page):
-        skipped = skip is not None and block.language == "python" and skip.search(block.text)
-        if not block.reason and block.language not in SHOWN and not skipped:
-            reader.read(block)
-    return reader.names
+
+    def passed_over(example: Example) -> None:
+        if skip is None or example.region.evaluator is not python or not skip.search(example.parsed):
+            raise NotEvaluated
+
+    document = parsed(page, places)
+    document.namespace.update(names)
+    document.push_evaluator(passed_over)
+    for example in document:
+        with contextlib.suppress(SkipTest):
+            example.evaluate()
+    return document.namespace

@@ -14,7 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.deephaven_log import Logger
-from tests.documents import ROOT, blocks
+from tests.documents import ROOT, blocks, toml
 
 GOLDEN = ROOT / "tests" / "golden"
 SCHEMA = """<Table name="Trades" namespace="Market" storageType="NestedPartitionedOnDisk">
@@ -88,8 +88,8 @@ def deephaven_table(world: World) -> None:
         table = trades().sort_by("Sym")
         sawlog.write(table, place, format="deephaven_table", group=["Sym"])
     Path("Market.Trades.schema").write_text(SCHEMA)
-    (limits,) = (one for one in blocks("docs/formats/deephaven-table.md") if one.language == "toml")
-    Path("trades.toml").write_text(limits.text.replace("Px", "Price"))
+    (limits,) = blocks("docs/formats/deephaven-table.md", toml)
+    Path("trades.toml").write_text(limits.parsed.replace("Px", "Price"))
     world.names |= {"table": table, "schema": table.schema, "batches": table.to_batches(), "position": b"{}"}
     world.names["directory"] = "written"
     world.places["/db/"] = "tree/"

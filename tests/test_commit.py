@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,9 @@ def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str],
     assert not storage.exists(dead.staging)
 
 
-def test_a_job_that_is_at_work_is_waited_for(place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_at_work_is_waited_for(
+    place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, sleep_is: Callable[[Callable[[float], None]], None]
+) -> None:
     log = CommitLog(place[0], place[0].spelled(place[1]))
     put(place, "one", "a", "b")
     last = log.last() or Record()
@@ -171,7 +174,7 @@ def test_a_job_that_is_at_work_is_waited_for(place: tuple[Storage, str], monkeyp
         if len(waits) == 3:
             log.append(Record(last.number + 2, "done", "other"))
 
-    monkeypatch.setattr(sawlog.commit.time, "sleep", wait)
+    sleep_is(wait)
     put(place, "two", "c")
     assert len(waits) == 3
     assert visible(place) == ["a", "b", "c"]

@@ -11,21 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests import documents_world as worlds
-from tests.documents import ROOT, SHOWN, blocks, pages, read_page
+from tests.documents import ROOT, blocks, pages, parsed, python, read_page
 
 ELSEWHERE = {
     "docs/adding-a-format.md": "tests/tfrecord_example compares every block with the package",
     "docs/cli.md": "tests/cli/test_documents.py runs its console blocks in order, then the others",
 }
-LANGUAGES = {"python", "py", "sh", "bash", "toml", *SHOWN}
 SPARK = re.compile(r"\bspark\b", re.MULTILINE)
 
 
 def needs_spark(page: str) -> bool:
-    return any(SPARK.search(one.text) for one in blocks(page) if one.language == "python" and not one.reason)
+    return any(SPARK.search(one.parsed) for one in blocks(page, python))
 
 
-OURS = [page for page in pages() if page not in ELSEWHERE and blocks(page)]
+OURS = [page for page in pages() if page not in ELSEWHERE and list(parsed(page))]
 SPARK_ALONE = ["docs/cookbooks/cluster.md", "docs/import-and-merge.md", "docs/spark.md", "docs/streams.md"]
 """Pages that say nothing without Spark."""
 PLAIN = [page for page in OURS if page not in SPARK_ALONE]
@@ -35,7 +34,7 @@ ON_SPARK = [page for page in OURS if needs_spark(page)]
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory beside the examples."""
+    """An empty directory next to the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -49,24 +48,21 @@ def test_a_page_from_start_to_end(page: str, desk: Path, monkeypatch: pytest.Mon
 
 
 def test_every_block_is_run_or_says_why() -> None:
-    everything = [one for page in pages() for one in blocks(page)]
-    assert len(everything) > 100
-    for block in everything:
-        if block.page not in ELSEWHERE:
-            assert block.reason or block.language in LANGUAGES, block
-        assert not block.reason or len(block.reason) > 10, block
-    run = [one for one in everything if not one.reason and one.language not in SHOWN]
-    assert len(run) > 0.75 * sum(one.language not in SHOWN for one in everything)
+    """A language that is not in `RUN` fails already when a page is parsed, and so does a fence without an end."""
+    run = [one for page in pages() for one in blocks(page)]
+    skips = [one for page in pages() for one in parsed(page) if isinstance(one.parsed, tuple)]
+    assert len(run) > 100
+    assert len(run) > 3 * len(skips)
+    for skip in skips:
+        action, reason = skip.parsed
+        assert action == "next", skip
+        assert len(reason) > 10, skip
 
 
-def test_no_block_is_overlooked() -> None:
-    """A fence that the pattern of blocks does not match would be neither run nor say why."""
-    for page in pages():
-        fences = sum(line.lstrip().startswith("```") for line in (ROOT / page).read_text("utf-8").splitlines())
-        assert fences == 2 * len(blocks(page)), page
+def test_no_page_is_overlooked() -> None:
     read = {*PLAIN, *SPARK_ALONE, *ELSEWHERE}
-    assert read == {page for page in pages() if blocks(page)}
-    assert {page for page in SPARK_ALONE if any(one.language == "python" for one in blocks(page))} <= {*ON_SPARK}
+    assert read == {page for page in pages() if list(parsed(page))}
+    assert {page for page in SPARK_ALONE if blocks(page, python)} <= {*ON_SPARK}
 
 
 PUBLIC = ("", ".spark", ".testing", ".map", ".pipeline", ".deephaven_log", ".deephaven_import.spark", ".filodb_record")
@@ -98,10 +94,8 @@ def test_the_reference_covers_what_is_public() -> None:
 
 @pytest.mark.parametrize("page", ON_SPARK)
 def test_pages_about_spark_name_what_there_is(page: str) -> None:
-    for block in blocks(page):
-        if block.language != "python":
-            continue
-        for node in ast.walk(ast.parse(block.text, str(block))):
+    for block in (one for one in parsed(page) if one.region.evaluator is python):
+        for node in ast.walk(ast.parse(block.parsed, page)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sawlog"):
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, one.name) for one in node.names), block

@@ -1,4 +1,4 @@
-"""The wheel with one extra alone, in a clean environment: all that the documentation promises for it works."""
+"""The wheel with one extra in a clean environment: all that the documentation promises for it works."""
 
 from __future__ import annotations
 
@@ -62,11 +62,15 @@ PROMISED = {
     "": PLAIN + WITHOUT_SPARK,
     "azure": PLAIN + "import fsspec\nfsspec.get_filesystem_class('az')\n" + WITHOUT_SPARK,
     "datastore": PLAIN + "import google.protobuf, orjson\n" + WITHOUT_SPARK,
+    "filodb": PLAIN + "import pyhocon\n" + WITHOUT_SPARK,
     "gcs": PLAIN + "import fsspec\nfsspec.get_filesystem_class('gs')\n" + WITHOUT_SPARK,
     "metrics": PLAIN + "import prometheus_client\n" + WITHOUT_SPARK,
+    "milvus": PLAIN + "import fastavro\n" + WITHOUT_SPARK,
     "remote": PLAIN + "sawlog.write(table, 'memory://a/b.log', format='leveldb_log')\nimport s3fs\n" + WITHOUT_SPARK,
+    "rocksdb": PLAIN + "import zstandard\n" + WITHOUT_SPARK,
     "spark": PLAIN + SPARK,
     "sql": PLAIN + SQL + WITHOUT_SPARK,
+    "all": PLAIN + SQL + SPARK,
 }
 
 

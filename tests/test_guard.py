@@ -22,7 +22,7 @@ RECORDS = [b"%d" % n * 2000 for n in range(40)]
 
 
 def broken(error: Callable[[], BaseException], after: int = 1) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """A decoder that gives up behind a number of batches, with a damage and rows that it never handed over."""
+    """A decoder that fails after some batches, with a damage and rows that it never handed over."""
     decode = LogRange.decode
 
     def give_up(self: LogRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

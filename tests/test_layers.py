@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import graphlib
 import subprocess
 import sys
@@ -42,12 +43,12 @@ def shared_modules() -> dict[str, Path]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """What stands in a module."""
+    """What a module contains."""
     return ast.parse(path.read_text())
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that runs some time: what functions hold, too, and not what is for type checkers alone."""
+    """All that runs some time: what functions hold, too, but not what is only for type checkers."""
     for inner in ast.iter_child_nodes(node):
         if not (isinstance(inner, ast.If) and "TYPE_CHECKING" in ast.unparse(inner.test)):
             yield inner
@@ -110,9 +111,90 @@ def test_nothing_imports_in_circles() -> None:
         name: {one if one in known else one.rpartition(".")[0] for one in imported(path, types=False)} & known.keys()
         for name, path in known.items()
     }
-    # Whoever imports from `sawlog` itself imports what it offers.
+    # An import from `sawlog` itself imports what it offers.
     graph = {name: {one for one in others if one not in ("sawlog", name)} for name, others in graph.items()}
     graphlib.TopologicalSorter(graph).prepare()
+
+
+DECODERS = {
+    *("json.load", "json.loads", "tomllib.load", "tomllib.loads", "iterparse", "fromstring", "parse_string"),
+    *("fastavro.reader", "fastavro.schemaless_reader", "ParquetFile", "pq.ParquetFile", "pq.read_table"),
+    *("read_json", "json.open_json", "csv.open_csv", "pa.ipc.open_file", "pa.ipc.open_stream", "pa.ipc.read_schema"),
+    *("base64.b64decode", "bytes.fromhex", "zlib.decompress", "zlib.decompressobj", "bz2.BZ2Decompressor"),
+    *("zstandard.ZstdDecompressor", "zstandard.frame_content_size", "pa.CompressedInputStream", "parquet.ParquetFile"),
+    *("pickle.loads", "pickle.load", "marshal.loads", "yaml.load", "lzma.decompress"),
+}
+"""Calls that make something of bytes, and say by exceptions of any kind that they cannot."""
+DECODING = {"FromString", "ParseFromString", "decompress"}
+"""Methods that do, whatever they are of."""
+CALLERS = {"decode_by", "saying", "decode_json"}
+"""What takes their word: `sawlog.guard`."""
+OUR_OWN_BYTES = {
+    "sawlog.kernels.native",  # the table of its own library
+    "sawlog.query",  # an expression that pyarrow has just pickled
+    "sawlog.deephaven_import.runs",  # a file that this process has just written
+    "sawlog.cli.render",  # hexadecimal digits that a pattern has matched
+    "sawlog.deephaven_table.groups.java_output",  # constants
+    "sawlog.spark.planner",  # what the jar sends to the Python source
+    "sawlog.stream.offset",  # digests of a proof that is an offset's own
+}
+
+
+def decoders_called(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Where a module calls a decoder itself: neither by `sawlog.guard`, nor in a function that it hands to that."""
+    handed = {
+        name.rpartition(".")[2]
+        for call in ast.walk(module)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in CALLERS and call.args
+        for name in (ast.unparse(call.args[0]),)
+    }
+    bodies = {one.name: one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)}
+    while more := {
+        name
+        for inner in handed & bodies.keys()
+        for call in ast.walk(bodies[inner])
+        if isinstance(call, ast.Call)
+        for name in (ast.unparse(call.func).rpartition(".")[2],)
+        if name in bodies and name not in handed
+    }:
+        handed |= more
+    inside = {call for name in handed & bodies.keys() for call in ast.walk(bodies[name])}
+    for call in ast.walk(module):
+        if (
+            isinstance(call, ast.Call)
+            and call not in inside
+            and not all(isinstance(one, ast.Constant) for one in call.args)
+        ):
+            name = ast.unparse(call.func)
+            if name in DECODERS or name.rpartition(".")[2] in DECODING:
+                yield call.lineno, name
+
+
+def test_only_one_place_calls_decoders() -> None:
+    """What they say of bytes is damage, or an error that names the file; what else they raise is a fault of sawlog."""
+    found = {
+        (name, *call)
+        for name, path in modules().items()
+        if name not in OUR_OWN_BYTES and not name.startswith("sawlog.testing")
+        for call in decoders_called(tree(path))
+    }
+    assert not found
+    assert list(decoders_called(ast.parse("def f(x):\n  return json.loads(x)")))
+    assert not list(decoders_called(ast.parse("def g(x):\n  return json.loads(x)\ndef f(x):\n  decode_by(g, x)")))
+
+
+def test_no_signal_of_ours_is_an_exception_of_python() -> None:
+    """A `ValueError` may be anybody's; who waits for one of ours would take it for a word about bytes."""
+    ours = {
+        (name, node.name)
+        for name, path in modules().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+        for bases in ([ast.unparse(base) for base in node.bases],)
+        if any(base.endswith("Error") and hasattr(builtins, base) for base in bases)
+        and not {"SawlogError", "InternalError"} & set(bases)
+    }
+    assert ours == {("sawlog.pipeline.mistakes", "MistakeError")}  # pydantic asks its validators for a ValueError
 
 
 MOST_PARAMETERS = 8

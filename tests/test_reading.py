@@ -83,7 +83,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone lists threads there")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists threads there")
 @pytest.mark.parametrize("wanted", ["rows", "latest", "filter", "columns"])
 def test_one_thread_is_one_thread(tmp_path: Path, wanted: str) -> None:
     """Arrow's own threads are not started either: they may hold Python's memory when the call has come back."""

@@ -1,4 +1,4 @@
-"""What a path holds and a read leaves out is told: in the dataset, in reports, on the command line."""
+"""What a path holds and a read leaves out is reported: in the dataset, in reports, on the command line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.recognition import left_out
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
@@ -40,7 +41,7 @@ def test_tables_beside_a_log_are_told_and_make_the_answer_incomplete(database: P
     }
     assert tables
     assert all(skipped[name].missed and "a table" in skipped[name].reason for name in tables)
-    assert skipped["notes.txt"] == sawlog.Skipped(str(database / "notes.txt"), "no LevelDB / RocksDB log", 5)
+    assert skipped["notes.txt"] == sawlog.Skipped(str(database / "notes.txt"), "not a LevelDB / RocksDB log", 5)
     manifest = next(name for name in skipped if name.startswith("MANIFEST"))
     assert skipped[manifest].reason == "read by view 'edits' or 'files'"
     size = sum((database / name).stat().st_size for name in tables)
@@ -59,20 +60,22 @@ def test_an_answer_that_is_complete_is_without_a_warning(database: Path) -> None
 def test_reports_have_what_was_not_read(database: Path, tmp_path: Path) -> None:
     expected = {one.path for one in sawlog.open(database).skipped}
     assert {one.path for one in sawlog.verify(database).skipped} == expected
-    report = sawlog.repair(database, tmp_path / "saved")
+    expected = {one.path for one in sawlog.open(database, format="leveldb_log").skipped}
+    report = sawlog.repair(database, tmp_path / "saved", format="leveldb_log")
     assert {one.path for one in report.skipped} == expected
     assert {one["path"] for one in report.to_dict()["skipped"]} == expected
 
 
 def test_commands_tell_it(run: Run, database: Path, tmp_path: Path) -> None:
-    expected = {one.path for one in sawlog.open(database).skipped}
+    as_logs = ("--format", "leveldb_log")
+    expected = {one.path for one in sawlog.open(database, format="leveldb_log").skipped}
     for verb in ("info", "verify"):
-        assert "not read  " in run(verb, database).out
-        found = json.loads(run(verb, database, "--json").out)
+        assert "not read  " in run(verb, database, *as_logs).out
+        found = json.loads(run(verb, database, *as_logs, "--json").out)
         found = found["paths"][0] if verb == "verify" else found
         assert {one["path"] for one in found["skipped"]} == expected
-    assert "more were not read" in run("cat", database, "--limit", 1).err
-    converted = run("convert", database, tmp_path / "rows.parquet", "--json")
+    assert "more were not read" in run("cat", database, *as_logs, "--limit", 1).err
+    converted = run("convert", database, tmp_path / "rows.parquet", "--from", "leveldb_log", "--json")
     assert (converted.code, "more were not read" in converted.err) == (0, True)
     assert set(json.loads(converted.out)["skipped"]) == expected
 
@@ -94,7 +97,7 @@ def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, 
     chosen = sawlog.formats()[format]
     foreign = [sawlog.storage.File(str(tmp_path / "README.md"), 7, explicit=False)]
     assert chosen.select(foreign, "rows") == []
-    assert [(one.reason, one.bytes) for one in chosen.left_out(foreign, "rows")] == [(f"no {chosen.title}", 7)]
+    assert left_out(chosen, [], foreign, "rows") == [sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)]
 
 
 def test_packages_are_attributes_after_import_sawlog() -> None:

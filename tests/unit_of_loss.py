@@ -35,7 +35,7 @@ def assert_lost_by_unit(
         units: The rows of each unit.
         file: Which file of a directory it is.
         left: What is delivered of a unit that is broken, where that is not nothing.
-        damages: How many `verify` counts; `None` where one unit may be told of more than once.
+        damages: How many `verify` counts; `None` where one unit may be reported more than once.
         unsupported: Whether what is broken looks like something of a later version.
         options: Of reading.
     """

@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/pictures.py
 
-A test compares the layouts in docs/images with what is drawn anew.
+A test compares the layouts in docs/images with what is drawn now.
 """
 
 from __future__ import annotations

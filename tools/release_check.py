@@ -3,10 +3,10 @@
     make release-check
     make release-check ARGS="--tag v0.2.0"
 
-It is checked that the version stands once, that the changelog has notes for it, that the wheel holds every file of the
-package, and that the wheel, installed without anything else with each Python that is there, reads, verifies, draws and
-converts. Of a tag it is also
-checked that it is the version's, that the notes have a date, and that the metadata says where the project is.
+It is checked that the version is written once, that the changelog has notes for it, that the wheel holds every file of
+the package, and that the wheel, installed without anything else with each Python that is there, reads, verifies, draws
+and converts. Of a tag it is also checked that it is the version's, that the notes have a date, and that the metadata
+says where the project is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def stated_version() -> str:
-    """The version, which stands in one file."""
+    """The version, which is in one file."""
     found = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/sawlog/__init__.py").read_text(), re.MULTILINE)
     assert len(found) == 1, found
     assert "version =" not in (ROOT / "pyproject.toml").read_text().partition("[build-system]")[2].partition("[tool")[0]
@@ -66,7 +66,7 @@ def stated_version() -> str:
 
 
 def notes(version: str) -> tuple[str, str]:
-    """What stands beside the version in the changelog, and its notes."""
+    """What follows the version in the changelog, and its notes."""
     changes = (ROOT / "CHANGELOG.md").read_text()
     _, heading, rest = changes.partition(f"\n## {version}")
     assert heading, f"CHANGELOG.md has no section for {version}"

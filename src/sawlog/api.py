@@ -6,7 +6,7 @@ import errno
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -16,11 +16,12 @@ from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
-from sawlog.format import Format, Writer, get_format, recognize
+from sawlog.format import Format, Writer, get_format
 from sawlog.format import formats as _formats
 from sawlog.guard import guarded
 from sawlog.options import parse_options
 from sawlog.reading import cores
+from sawlog.recognition import left_out, recognize
 from sawlog.scan import Scan
 from sawlog.spelling import meant
 from sawlog.staging import destination, sweep
@@ -266,8 +267,7 @@ def verify(
     **options: Any,
 ) -> Report:
     """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
-    dataset = open(path, format=format, on_damage="skip", storage_options=storage_options, **options)
-    return Report(dataset.format.name, list(dataset.verify()), dataset.skipped)
+    return open(path, format=format, on_damage="skip", storage_options=storage_options, **options).report()
 
 
 def repair(
@@ -282,7 +282,8 @@ def repair(
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
 
-    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`.
+    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`,
+    under the options that `Format.rescue` names, unless others are given.
 
     Returns:
         What `verify` finds in the source; `rows` counts what was written.
@@ -296,6 +297,8 @@ def repair(
     storage = _storage(storage_options)
     chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    if getattr(parsed, "verify_checksums", True):
+        parsed = replace(parsed, **{name: value for name, value in chosen.rescue.items() if name not in options})
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []
@@ -308,8 +311,9 @@ def repair(
     root, threads = normalize(os.fspath(src)), _threads(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(root,), threads=threads)
     with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
+        missed = left_out(chosen, files, beside, "rows")
         reports = repair_files(chosen, places, scan, target)
-    return Report(chosen.name, reports, chosen.left_out(beside, "rows"))
+    return Report(chosen.name, reports, missed)
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

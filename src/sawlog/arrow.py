@@ -160,3 +160,95 @@ def boolean_values(array: pa.BooleanArray) -> NDArray[np.bool_]:
     """A Boolean array as one byte per value; those of nulls are arbitrary."""
     bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)
+
+
+_PLAIN: Mapping[str, set[type]] = {
+    "integer": {int},
+    "floating": {float, int},
+    "boolean": {bool},
+    "string": {str},
+    "binary": {bytes},
+}
+"""Types of Python's values that buffers are made of, by the name of Arrow's test for the type."""
+
+
+def array_of(
+    values: Sequence[Any] | NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """`pa.array` that does not pull pandas in, for all values but rare ones.
+
+    Args:
+        values: NumPy's values, or Python's, of which None is null.
+        kind: The type.
+        missing: Which of NumPy's values are null.
+    """
+    if isinstance(values, np.ndarray):
+        made = [
+            _bits(values) if pa.types.is_boolean(kind) else pa.py_buffer(np.ascontiguousarray(values, _dtype(kind)))
+        ]
+        validity = None if missing is None or not missing.any() else _bits(~missing)
+        return pa.Array.from_buffers(kind, len(values), [validity, *made])
+    values = list(values)
+    given = set(map(type, values))
+    validity = _bits(np.fromiter((one is not None for one in values), np.bool_)) if None.__class__ in given else None
+    given.discard(None.__class__)
+    children: list[pa.Array] = []
+    buffers: list[Any] = []
+    if pa.types.is_list(kind) and given <= {list, tuple}:
+        buffers = [_offsets([one or () for one in values])]
+        children = [array_of([item for one in values for item in one or ()], kind.value_type)]
+    elif pa.types.is_map(kind) and given <= {list, tuple}:
+        buffers = [_offsets([one or () for one in values])]
+        keys, items = ([pair[side] for one in values for pair in one or ()] for side in (0, 1))
+        arrays = [array_of(keys, kind.key_type), array_of(items, kind.item_type)]
+        children = [pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])]
+    elif pa.types.is_struct(kind) and given <= {dict}:
+        children = [array_of([(one or {}).get(field.name) for one in values], field.type) for field in kind]
+    elif not any(given <= types and getattr(pa.types, f"is_{name}")(kind) for name, types in _PLAIN.items()):
+        return pa.array(values, kind)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        texts = [b"" if one is None else one.encode() if isinstance(one, str) else one for one in values]
+        buffers = [_offsets(texts), pa.py_buffer(b"".join(texts))]
+    else:
+        try:
+            numbers = np.array([0 if one is None else one for one in values], _dtype(kind))
+        except OverflowError:  # Arrow says which
+            return pa.array(values, kind)
+        buffers = [_bits(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(kind, len(values), [validity, *buffers], children=children)
+
+
+def _dtype(kind: pa.DataType) -> Any:
+    """NumPy's type of the values of a type of fixed width; times are integers."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return np.dtype(kind.to_pandas_dtype() if number else f"i{kind.bit_width // 8}")
+
+
+def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def _offsets(items: Sequence[Any]) -> pa.Buffer:
+    """Where each item begins, and the last one ends."""
+    ends = np.cumsum([0, *map(len, items)], dtype=np.int64)
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise SchemaError(f"{ends[-1]} bytes or items in one Arrow array, which holds {np.iinfo(np.int32).max}")
+    return pa.py_buffer(ends.astype(np.int32))
+
+
+def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value as Arrow's, without pandas; see `array_of`."""
+    return array_of([value], kind)[0]
+
+
+def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """`pa.RecordBatch.from_pylist` that does not pull pandas in."""
+    return batch_of([array_of([row.get(one.name) for row in rows], one.type) for one in schema], schema, len(rows))
+
+
+def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
+    """The values of a fixed-width array, which are not copied; those of nulls are arbitrary."""
+    found: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+    if len(found) != len(array):
+        raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(found)}")
+    return found

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sawlog.commitlog import CommitLog, Record
 from sawlog.errors import SawlogError
+from sawlog.guard import decode_json
 from sawlog.names import is_remote
 from sawlog.owners import gone, this_owner
+from sawlog.shapes import shaped
 from sawlog.staging import JOB, WITHIN, Staged, exchange, job_directory, published, sync_directory
 
 try:
@@ -464,7 +466,8 @@ def _write_list(path: str, names: Sequence[str]) -> None:
 def _read_list(path: str) -> list[str] | None:
     try:
         with open(path, encoding="utf-8") as file:
-            found: list[str] = json.load(file)
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    found: list[str] = shaped(decode_json(text), list[str], path)
     return found

@@ -11,9 +11,11 @@ import re
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from sawlog.errors import FormatError
+from sawlog.guard import decode_json
+from sawlog.shapes import shaped
 
 if TYPE_CHECKING:
     from sawlog.storage import File, Storage
@@ -175,22 +177,12 @@ def _parsed(path: str, text: bytes) -> Record:
     Raises:
         FormatError: When it is not one.
     """
-    try:
-        given: Any = json.loads(text)
-        values: dict[str, Any] = {one.name: given[one.name] for one in fields(Record)}
-        texts = [values["job"], values["owner"], values["token"], *values["before"], *values["runs"].values()]
-        numbers = [values["number"], *values["batches"].values()]
-        paths = [*values["new"], *values["old"]]
-        sound = (
-            values["state"] in get_args(State)
-            and all(isinstance(one, str) for one in (*texts, *paths))
-            and all(isinstance(one, int) for one in numbers)
-            and all(one and not one.startswith("/") and ".." not in one.split("/") for one in paths)
-        )
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise FormatError(f"{path}: not a record of a job: {type(error).__name__}: {error}") from error
-    if not sound:
-        raise FormatError(f"{path}: not a record of a job: a value is not of its kind")
-    for name in ("new", "old", "before"):
-        values[name] = tuple(values[name])
-    return Record(**values)
+    where = f"{path}: not a record of a job"
+    given = shaped(decode_json(text), dict[str, Any], where)
+    if missing := [one.name for one in fields(Record) if one.name not in given]:
+        raise FormatError(f"{where}: {missing[0]} is missing")
+    record: Record = shaped(given, Record, where)
+    for one in (*record.new, *record.old):
+        if not one or one.startswith("/") or ".." in one.split("/"):
+            raise FormatError(f"{where}: expected a path below the directory, found {one!r}")
+    return record

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too, warn
+from sawlog.arrow import array_of
+from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
 from sawlog.errors import DamageError, OptionError, UnsupportedError, warn, without_secrets
 from sawlog.skipped import Skipped
 
@@ -288,6 +289,8 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     """What the path holds and was not looked at."""
+    rescue: str = ""
+    """What more could be read of damaged files, and by which option, as a phrase; empty if nothing is known."""
 
     @property
     def damaged(self) -> bool:
@@ -319,6 +322,7 @@ class Report:
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
             "skipped": [one.to_dict() for one in self.skipped],
+            "rescue": self.rescue or None,
         }
 
 
@@ -326,7 +330,7 @@ def damage_batch(damages: list[Damage]) -> pa.RecordBatch:
     """Damages as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
-    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
+    arrays = [array_of(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
 

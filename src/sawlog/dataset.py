@@ -10,12 +10,13 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from sawlog.computed import Columns, parse_columns, parse_filter
-from sawlog.damage import DamageWarning, FileReport, Findings
+from sawlog.damage import DamageWarning, FileReport, Findings, Report
 from sawlog.errors import SawlogError, SchemaError, warn
 from sawlog.follow import Range
 from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
 from sawlog.guard import guarded
 from sawlog.reading import in_order, once
+from sawlog.recognition import left_out
 from sawlog.scan import Scan
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
@@ -68,13 +69,16 @@ class Dataset:
     @cached_property
     def skipped(self) -> list[Skipped]:
         """What the path holds and a read leaves out."""
-        beside = self.format.left_out(self.contents.beside, self.scan.view)
-        return [*beside, *self.contents.left_out(self._request)]
+        beside = self.contents.beside
+        others = left_out(self.format, self.files, beside, self.scan.view) if beside else []
+        return [*others, *self.contents.left_out(self._request)]
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
         with guarded(f"{self.contents.where}: info failed"):
-            return self.contents.facts(self._request)
+            facts = self.contents.facts(self._request)
+        self.scan.storage.confirm()
+        return facts
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""
@@ -227,10 +231,12 @@ class Dataset:
         batches = []
         missing = n
         fragments = self.contents.fragments(self._request, None)
-        for batch in read_fragments(fragments, 1, _WarningCollector(self.skipped).add):
+        rows = read_fragments(fragments, 1, _WarningCollector(self.skipped).add)
+        for batch in self.contents.confirmed(rows):
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
+                self.scan.storage.confirm()
                 break
         return pa.Table.from_batches(batches, self.schema)
 
@@ -245,6 +251,16 @@ class Dataset:
             every: Whether reports list every damage, however many there are.
         """
         return self.contents.verify(self._request, task_bytes, advance, every=every)
+
+    def report(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Report:
+        """What `verify` finds, with what is not read, and what more could be read of damaged files."""
+        found = list(self.verify(task_bytes, advance, every=every))
+        damaged = {one.path: one for one in found if one.damaged}
+        files = [file for file in self.files if file.path in damaged]
+        more = self.format.rescued(list(damaged.values()), files, self.scan) if files else ""
+        return Report(self.format.name, found, self.skipped, more)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.

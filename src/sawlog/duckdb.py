@@ -11,7 +11,8 @@ import pyarrow.dataset
 
 from sawlog import api
 from sawlog.dataset import Dataset, Scanner
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import OptionError
+from sawlog.guard import optional
 from sawlog.storage.inputs import Input
 
 if TYPE_CHECKING:
@@ -56,12 +57,9 @@ def sql(
         **options: What `sawlog.open` takes, for all paths.
 
     Raises:
-        SawlogError: When DuckDB is not installed.
+        OptionError: When DuckDB is not installed.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise SawlogError("SQL needs DuckDB: pip install 'sawlog[sql]'") from error
+    duckdb = optional("duckdb", "sql", "SQL needs DuckDB")
     database = duckdb.connect() if connection is None else connection
     names: dict[str, str] = {}
 

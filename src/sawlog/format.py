@@ -1,26 +1,28 @@
-"""The contract between formats and doors: Format, Contents, View, Fragment, Writer; and the registry of formats."""
+"""The contract between formats and doors: Format, Contents, View, Fragment, Writer."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
+import json
 import operator
+import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings
-from sawlog.errors import DamageError, DiskError, FormatError, OptionError, UnsupportedError
+from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import guarded
 from sawlog.names import is_remote
 from sawlog.reading import PIECE_BYTES, in_order, once
+from sawlog.recognition import Match, formats, get_format
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -34,7 +36,6 @@ from sawlog.scan import (
     fixed_schema,
 )
 from sawlog.skipped import Skipped
-from sawlog.spelling import meant
 from sawlog.storage import File, Source, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
@@ -59,10 +60,8 @@ __all__ = [
     "formats",
     "get_format",
     "pack",
-    "recognize",
 ]
 
-ENTRY_POINT_GROUP = "sawlog.formats"
 PROBE_BYTES = 64 << 10
 """Bytes from the start of a file that recognition may look at."""
 
@@ -74,18 +73,6 @@ TASK_BYTES = 64 << 20
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 _C = TypeVar("_C", bound="Contents")
-
-
-class Match(IntEnum):
-    """How sure a format is that a file is its own."""
-
-    NO = 0
-    BESIDE = 1
-    """It lies beside files of another format, and is meant only where none of them is there."""
-    NAME = 2
-    CONTENT = 3
-    TREE = 4
-    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +169,7 @@ class Fragment(ABC):
                 found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
             except (FileNotFoundError, NotADirectoryError, DiskError):
                 found.append(None)
-        return pa.array(found, pa.binary())
+        return array_of(found, pa.binary())
 
 
 def pack(
@@ -524,6 +511,10 @@ class Format(FollowedFormat, ABC):
     """Frozen dataclass of the options for reading."""
     write_options: ClassVar[type]
     """Frozen dataclass of the options for writing."""
+    rescue: ClassVar[Mapping[str, Any]] = {}
+    """Read options under which damaged files give more rows, each proven by a checksum."""
+    includes: ClassVar[frozenset[str]] = frozenset()
+    """Formats whose files are parts of its own: where it is recognised, it is meant instead of them."""
     time_option: ClassVar[str | None] = None
     """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
 
@@ -535,18 +526,39 @@ class Format(FollowedFormat, ABC):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Those files of a directory or glob that belong to a dataset of this format, in reading order."""
 
-    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """Why files that `select` did not choose are not read, judged by their names.
+    def home(self, file: File) -> str:
+        """The directory of the dataset that a file belongs to, judged by its path."""
+        return posixpath.dirname(file.path)
 
-        A format whose rows can also stand in files that it cannot read names them, as `missed`.
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Why files that `select` did not choose are not read, as far as the format knows: another view reads them.
+
+        A format whose rows can also be in files that it cannot read names them, as `missed`.
         """
         others = {name: {one.path for one in self.select(files, name)} for name in self.views if name != view}
+        readers = {file: [repr(name) for name, paths in others.items() if file.path in paths] for file in files}
+        found = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
+        return [Skipped(file.path, reason, file.size) for file, reason in found]
 
-        def reason(file: File) -> str:
-            readers = [name for name, paths in others.items() if file.path in paths]
-            return f"read by view {' or '.join(map(repr, readers))}" if readers else f"no {self.title}"
+    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+        """What more can be read of damaged files, as a phrase for people; empty if nothing.
 
-        return [Skipped(file.path, reason(file), file.size) for file in files]
+        Args:
+            reports: What `verify` found in the files.
+            files: Files with damage.
+            scan: How they were read.
+        """
+        given = {name: getattr(scan.options, name) for name in self.rescue}
+        if given == self.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
+            return ""
+        with contextlib.suppress(OptionError):  # options that exclude each other
+            scan = replace(scan, options=replace(scan.options, **self.rescue))
+            contents = self.open(files, scan)
+            found = contents.verify(contents.request(scan), None, None, every=False)
+            if (more := sum(one.rows for one in found) - sum(one.rows for one in reports)) > 0:
+                options = " ".join(f"-o {name}={json.dumps(value)}" for name, value in self.rescue.items())
+                return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
+        return ""
 
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
@@ -629,58 +641,3 @@ class Format(FollowedFormat, ABC):
         """How sure the format is that a path, given as the list of its files, is its own."""
         probed = (self.match(file, storage.read(file.path, 0, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
-
-
-@cache
-def formats() -> dict[str, Format]:
-    """All formats, by name, from the entry points that are installed."""
-    return {name: _load(point) for name, point in _entry_points().items()}
-
-
-@cache
-def get_format(name: str) -> Format:
-    """The format of that name.
-
-    Raises:
-        OptionError: When there is none.
-    """
-    known = _entry_points()
-    if name not in known:
-        raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
-    return _load(known[name])
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name)}
-
-
-@cache
-def _load(point: EntryPoint) -> Format:
-    """Only what is asked for: each of Spark's Python processes starts with this."""
-    format: Format = point.load()()
-    return format
-
-
-def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "rows") -> Format:
-    """The one format that knows the files best, of those that have the view.
-
-    Raises:
-        FormatError: When no format knows them, or several know them equally well.
-    """
-    scores: dict[str, Match] = {}
-    having = {name: one for name, one in formats().items() if view in one.views}
-    for name, candidate in (having or formats()).items():
-        # What the view reads tells, where nothing is there that rows are read of: the MANIFEST of a database, say.
-        told = candidate.select(files, "rows") or candidate.select(files, view)
-        chosen = told or (files if len(files) == 1 else [])
-        with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
-            scores[name] = candidate.recognize(chosen, storage) if chosen else Match.NO
-    best = max(scores.values(), default=Match.NO)
-    names = [name for name, score in scores.items() if score == best]
-    if best is Match.NO:
-        head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
-        found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
-        raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
-    if len(names) > 1:
-        raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
-    return formats()[names[0]]

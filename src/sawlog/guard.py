@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from sawlog.errors import InternalError, SawlogError, StorageError
+from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,6 +78,43 @@ def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T |
         if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
             raise StorageError(str(error)) from error
         return Undecodable(" ".join(str(error).split())[:300] or type(error).__name__)
+
+
+def optional(module: str, extra: str, purpose: str) -> Any:
+    """Import a module of a package that comes with an extra of sawlog.
+
+    Args:
+        module: Its name.
+        extra: The extra that installs it.
+        purpose: What it is needed for, to begin the message with: "a pipeline's metrics".
+
+    Raises:
+        OptionError: When it is not installed; says what to install.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise OptionError(f"{purpose}: pip install 'sawlog[{extra}]' ({error})") from error
+
+
+def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
+    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return decoder(*args, **kwargs)
+        except faults as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    return call
+
+
+_parse_json = saying(json.loads, RecursionError)
+
+
+def decode_json(text: bytes | str) -> Any | Undecodable:
+    """The value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
+    return decode_by(_parse_json, text)
 
 
 @contextmanager

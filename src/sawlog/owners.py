@@ -13,6 +13,12 @@ PATTERN = r"[0-9a-f]{8}-\d+-\d+"
 """Of an owner, as a regular expression."""
 
 
+def owner_of(process: int) -> str:
+    """The owner that a process is; empty where it has ended, and where the system does not show its processes."""
+    begun = _status(process)[19:20]
+    return f"{_machine()}-{process}-{begun[0].decode()}" if begun else ""
+
+
 def this_owner() -> str:
     """The owner of what this process begins: in a Python worker of Spark, the driver that has started it.
 
@@ -23,8 +29,7 @@ def this_owner() -> str:
         process = os.getppid()
         if b"pyspark.daemon" in _proc(process, "cmdline"):
             process = int(_status(process)[1])
-    begun = _status(process)[19:20]
-    return f"{_machine()}-{process}-{begun[0].decode()}" if begun and process > 1 else ""
+    return owner_of(process) if process > 1 else ""
 
 
 def gone(owner: str) -> bool | None:

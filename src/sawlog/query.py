@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import computed, schema_metadata
+from sawlog.arrow import array_of, computed, scalar_of, schema_metadata
 from sawlog.errors import OptionError, SchemaError
 from sawlog.spelling import meant
 
@@ -79,11 +79,11 @@ class Condition:
             found = getattr(pc, _PATTERNS[self.op])(column, self.value)
             return pc.invert(found) if self.op in ("!~", "not like") else found
         if self.op in _COMPARISONS:
-            return pc.call_function(_COMPARISONS[self.op], [column, pa.scalar(self.value, column.type)])
+            return pc.call_function(_COMPARISONS[self.op], [column, scalar_of(self.value, column.type)])
         kind = _of_values(column.type)
         # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
         zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
-        inside = pc.is_in(column, value_set=pa.array([*self.value, *zeros], kind))
+        inside = pc.is_in(column, value_set=array_of([*self.value, *zeros], kind))
         return inside if self.op == "in" else pc.and_(pc.invert(inside), pc.is_valid(column))
 
 
@@ -146,7 +146,7 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
         case Condition():
             column = batch.column(query.column)
             if query.key is not None:
-                column = pc.map_lookup(column, pa.scalar(query.key, column.type.key_type), "last")
+                column = pc.map_lookup(column, scalar_of(query.key, column.type.key_type), "last")
             return query.met(column)
         case Not():
             return pc.invert(mask(query.part, batch))

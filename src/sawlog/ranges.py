@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.damage import Findings, TailStatus
 from sawlog.format import Fragment
 from sawlog.storage import File
@@ -46,8 +48,8 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
     start = stop = -1
     for _ in itertools.chain(batches, (None,)):
         if (batch := findings.drain_batch()) is not None:
-            starts = batch.column("offset").to_numpy()
-            stops = starts + batch.column("length").to_numpy()
+            starts = values_of(batch.column("offset"), np.int64)
+            stops = starts + values_of(batch.column("length"), np.int64)
             gaps = (starts[1:] > stops[:-1]).nonzero()[0]
             if len(gaps) or starts[0] > stop:
                 start = int(starts[gaps[-1] + 1 if len(gaps) else 0])

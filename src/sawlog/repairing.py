@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from sawlog.damage import FileReport
 from sawlog.dataset import Dataset
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 from sawlog.storage import File, PathLike, Source, Storage, normalize
 
@@ -52,8 +53,10 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             _prove(source, copies, copied, target)
             reports = list(source.verify())
         held.release()
-    except BaseException:
+    except BaseException as error:
         held.drop()
+        if isinstance(error, SawlogError) and not isinstance(error, StorageError | InternalError):
+            scan.storage.confirm()  # what cannot be repaired may have been replaced
         raise
     return reports
 
@@ -64,10 +67,13 @@ class _Held(Storage):
 
     held: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
     pipes: dict[str, StagedFile] = field(default_factory=dict, repr=False, compare=False)
+    dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def publish(self, staged: Iterable[Staged]) -> None:
         """See `Storage.publish`."""
         self.held.update({one.final: one for one in staged})
+        if self.dropped.is_set():  # by a thread that was still at work
+            self.drop()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
         """See `Storage.stage`; what goes into a pipe is held in a temporary file."""
@@ -107,7 +113,8 @@ class _Held(Storage):
 
     def drop(self) -> None:
         """Delete what is held."""
-        self.discard(self.held.values())
+        self.dropped.set()
+        self.discard(list(self.held.values()))
         for pipe in self.pipes.values():
             pipe.stream.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError
 from sawlog.names import is_remote
-from sawlog.owners import PATTERN
+from sawlog.owners import PATTERN, gone, owner_of
 
 if TYPE_CHECKING:
     from sawlog.storage import Storage
@@ -68,10 +67,10 @@ class Staged:
 def staged_name(final: str, marker: str) -> str:
     """A new hidden name next to the place where something will be published; it says whose it is."""
     tail = os.path.split(final)[1]
-    # What stands before the name stays as it is: `memory://name` has no directory that could be joined to it.
-    return (
-        f"{final[: len(final) - len(tail)]}.{tail}.{marker}{_owner(os.getpid())}{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
-    )
+    owner = owner_of(os.getpid())
+    hidden = f".{tail}.{marker}{owner}{'-' if owner else ''}{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+    # What is before the name stays as it is: `memory://name` has no directory that could be joined to it.
+    return final[: len(final) - len(tail)] + hidden
 
 
 def sweep(final: str) -> None:
@@ -80,12 +79,11 @@ def sweep(final: str) -> None:
     Those of other machines and containers stay, and what was staged for others to publish.
     """
     directory, tail = os.path.split(final)
-    named = re.compile(rf"\.{re.escape(tail)}\.([0-9a-f]{{8}}-(\d+)-\d+-)[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
+    named = re.compile(rf"\.{re.escape(tail)}\.({PATTERN})-[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         for name in os.listdir(directory or "."):
             found = named.fullmatch(name)
-            mine = _owner(os.getpid()).partition("-")[0]
-            if found is None or not mine or not found[1].startswith(f"{mine}-") or _owner(int(found[2])) == found[1]:
+            if found is None or not gone(found[1]):
                 continue
             path = os.path.join(directory, name)
             if os.lstat(path).st_uid != os.getuid():
@@ -94,21 +92,6 @@ def sweep(final: str) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 os.unlink(path)
-
-
-def _owner(process: int) -> str:
-    """A process of this machine since it was started, and of this container; empty where the system does not say."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            machine = hashlib.sha256(file.read() + os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:8]
-    except OSError:
-        return ""
-    try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            started = file.read().rpartition(b")")[2].split()[19].decode()  # field 22, in ticks since the boot
-    except (FileNotFoundError, ProcessLookupError):
-        started = "0"
-    return f"{machine}-{process}-{started}-"
 
 
 def staged_end(path: str) -> int:

@@ -10,12 +10,12 @@ from typing import Any
 
 from sawlog.commit import abandoned, dispose, recover, staged_for
 from sawlog.commitlog import CommitLog
-from sawlog.owners import gone
+from sawlog.owners import PATTERN, gone
 from sawlog.staging import JOB, STAGED_SUFFIX
 from sawlog.storage import PathLike, Storage
 
 DAY = 86_400.0
-_OWN_FILE = re.compile(rf"(?!.*\.old\.)\..+\.(?:[0-9a-f]{{8}}-\d+-\d+-)?[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
+_OWN_FILE = re.compile(rf"(?!.*\.old\.)\..+\.(?:{PATTERN}-)?[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
 """A file or directory of a writer without a job; not one that has stepped aside, and may have to come back."""
 
 

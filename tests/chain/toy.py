@@ -56,7 +56,7 @@ def note(text: bytes) -> bytes:
 
 
 def box(*texts: bytes) -> bytes:
-    # The first note stands at a multiple of the alignment, too.
+    # The first note is at a multiple of the alignment, too.
     inside = b"".join(map(note, texts))
     start = bytes(-BOX_HEADER % ALIGNMENT)
     return TOTAL.encode(BOX_HEADER + len(start) + len(inside)) + MAGIC.encode(BOX) + start + inside

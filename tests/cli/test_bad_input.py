@@ -24,6 +24,7 @@ GOOD = {
     "import": ["{tmp}/logs", "{tmp}/db"],
     "import-status": ["{tmp}/logs", "{tmp}/db"],
     "info": ["{log}"],
+    "ls": ["{log}"],
     "init": ["{tmp}/new.toml"],
     "map": ["{log}", "-o", "{tmp}/new.html"],
     "merge": ["{tmp}/db", "N", "T", "2024-01-02"],

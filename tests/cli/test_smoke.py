@@ -32,6 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMOKE: dict[str, tuple[Sequence[str], str]] = {
+    "ls": ([LOG], "LevelDB / RocksDB log"),
     "info": ([LOG], "leveldb_log"),
     "cat": ([LOG, "--limit", "1", "--json"], "record"),
     "verify": ([LOG], "1 file: 1 clean"),

@@ -88,7 +88,7 @@ def test_a_deleted_partition_knows_what_its_past_knew(logs: Logs) -> None:
     assert (share.record.truncates, share.record.sequence) == (True, 1)
     # The void location and its record are gone: nothing of the first log comes back.
     assert plan(logs, Progress.of([share.record])).shares == ()
-    # Its deletion was under way, and nothing else: all is planned anew.
+    # Its deletion was under way, and nothing else: all is planned again.
     (again,) = plan(logs, Progress()).shares
     assert rows(again) == list(range(200, 210))
 

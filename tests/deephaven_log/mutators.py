@@ -13,7 +13,7 @@ from .reference import entry
 
 
 def _split(data: bytes) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """The header, and flags and body of every entry, as far as they can be told."""
+    """The header, and flags and body of every entry, as far as they can be recognised."""
     length = struct.unpack_from(">i", data, 8)[0] if len(data) >= 12 else 0
     at = 12 + max(0, length)
     head, found = data[:at], []

@@ -35,7 +35,7 @@ DELETE = struct.pack(">iii", 20000, 1, 10000)
 
 
 def text(value: str, encoding: str = "utf-8") -> bytes:
-    # Java's UTF-16 is big endian, behind a mark.
+    # Java's UTF-16 is big-endian, after a mark.
     data = b"\xfe\xff" + value.encode("utf-16-be") if encoding == "UTF-16" else value.encode(encoding)
     return struct.pack(">i", len(data)) + data
 

@@ -52,7 +52,7 @@ def test_truncation_at_every_byte():
 
 @pytest.mark.parametrize("junk", [b"\0", b"\1", b"\0\0", b"\0\0\0", b"\0\0\1", b"\xff\0\0"])
 def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes) -> None:
-    """They are not enough for a size: what they are is seen with what stands behind them, wherever the log is cut."""
+    """They are not enough for a size: what they are is seen with what follows them, wherever the log is cut."""
     for flags in ([3], [3, 3]):
         at = len(make(flags))
         rows, report = checked(make(flags) + junk + SINGLES[at:], strict=True)
@@ -105,7 +105,7 @@ def test_mutations_of_logs_with_sets(flags, data):
             at = data.draw(st.integers(len(HEADER), len(mutated) - 1))
             mutated[at] ^= data.draw(st.integers(1, 255))
     rows, _ = checked(bytes(mutated))
-    # What damage separates may lose its set, never gain one; rows that no set had keep standing alone.
+    # What damage separates may lose its set, never gain one; rows without a set stay without one.
     assert is_subsequence(rows, [i for i, flag in enumerate(flags) if flag < 4])
 
 
@@ -202,7 +202,7 @@ def test_bytes_behind_the_last_column():
 
 
 def test_claims_of_size_that_overlap_cost_no_more_than_linear_time():
-    """Every few bytes an entry that claims megabytes; summing each claim anew would take hours."""
+    """Every few bytes an entry that claims megabytes; summing each claim again would take hours."""
     claim = struct.pack(">iB", 3 << 20, 3) + b"\0\0\0\x07"
     data = HEADER + b"".join(row(COLS, {"N": i}) * 2 + claim for i in range(20_000)) + bytes(range(1, 200)) * 20_000
     path = put(data)

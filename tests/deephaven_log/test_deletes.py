@@ -1,4 +1,4 @@
-"""DELETE_PARTITION: whoever reads all rows walks a log once; others look for commands before they read."""
+"""DELETE_PARTITION: a read of all rows walks a log once; others look for commands first."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_other_digests_of_the_header_are_understood(log, covered, start, digest)
 
 
 def test_a_digest_behind_the_size_is_damage(log):
-    """The published size counts everything behind it, the digest too."""
+    """The published size counts everything after it, the digest too."""
     entries = b""
     for body in (ROWS[4:20], ROWS[28:38]):
         head = len(body).to_bytes(4, "big") + body

@@ -160,7 +160,7 @@ def test_no_bit_makes_a_digest_vanish(tmp_path: Path) -> None:
 
 
 def test_a_row_that_does_not_fit_is_no_place_for_a_cut(tmp_path: Path) -> None:
-    """It breaks the set that it stands in, however the log is split."""
+    """It breaks the set that it is in, however the log is split."""
     bad = bytearray(row(COLS, {"N": 7, "S": "abc"})[:-4])
     bad[10:14] = struct.pack(">i", 4)
     bad += struct.pack(">I", zlib.adler32(bytes(bad)))
@@ -184,7 +184,7 @@ def test_memory_for_constants_follows_the_file(tmp_path: Path) -> None:
 
 
 def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> None:
-    """Every second entry is damaged: the running sums over what may be entries are never begun anew for each."""
+    """Every second entry is damaged: the running sums over what may be entries are not restarted for each."""
     from sawlog.deephaven_log.kernels import rows, scan
 
     calls = 0
@@ -209,7 +209,7 @@ def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> N
             (report,) = sawlog.verify(path).files
             assert report.rows == count
             assert sum(report.kinds.values()) == count
-            # The sums begin anew with each call, at most.
+            # The sums restart with each call, at most.
             assert calls < 20 + count // 1000
 
 

@@ -42,6 +42,7 @@ def test_sets_in_every_order() -> None:
         assert not report.damaged
 
 
+@pytest.mark.nightly
 def test_small_logs_cut_and_damaged() -> None:
     rng = random.Random(2)
     for at in range(len(HEADER), len(SINGLES), 5 * PACE):

@@ -356,6 +356,7 @@ KINDS = {
 }
 
 
+@pytest.mark.nightly
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(sorted(FILES)),

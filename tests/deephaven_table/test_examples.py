@@ -79,7 +79,7 @@ def test_objects_of_a_fixed_width(tmp_path: Path, kind: str, slots: list[str], v
     if kind == "LocalTime":
         assert found[0].value == 86_399_999_999_999
     assert found.to_pylist() == values
-    # The same objects behind offsets, as it may be that such columns are stored.
+    # The same objects with offsets, as such columns may be stored.
     other = tmp_path / "variable"
     put_variable(other, "X", [*map(bytes.fromhex, slots), b""], shape)
     assert sawlog.read(other, types={"X": kind}).column("X").to_pylist() == [*values, None]

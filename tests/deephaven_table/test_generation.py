@@ -1,4 +1,4 @@
-"""Whether files have headers is told by everything that there is: a few bytes of numbers can look like a header."""
+"""Everything that there is decides whether files have headers: a few bytes of numbers can look like a header."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def doubles(first: float, count: int) -> list[float]:
 @pytest.mark.parametrize("first", ROUND)
 @pytest.mark.parametrize("count", [1, 20_000])
 def test_what_sawlog_writes_it_reads(tmp_path: Path, first: float, count: int) -> None:
-    """With the schema file that lies beside, without it, and without the count of the rows too."""
+    """With the schema file next to it, without it, and without the count of the rows too."""
     table = pa.table({"d": doubles(first, count)})
     sawlog.write(table, tmp_path / "T", format="deephaven_table", column_version=2)
     assert b'columnVersion="2" byteOrder="little"' in (tmp_path / "T" / "table.schema").read_bytes()

@@ -178,7 +178,7 @@ def test_what_a_filter_delivers_is_what_the_whole_read_has(tmp_path: Path, name:
 
 
 def test_a_row_in_the_group_of_another_value_is_told(tmp_path: Path) -> None:
-    """A value inside of a group, which no checksum covers: the filter that meets it says so."""
+    """A value inside of a group, which no checksum covers: the filter that finds it says so."""
     grouped(tmp_path)
     data = bytearray((tmp_path / "s.dat").read_bytes())
     data[131072 + 4 * 5000] ^= 1

@@ -162,7 +162,7 @@ def test_every_table_comes_back(
     table, types = drawn
     bounds = sorted({0, *(cut for cut in cuts if cut < len(table)), len(table)})
     parts = [table.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
-    # Nothing in a headerless file tells its byte order.
+    # The byte order of a headerless file is not in it.
     told = {"byteorder": options["byteorder"]} if options["column_version"] == 2 else {}
     told |= {"column_version": options["column_version"]}
     with tempfile.TemporaryDirectory() as root:

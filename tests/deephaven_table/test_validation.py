@@ -102,7 +102,7 @@ def test_rows_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("times", "row"),
     [((1, 2, 3, 1, 2, 1), 5), ((1, None, 3, 1, 1, 2), 1), ((None, None, 3, None, 1, 2), None)],
-    ids=["less", "a null behind a value", "nulls first"],
+    ids=["less", "a null after a value", "nulls first"],
 )
 def test_order_in_groups(
     tmp_path: Path, times: tuple[int | None, ...], row: int | None, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""Commits jobs, and dies at the step that it is told: `python -m tests.exactly_once.commit_jobs`.
+"""Commits jobs, and dies at a given step: `python -m tests.exactly_once.commit_jobs`.
 
 Reads one job per line from standard input, and answers each with a line: how many steps its commit took, and whether it
 was killed. Each job is a process of its own, so that all of them share what is imported once.

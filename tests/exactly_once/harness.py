@@ -239,7 +239,7 @@ class Harness:
         options = {"schema": "gauge"} if format == "filodb_record" else {}
         column = {"filodb_record": "timestamp", "leveldb_log": "record", "milvus_binlog": "100"}.get(format, "k")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torn tails, and that no metadata tells of Milvus's segments
+            warnings.simplefilter("ignore")  # torn tails, and that no metadata describes Milvus's segments
             read = sawlog.open(self.root / place, format=format, columns=[column], on_damage="skip", **options)
             batches = [batch.column(0) for fragment in read.fragments() for batch in fragment.to_batches()]
         if format == "leveldb_log":

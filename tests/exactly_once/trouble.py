@@ -19,7 +19,7 @@ SIZE = 48 << 20
 TIMES = 3
 """How often the disk is full, and how often one driver is to find that there is another."""
 STUCK = 10.0
-"""Seconds for which a micro-batch that has begun is not committed: then its tasks have met the full disk."""
+"""Seconds for which a micro-batch that has begun is not committed: then its tasks have found the disk full."""
 RIVAL = "CONCURRENT_STREAM_LOG_UPDATE"
 PATIENCE = 400
 """Seconds."""

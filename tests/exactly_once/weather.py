@@ -1,4 +1,4 @@
-"""What happens to logs beside the death of processes: nights, clocks, archives, late and recycled logs."""
+"""What happens to logs besides the death of processes: nights, clocks, archives, late and recycled logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUIET = 2 * HOUR
 ASLEEP = 1.5
 """Seconds that a night takes."""
 BESIDE = 0.5
-"""Seconds for which a copy lies beside its original."""
+"""Seconds for which a copy is next to its original."""
 LATE = 30
 """Rows of a file that comes late."""
 

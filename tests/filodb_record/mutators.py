@@ -12,7 +12,7 @@ HEADER = 16
 
 
 def _containers(data: bytes) -> list[tuple[bytes, list[bytes], bytes]]:
-    """Of each container what stands between its length and its records, the records, and what is left of it."""
+    """Of each container what is between its length and its records, the records, and what is left of it."""
     found, at = [], 0
     while at + HEADER <= len(data):
         (length,) = struct.unpack_from("<I", data, at)

@@ -483,7 +483,7 @@ def test_half_a_record_is_dropped() -> None:
 
 
 def test_partition_columns_of_every_type() -> None:
-    """FiloDB's own extraction is wrong where a long or double stands before a string or map; this one is not."""
+    """FiloDB's own extraction is wrong where a long or double comes before a string or map; this one is not."""
     columns = ("a:long", "b:string", "c:double", "d:int", "e:ts", "tags:map")
     schema = Schema("mixed", parse_columns(("timestamp:ts", "v:string")), PartitionSchema(parse_columns(columns)))
     target, keys, directly = builder(), builder(), builder()

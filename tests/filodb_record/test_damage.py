@@ -79,6 +79,7 @@ def is_prefix(part: list[dict], whole: list[dict]) -> bool:
     return repr(part) == repr(whole[: len(part)])
 
 
+@pytest.mark.nightly
 def test_truncation_at_every_byte() -> None:
     first, second = container(3), container(3, 3)
     data = first + second
@@ -405,7 +406,7 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
 )
 def test_damage_comes_in_reading_order_however_a_file_is_cut(path: Path, view: str) -> None:
-    """That of containers came behind that of the records in all containers that were settled with them."""
+    """That of containers came after that of the records in all containers that were judged with them."""
     dataset = sawlog.open(path, view=view, on_damage="skip")
     orders = []
     for size in (None, 1, 40, 300, 2049):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import warnings
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.filodb_record import RecordBuilder, Schemas
+from sawlog.damage import DamageWarning, Findings
+from sawlog.filodb_record import RecordBuilder, Schemas, layout
 from sawlog.filodb_record.judge import header_length
+from sawlog.filodb_record.walk import ContainersWalk
 from sawlog.storage import Storage
 
 from . import golden
@@ -49,6 +53,7 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.nightly
 def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     parts = containers(4)
     data = b"".join(parts)
@@ -106,7 +111,7 @@ def looked_at(path: Path, data: bytes) -> int:
     with closing(Storage().open(str(path))) as source:
         walk = fragment.containers(source)
         assert list(walk.each()) is not None
-    return int(walk.state.looked)
+    return int(walk.framing.looked)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +131,40 @@ def test_searching_takes_a_number_of_looks_that_follows_the_bytes(tmp_path: Path
     for first in (b"", struct.pack("<IIqI", 16, 1 << 24, 1, 4)):
         data = first + one * count
         assert looked_at(tmp_path / "a.container", data) <= 4 * len(data)
+
+
+TOO_LONG = struct.pack("<IIqI", 20, 1 << 24, 1, 4)
+TRAILED = struct.pack("<IIqII", 20, 1 << 24, 1, 4, 0) + b"x"
+BROKEN = struct.pack("<IIqII", 20, 1 << 24, 1, 400, 0)
+NESTED = struct.pack("<IIqII", 1 << 20, 1 << 24, 1, 400, 0) + bytes(1000)
+
+
+@pytest.mark.parametrize("one", [TOO_LONG, TRAILED, BROKEN, NESTED], ids=["too long", "trailed", "broken", "nested"])
+def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: bytes) -> None:
+    monkeypatch.setattr(layout, "DOUBTS", 100)
+    data = one * (48_000 // len(one))
+    path = tmp_path / "a.container"
+    path.write_bytes(data)
+    dataset = sawlog.open(path, format="filodb_record", schema="gauge", on_damage="skip", view="containers")
+    (whole,) = dataset.fragments(None)
+    with closing(Storage().open(str(path))) as source:
+        walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))
+        assert len(list(walk.each())) >= 45
+    most = layout.DOUBTS + len(data) // layout.DOUBT_BYTES
+    assert walk.framing.asked <= most + len(data) // layout.WHOLE_UNIT
+    if one in (TOO_LONG, TRAILED):
+        assert walk.framing.asked > layout.DOUBTS
+    rows, kinds = [], []
+    for fragments in ([whole], list(dataset.fragments(4000))):
+        findings = [Findings("skip") for _ in fragments]
+        batches = [list(one.decode(dataset.schema, its)) for one, its in zip(fragments, findings, strict=True)]
+        rows.append(pa.Table.from_batches(itertools.chain.from_iterable(batches), dataset.schema))
+        kinds.append(sum((Counter(its.kinds) for its in findings), Counter()))
+        assert sum(its.account.total for its in findings) == len(data)
+    assert len(fragments) > 5
+    assert rows[0] == rows[1]
+    assert kinds[0] == kinds[1]
+    assert bool(kinds[0]["doubtful"]) == (one in (TOO_LONG, TRAILED))
 
 
 def test_recognition_and_framing_have_one_judge() -> None:

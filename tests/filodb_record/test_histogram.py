@@ -92,7 +92,7 @@ def test_delta_round_trip(steps: list[int]) -> None:
     assert nibblepack.unpack_delta(packed, len(values)) == values
     longer = nibblepack.unpack_delta(packed, -(-len(values) // 8) * 8 + 8)
     assert longer[: len(values)] == values
-    assert set(longer[-8:]) == {0}  # behind the end of the data
+    assert set(longer[-8:]) == {0}  # past the end of the data
 
 
 def bits(value: float) -> bytes:

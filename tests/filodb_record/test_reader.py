@@ -451,7 +451,7 @@ def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_maps_that_come_again_and_are_damaged(tmp_path: Path) -> None:
-    """Neither what is no map nor what is no text is taken for good because it was met before."""
+    """What is not a map, or not a text, is not accepted because it was seen before."""
     made = builder(1 << 20)
     labels = [{"job": "abcdefgh"}, {"job": "abcdefgh", "x": "ABCD"}, {"job": "zzzzzzzz"}]
     for n in range(60):

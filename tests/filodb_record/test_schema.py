@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sawlog import SchemaError
+from sawlog import OptionError, SchemaError
 from sawlog.filodb_record import Column, PartitionSchema, RecordSchema, Schema, Schemas
 from sawlog.filodb_record.schemas import BUILT_IN
 from sawlog.filodb_record.schemas.column import params_hash, parse_columns
@@ -192,6 +193,13 @@ def test_filodb_configuration() -> None:
     assert schemas["otel-exp-delta-histogram"].value_column == "h"
 
 
+def test_without_pyhocon_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyhocon", None)
+    with pytest.raises(OptionError, match=r"definitions in HOCON: pip install 'sawlog\[filodb\]'"):
+        Schemas.parse(FILODB_CONF)
+    assert len(Schemas.built_in()) == 18
+
+
 def test_toml(tmp_path: Path) -> None:
     place = tmp_path / "schemas.toml"
     place.write_text(TOML)
@@ -254,9 +262,9 @@ def test_bad_schemas() -> None:
         ("schemas { a { columns = ${x} } }", "x"),
         ('include "other.conf"', "give the path of the definitions"),
         ('include url("http://localhost/other.conf")', "only files can be included"),
-        ("schemas {", "line 1"),
+        ("schemas {", "line:1"),
         ("a = b", "expected schemas.NAME.columns; found: a"),
-        ("x = " + "[" * 40, "line 1"),
+        ("x = " + "[" * 40, "line:1"),
         ("x = " + "[" * 4000, "schema definitions"),
     ],
 )

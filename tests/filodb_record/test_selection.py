@@ -41,7 +41,7 @@ def test_behind_the_first_container(tmp_path: Path) -> None:
     for at in records(first):
         unknown[at + 4] ^= 0xFF
     table = read(tmp_path / "a.container", bytes(unknown) + second)
-    assert "_schema" not in table.schema.names, "gauges alone are found"
+    assert "_schema" not in table.schema.names, "only gauges are found"
     assert table.num_rows == len(records(second))
 
 

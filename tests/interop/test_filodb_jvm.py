@@ -30,7 +30,7 @@ ROWS = 1500
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run one of the programs beside this file."""
+    """Run one of the programs next to this file."""
     place = tmp_path_factory.mktemp("jvm")
     for artifact in ARTIFACTS:
         command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]

@@ -81,7 +81,7 @@ def send(address: str, table: pa.Table, place: Path) -> int:
 
 
 def stream(script: str, broker: str, place: Path) -> None:
-    """Run a program beside this file until all of its topic is read."""
+    """Run a program next to this file until all of its topic is read."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name(script)), broker, connector_jars(), str(place)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},

@@ -81,7 +81,7 @@ def ticks(start: int, count: int) -> pa.Table:
 def run(
     place: Path, name: str, jars: str, rest: str, settings: dict[str, str], **variables: str
 ) -> list[dict[str, Any]]:
-    """Run a pipeline in a process of its own; what it told."""
+    """Run a pipeline in a process of its own; what it printed."""
     path = place / f"{name}.toml"
     lines = "\n".join(f'"{key}" = "{value}"' for key, value in settings.items())
     text = PIPELINE.replace("{rest}", rest).replace("{name}", name).replace("{jars}", jars)

@@ -38,23 +38,33 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=3600,
     )
 
 
-@pytest.mark.parametrize("mode", ["NUMBA_DISABLE_JIT", pytest.param("NUMBA_BOUNDSCHECK", marks=pytest.mark.heavy)])
-def test_kernels_stay_inside_their_arrays(mode: str) -> None:
-    passes(mode, SMALL)
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("name", SMALL)
+def test_kernels_as_plain_python_stay_inside_their_arrays(name: str) -> None:
+    passes("NUMBA_DISABLE_JIT", [name])
+
+
+@pytest.mark.heavy
+def test_compiled_kernels_stay_inside_their_arrays() -> None:
+    passes("NUMBA_BOUNDSCHECK", SMALL)
 
 
 def passes(mode: str, tests: list[str]) -> None:
-    done = run(mode, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(TESTS / name) for name in tests))
+    done = run(mode, "-m", "pytest", "-q", "--all", "-p", "no:cacheprovider", *(str(TESTS / name) for name in tests))
     assert done.returncode == 0, done.stdout[-5000:]
 
 
 @pytest.mark.parametrize(
     "tests",
-    [[name for name in SMALL if name.startswith(("kernels", "chain"))], pytest.param(SMALL, marks=pytest.mark.heavy)],
+    [
+        ["kernels/test_memory.py"],
+        pytest.param([name for name in SMALL if name.startswith(("kernels", "chain"))], marks=pytest.mark.nightly),
+        pytest.param(SMALL, marks=pytest.mark.heavy),
+    ],
 )
 def test_kernels_that_are_compiled_on_their_first_call_give_the_same_results(tests: list[str]) -> None:
     passes("SAWLOG_KERNELS=jit", tests)

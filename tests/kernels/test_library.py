@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sawlog.errors import InternalError
 from sawlog.kernels import build, native
+from sawlog.kernels.gather import gather_slices
 from sawlog.kernels.jit import Kernel
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
-NEEDS_LIBRARY = pytest.mark.skipif(not os.path.exists(native.PATH), reason="make kernels")
+LIBRARY = os.path.join(native.folder(), native.LIBRARY)
+TABLE = os.path.join(native.folder(), native.TABLE)
+NEEDS_LIBRARY = pytest.mark.skipif(not os.path.exists(LIBRARY), reason="make kernels")
 
 
 @pytest.fixture
@@ -32,8 +37,8 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         "sources": build.sources(),
     }
     (tmp_path / "kernels.so").touch()
-    monkeypatch.setattr(native, "PATH", str(tmp_path / "kernels.so"))
-    monkeypatch.setattr(native, "_table", lambda: found)
+    monkeypatch.setattr(native, "folder", lambda package: str(tmp_path))
+    monkeypatch.setattr(native, "_table", lambda package: found)
     native.misfit.cache_clear()
     native.library.cache_clear()
     yield found
@@ -61,18 +66,23 @@ def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.Monk
 
 
 def test_other_sources_are_refused(table: dict[str, Any]) -> None:
-    table["sources"]["kernels/memory.py"] = "0"
-    assert str(native.misfit()) == "the library of kernels was made from another kernels/memory.py"
+    table["sources"]["sawlog/kernels/memory.py"] = "0"
+    assert str(native.misfit()) == "the library of kernels was made from another sawlog/kernels/memory.py"
+
+
+def test_a_library_of_another_system_is_refused(table: dict[str, Any]) -> None:
+    table["system"] = "Plan9"
+    assert str(native.misfit()).startswith("the library of kernels is for Plan9")
 
 
 def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "PATH", "/nowhere")
+    monkeypatch.setattr(native, "folder", lambda package: "/nowhere")
     assert "no library" in str(native.misfit())
 
 
 def test_every_file_with_a_kernel_and_every_layout_is_among_the_sources() -> None:
     found = build.sources()
-    assert {"kernels/memory.py", "kernels/crc32c.py", "chain/kernels.py", "leveldb_log/layout.py"} <= set(found)
+    assert {"sawlog/kernels/memory.py", "sawlog/chain/kernels.py", "sawlog/leveldb_log/layout.py"} <= set(found)
     assert all(path and digest for path, digest in found.items())
 
 
@@ -88,7 +98,7 @@ def test_every_kernel_declares_what_it_takes() -> None:
 
 @NEEDS_LIBRARY
 def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> None:
-    with open(native.TABLE, encoding="utf-8") as file:
+    with open(TABLE, encoding="utf-8") as file:
         entries = set(json.load(file)["entries"])
     expected = {
         native.symbol(one.signature.name)
@@ -97,10 +107,24 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
         if isinstance(one, Kernel) and one.__module__ == module
     }
     assert entries == {*expected, native.READER}
-    said = subprocess.run(["nm", "-D", native.PATH], capture_output=True, text=True, check=True).stdout.splitlines()
+    said = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()
     symbols = {(line.split()[-2], line.split()[-1]) for line in said}
     assert {name for kind, name in symbols if kind == "T"} == entries
     assert {name for kind, name in symbols if kind == "U"} <= build.FROM_LIBC
+
+
+@NEEDS_LIBRARY
+def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = native.Library()
+    assert library._reader is not None
+    monkeypatch.setattr(native, "_HEAD", native._HEAD + 8)
+    assert not native.reads_objects(library._reader)
+    monkeypatch.setattr(library, "_reader", None)
+    ends, out = np.array([0, 0], np.int32), np.zeros(3, np.uint8)
+    entry = library.entry(gather_slices.signature)
+    data = np.frombuffer(b"abcdef", np.uint8)
+    entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends)
+    assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])
 
 
 @NEEDS_LIBRARY
@@ -121,3 +145,18 @@ print(sawlog.read({str(SHOP)!r}).num_rows)
     environment = {**os.environ, "SAWLOG_KERNELS": "library"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "10495\n", done.stderr
+
+
+@pytest.mark.heavy
+def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+    """Wherever they are, whatever the seed of hashes is, and in whichever order processes take them."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(native.root("sawlog") or "", elsewhere / "sawlog")
+    made = []
+    for seed, jobs, place in (("1", "1", Path(native.folder()).parents[1]), ("2", "3", elsewhere)):
+        target = tmp_path / seed
+        environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-m", "sawlog.kernels.build", "--jobs", jobs, "--folder", str(target)]
+        subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+        made.append([(target / name).read_bytes() for name in (native.LIBRARY, native.TABLE)])
+    assert made[0] == made[1]

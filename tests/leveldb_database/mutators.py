@@ -41,7 +41,7 @@ def with_ranges(manifest: bytes, ranges: dict[int, tuple[bytes, bytes]]) -> byte
             wanted = ranges.get(int(str(table["file"])))
             if wanted is None:
                 continue
-            # Both keys stand one behind the other, each behind its length, with sequence number and type at the end.
+            # One key follows the other, each after its length, with sequence number and type at the end.
             old = [bytes([len(key) + TRAILER]) + key for key in (bytes(table[side]) for side in SIDES)]  # type: ignore[call-overload]
             new = [bytes([len(key) + TRAILER]) + key for key in wanted]
             first = changed.index(old[0])
@@ -112,7 +112,7 @@ def blob_file(sample: Sample, dice: Random) -> Mutation:
 
 
 def one_file(sample: Sample, dice: Random) -> Mutation:
-    """A log, a MANIFEST or a table changed as one alone would be."""
+    """A log, a MANIFEST or a table changed as a standalone one would be."""
     names = [name for name, data in sorted(sample.content.items()) if data and name != "CURRENT"]
     if not names:
         return Mutation("nothing left", sample.content)

@@ -194,7 +194,7 @@ def test_files_that_are_not_alive_are_told(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> None:
-    """Of a table that reaches over ranges of keys, each range reads its share: that in which a block is tells of it."""
+    """Of a table that reaches over ranges of keys, each range reads its share; the range of a block reports it."""
     database = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
     for part in range(4):
         keys = [b"%06d" % number for number in range(1000 * part, 1000 * part + 1000)]

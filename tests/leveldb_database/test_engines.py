@@ -62,3 +62,26 @@ def test_a_table_that_a_log_takes_in_is_missed(tmp_path: Path) -> None:
     tmp_path.joinpath("db", f"{number:06d}.sst").unlink()
     with pytest.raises(sawlog.DamageError, match=f"{number:06d}: missing_file"):
         live(tmp_path / "db")
+
+
+def test_values_of_entities_that_are_in_blob_files() -> None:
+    database = GOLDEN / "rocksdb-11.8.1-entities" / "db"
+    found = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
+    banana = b"\1\3\0\x8c\1\6length\3\5price\x3c" + b"yellow " * 20 + b"180" + b"9" * 60
+    assert [(row["key"], row["operation"], row["value"]) for row in found] == [
+        (b"apple", "put_blob_index", b"1" * 120),
+        (b"banana", "put_entity", banana),
+        (b"cherry", "put_entity", b"\1\2\0\3\6length\2red20"),
+    ]
+    assert not sawlog.verify(database, format="leveldb_database").damaged
+
+
+def test_an_entity_whose_value_is_lost_is_lost(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "rocksdb-11.8.1-entities" / "db", tmp_path / "db")
+    blobs = next(tmp_path.glob("db/*.blob"))
+    blobs.write_bytes(blobs.read_bytes().replace(b"9" * 60, b"8" * 60))
+    with pytest.warns(sawlog.DamageWarning):
+        found = sawlog.read(tmp_path / "db", format="leveldb_database", view="live", on_damage="skip")
+    assert found["key"].to_pylist() == [b"apple", b"cherry"]
+    kinds = [kind for one in sawlog.verify(tmp_path / "db", format="leveldb_database").files for kind in one.kinds]
+    assert sorted(kinds) == ["bad_blob", "bad_blob_part"]

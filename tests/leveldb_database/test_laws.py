@@ -125,7 +125,7 @@ class TestLaws(Laws):
 
 
 def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
-    """It costs no row; the bytes are told, and the record behind is found."""
+    """It costs no row; the bytes are reported, and the record after them is found."""
     intact = sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"])
     name = min(one for one in blob_files() if one.endswith(".blob"))
     data = bytearray(blob_files()[name])

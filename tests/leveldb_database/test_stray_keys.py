@@ -28,7 +28,7 @@ DATABASE = Path(__file__).parent / "stray_keys"
 
 @pytest.mark.parametrize("size", [1, 200])
 def test_every_part_of_a_table_is_read_once(size: int) -> None:
-    """The key '\"' stands in a table that begins with 'a', as the MANIFEST has it; the first range ends below 'a'."""
+    """The key '\"' is in a table that begins with 'a', as the MANIFEST has it; the first range ends below 'a'."""
     dataset = sawlog.open(DATABASE, format="leveldb_database", view="all", on_damage="skip")
 
     def entries(fragments: list[sawlog.format.Fragment]) -> Counter[str]:
@@ -66,6 +66,7 @@ ROCKSDB = [
 ]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("view", ["live", "all"])
 @pytest.mark.parametrize(
     ("make", "ranges"), [*((leveldb_files, one) for one in LEVELDB), *((rocksdb_files, one) for one in ROCKSDB)]
@@ -112,14 +113,14 @@ def test_a_range_deletion_ends_where_its_table_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("view", ["live", "all"])
 def test_the_first_damage_of_a_table_is_met_at_the_same_time_under_both_policies(view: str) -> None:
-    """Two tables are damaged: which of them is met first depends on how far the others are read."""
+    """Two tables are damaged: which of them is found first depends on how far the others are read."""
     files = {path.name: path.read_bytes() for path in (DATABASE.parent / "two_damages").iterdir()}
     check(sample_of(view, files, view), laws=())
 
 
 @pytest.mark.parametrize("view", ["live", "all"])
 def test_keys_out_of_order(view: str) -> None:
-    """Behind `y` a database would not look for `c` and `d`."""
+    """After `y` a database would not look for `c` and `d`."""
     sample = sample_of(view, leveldb_files(), view)
     table = sample.content["000005.ldb"]
     at, length = places(table)[0]

@@ -62,7 +62,7 @@ def entity(
     *,
     indexed: bool = False,
 ) -> bytes:
-    """An entity as it stands in an export."""
+    """An entity as it is in an export."""
     message = pb.EntityProto()
     message.key.app = app
     if namespace:

@@ -15,7 +15,7 @@ RECYCLABLE = (*range(5, 9), 11, 131)
 
 
 def _fragments(data: bytes) -> list[tuple[int, bytes]]:
-    """Types and payloads, recyclable ones with their log numbers, as far as they can be told."""
+    """Types and payloads, recyclable ones with their log numbers, as far as they can be recognised."""
     found, at = [], 0
     while len(data) - at >= HEADER:
         left = BLOCK - at % BLOCK
@@ -56,7 +56,7 @@ def fragments(sample: Sample, dice: Random) -> Mutation:
 
 
 def records(sample: Sample, dice: Random) -> Mutation:
-    """One record changed, and the log written anew around it."""
+    """One record changed, and the log written again around it."""
     (name,) = sample.content
     found = reference(sample.content[name]).records or [b""]
     at = dice.randrange(len(found))

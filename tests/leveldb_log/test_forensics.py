@@ -114,9 +114,30 @@ def test_every_verb_agrees(tmp_path: Path) -> None:
     assert (first.offset, first.length, first.kind) == found.ranges[0]
     assert "lost" not in first.detail
     copy = tmp_path / "000008.log"
-    assert sawlog.repair(path, copy, resync=True).rows == len(found.rows)
+    assert sawlog.repair(path, copy, resync=False).rows == sawlog.verify(path).rows
+    assert sawlog.repair(path, copy).rows == len(found.rows)
     assert sawlog.read(copy)["record"].to_pylist() == found.records
     assert not sawlog.verify(copy).damaged
+
+
+def test_verify_says_what_resync_would_save(tmp_path: Path) -> None:
+    (tmp_path / "db").mkdir()
+    path = tmp_path / "db" / "000007.log"
+    keys = [b"%d" % i for i in range(3000)]
+    batches = pa.table({"operation": ["put"] * 3000, "key": keys, "value": [b"v" * 50] * 3000})
+    sawlog.write(batches, path, format="leveldb_log", view="writes")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"?" + whole[101:])
+    for view in ("rows", "writes"):
+        report = sawlog.verify(path, view=view)
+        more = sawlog.verify(path, view=view, resync=True).rows - report.rows
+        assert more > 100
+        assert report.rescue == f"{more} more rows with -o resync=true"
+        assert report.to_dict()["rescue"] == report.rescue
+        assert not sawlog.verify(path, view=view, resync=True).rescue
+    assert not sawlog.verify(path, verify_checksums=False).rescue
+    path.write_bytes(whole)
+    assert not sawlog.verify(path).rescue
 
 
 def test_what_looks_like_fragments_in_a_damaged_record_is_none() -> None:

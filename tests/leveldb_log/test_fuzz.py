@@ -183,6 +183,7 @@ def test_fragments_of_any_kind_in_any_order(pieces: list, dialect: str, padded: 
         assert pieces[0][0] == 9
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("verify_checksums", [True, False])
 def test_lengths_that_reach_beyond_everything(verify_checksums: bool) -> None:
     for length in (1, 4, 100, 32_761, 32_762, 65_535):

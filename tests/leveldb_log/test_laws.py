@@ -80,7 +80,7 @@ def _rows(records: Sequence[bytes]) -> pa.Table:
 
 
 def _recyclable() -> Sample:
-    """RocksDB's headers with the number of the log. Where they end, nothing tells a torn log from a recycled one."""
+    """RocksDB's headers with the number of the log. At the end, a torn log looks like a recycled one."""
     rows = _rows(FEW)
     return Sample(
         "recyclable",
@@ -98,7 +98,7 @@ def _recyclable() -> Sample:
 
 
 def _resync() -> Sample:
-    """Behind damage rows are marked, so that they are no rows of the intact sample's; see `test_forensics`."""
+    """Rows after damage are marked, so they are not rows of the intact sample; see `test_forensics`."""
     data = write(*RECORDS)
     headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
     options = {"resync": "true"}

@@ -92,6 +92,7 @@ def kept(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("recyclable", [False, True], ids=["plain", "recyclable"])
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "last"])
@@ -129,7 +130,7 @@ def test_without_latest_the_operations_follow_each_other(tmp_path: Path) -> None
 
 
 def test_point_in_time_goes_on_where_nothing_is_missing(tmp_path: Path) -> None:
-    """RocksDB wrote on behind the damage that it had given up, in a log of its own."""
+    """RocksDB went on after the damage that it had given up, in a log of its own."""
     first = write(*[batch(n, (b"a%d" % n, b"")) for n in (1, 2, 3)])
     second = write(*[batch(n, (b"b%d" % n, b"")) for n in (3, 4)])
     (tmp_path / "000020.log").write_bytes(first[:-1])

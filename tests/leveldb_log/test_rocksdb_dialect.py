@@ -288,12 +288,12 @@ def broken_frames() -> list[tuple[str, bytes]]:
     return [
         ("not zstd", b"plain bytes"),
         ("cut", good[:-1]),
-        ("more behind it", good + b"x"),
+        ("more after it", good + b"x"),
         ("two frames", good + good),
         ("undecodable", bytes(flipped)),
         ("wrong size", bytes(lying)),
         ("a bomb's size", b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + b"\x01\x00\x00"),
-        ("magic alone", b"\x28\xb5\x2f\xfd"),
+        ("only the magic number", b"\x28\xb5\x2f\xfd"),
         ("skippable", b"\x50\x2a\x4d\x18\x00\x00\x00\x00"),
         ("unsized and cut", unsized(b"content " * 100)[:-3]),
     ]
@@ -415,7 +415,7 @@ def test_repair_carries_metadata_over_in_its_place(tmp_path: Path) -> None:
 def test_what_repair_writes_is_known_for_rocksdbs_like_the_log_itself(
     before: bytes, metadata: bytes, tmp_path: Path
 ) -> None:
-    """By its metadata alone, which then stands first: nothing else of RocksDB's is left of the log."""
+    """Only by its metadata, which then comes first: nothing else of RocksDB's is left of the log."""
     source, target, again = (tmp_path / name for name in ("source", "target", "again"))
     source.write_bytes(before + metadata + metadata)
     sawlog.repair(source, target, format="leveldb_log")

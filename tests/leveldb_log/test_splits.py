@@ -1,4 +1,4 @@
-"""However a log is cut into ranges, their rows, damages and accounts add up to those of the whole."""
+"""However a log is cut into ranges, their rows, damaged ranges and accounts add up to those of the whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read(fragments: list) -> Found:
 def check(data: bytes, cuts: list[int], **arguments: object) -> Found:
     whole, pieces = cut(data, cuts, **arguments)
     assert pieces.rows == whole.rows
-    # LevelDB tells of a damaged block before the record that breaks off in front of it, which may be another range's.
+    # LevelDB reports a damaged block before the record that breaks off in front of it, which may be another range's.
     places = attrgetter("offset", "length", "kind")
     assert sorted(pieces.damages, key=places) == sorted(whole.damages, key=places)
     assert pieces.account == whole.account

@@ -69,7 +69,7 @@ def as_table(operations: list[tuple], names: tuple[str, ...] = ("operation", "ke
 
 
 def database(directory: Path) -> Path:
-    """What LevelDB needs beside a log to open a database."""
+    """What LevelDB needs besides a log to open a database."""
     directory.mkdir()
     (directory / "MANIFEST-000001").write_bytes(write(MANIFEST))
     (directory / "CURRENT").write_text("MANIFEST-000001\n")

@@ -36,7 +36,7 @@ def changed(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
         if start <= place < end:
             content = data[start:end].replace(old, new, 1) + data[end : end + 1]
             return data[:start] + content + masked(content).to_bytes(4, "little") + data[end + TRAILER :]
-    raise AssertionError(f"{old!r} stands in no block")
+    raise AssertionError(f"{old!r} is in no block")
 
 
 def judged(data: bytes, *laws: object) -> Outcome:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import sawlog
+from sawlog.errors import OptionError
 from tests.leveldb_log.fragments import masked
 from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, leveldb_tables, pairs, rocksdb_tables
 from tests.leveldb_table.test_reading import assert_holds
@@ -16,6 +18,7 @@ from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 FORMAT = "leveldb_table"
 TRAILER = 5
+LEVELDB_MAGIC = bytes.fromhex("57fb808b247547db")
 CODECS = ["snappy", "zlib", "lz4", "lz4hc", "zstd", "bz2"]
 CASES = [(codec, dictionary) for codec in CODECS for dictionary in ("", "raw", "trained")]
 CASES.remove(("zlib", "trained"))
@@ -47,6 +50,16 @@ def test_blocks_of_every_codec_are_read(codec: str, dictionary: str, tmp_path: P
     assert names.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
 
 
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "zlib"])
+def test_blocks_of_the_first_versions_are_read(codec: str, version: int, tmp_path: Path) -> None:
+    (file,) = rocksdb_tables(tmp_path / "db", PAIRS, compression=codec, version=version)
+    assert (file.read_bytes().endswith(LEVELDB_MAGIC)) == (version == 0)
+    assert_holds([file], PAIRS)
+    blocks = sawlog.read(file, format=FORMAT, view="blocks").to_pylist()
+    assert {"bz2": "bzip2"}.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
+
+
 def broken(content: bytes, codes: tuple[int, ...]) -> Iterator[bytes]:
     """The same stored block in ways that no decoder takes, its checksum made good."""
     for code, stored in ((codes[0], b"\xff" * len(content)), (codes[0], content[:9] + b"\xff" * (len(content) - 9))):
@@ -74,6 +87,14 @@ def assert_blocks_are_units(file: Path) -> None:
         assert_lost_by_unit(file, FORMAT, changed, units)
 
 
+def test_without_zstandard_only_dictionaries_of_it_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert_holds([table(tmp_path / "plain", "zstd", "")], PAIRS)
+    with pytest.raises(OptionError, match=r"dictionary: pip install 'sawlog\[rocksdb\]'"):
+        sawlog.read(table(tmp_path / "db", "zstd", "raw"), format=FORMAT, on_damage="skip")
+
+
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
 def test_a_block_that_a_decoder_refuses_costs_itself_only(codec: str, dictionary: str, tmp_path: Path) -> None:
     assert_blocks_are_units(table(tmp_path / "db", codec, dictionary))

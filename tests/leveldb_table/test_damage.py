@@ -1,4 +1,4 @@
-"""Damaged tables: every intact row is delivered, whatever is lost is told, repair gives what could be read."""
+"""Damaged tables: every intact row is delivered, whatever is lost is reported, repair gives what could be read."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
     return bytes(copy)
 
 
+@pytest.mark.nightly
 def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes]) -> None:
     dice = random.Random(5)
     refused = 0

@@ -19,7 +19,7 @@ from .support import GOLDEN, leveldb_tables, rocksdb_tables
 
 DATA = {b"apple": b"1", b"apricot": b"22" * 9, b"banana": b"", b"cherry": b"red", b"date": b"x" * 40}
 TRAILER = 5
-FEWER = ("version 2", "values", "stamped", "version 7", "two names", "minlz")
+FEWER = ("version 2", "values", "stamped", "version 7", "embedded", "two names", "minlz")
 """Of these not every bit of headers is flipped: they are alike in others."""
 FOOTERS = {"pebble 7": 61}
 DATABASES = Path(__file__).parents[1] / "golden" / "leveldb_database"
@@ -44,6 +44,7 @@ def tables() -> dict[str, bytes]:
             "version 6": rocksdb_tables(root / "6", DATA, version=6, checksum="xxh3", table=parts)[0].read_bytes(),
             "version 2": rocksdb_tables(root / "2", DATA, version=2, ranges=ranges, table=parts)[0].read_bytes(),
             "version 7": (GOLDEN / "11-small.sst").read_bytes(),
+            "embedded": (GOLDEN / "11-embedded-small.sst").read_bytes(),
             "values": PEBBLE.joinpath("13-plain", "000007.sst").read_bytes(),
             "stamped": PEBBLE.parent.joinpath("timestamps", "000011.sst").read_bytes(),
             "pebble 4": PEBBLE.joinpath("small.sst").read_bytes(),

@@ -21,7 +21,7 @@ FOOTER = 53
 LAST_BYTE_FACTOR = 0x6B9083D9
 
 
-@pytest.mark.parametrize("name", ["11-none", "11-zstd", "11-uniform", "11-apart", "11-trained"])
+@pytest.mark.parametrize("name", ["11-none", "11-zstd", "11-uniform", "11-apart", "11-trained", "11-embedded"])
 def test_format_version_7(name: str) -> None:
     file = GOLDEN / f"{name}.sst"
     assert_holds([file], GOLDEN_ROWS)
@@ -158,3 +158,28 @@ def test_a_table_that_has_lost_its_properties_has_its_rows(name: str, tmp_path: 
     rows = sawlog.read(path, on_damage="skip")
     assert dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) == GOLDEN_ROWS
     assert dict(sawlog.verify(path).files[0].kinds) == {"checksum_mismatch": 1}
+
+
+def test_values_between_blocks_cost_their_entries_only(tmp_path: Path) -> None:
+    data = (GOLDEN / "11-embedded-small.sst").read_bytes()
+    path = tmp_path / "a.sst"
+    blocks = sawlog.read(GOLDEN / "11-embedded-small.sst", view="blocks").to_pylist()
+    values = [block["offset"] for block in blocks if block["name"] == "values"]
+    whole = dict.fromkeys([b"apple", b"apricot", b"banana", b"cherry", b"date"])
+    for offset, key in zip(values, (b"apricot", b"banana", b"banana", b"date"), strict=True):
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
+        with pytest.warns(sawlog.DamageWarning):
+            rows = sawlog.read(path, on_damage="skip")
+        assert rows["key"].to_pylist() == [one for one in whole if one != key]
+        kinds = dict(sawlog.verify(path).files[0].kinds)
+        assert kinds == {"checksum_mismatch": 1, "lost_value": 1}
+
+
+def test_values_between_blocks_are_found_without_properties(tmp_path: Path) -> None:
+    data = (GOLDEN / "11-embedded-small.sst").read_bytes()
+    at = data.index(b"embedded.blob")
+    path = tmp_path / "a.sst"
+    path.write_bytes(data[:at] + b"X" + data[at + 1 :])
+    with pytest.warns(sawlog.DamageWarning):
+        rows = sawlog.read(path, on_damage="skip")
+    assert rows.equals(sawlog.read(GOLDEN / "11-embedded-small.sst"))

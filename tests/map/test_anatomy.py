@@ -135,7 +135,7 @@ def test_hostile_bytes_break_nothing(samples: dict[str, Path], tmp_path: Path, n
             for offset in (0, dice.randrange(source.size)):
                 try:
                     found = list(itertools.islice(dataset.contents.field_parser(file, source)(offset), 500))
-                except Exception:  # noqa: BLE001, what a dissector raises is caught by whoever asks it
+                except Exception:  # noqa: BLE001, what a parser raises is caught by its caller
                     continue
                 assert all(later.offset >= one.offset for one, later in itertools.pairwise(found))
 

@@ -16,7 +16,7 @@ TYPE, LENGTH, NEXT = 8, 9, 13
 
 
 def _events(data: bytes) -> list[bytes]:
-    """The events of a binlog, the descriptor first, as far as they can be told."""
+    """The events of a binlog, the descriptor first, as far as they can be recognised."""
     found, at = [], len(MAGIC)
     while at + HEADER <= len(data):
         (length,) = struct.unpack_from("<i", data, at + LENGTH)

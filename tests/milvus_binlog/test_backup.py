@@ -13,6 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
+from sawlog.milvus_binlog import layout
 
 from .support import NOW, delete, with_etcd, write
 from .test_metadata import message
@@ -119,3 +120,18 @@ def test_what_newer_backups_say_of_their_collections(tmp_path: Path) -> None:
         place.write_text(json.dumps(data))
         with pytest.raises(FormatError, match="collection 'products'"):
             sawlog.read(tmp_path)
+
+
+def test_repair_knows_the_fields_that_a_read_knows(tmp_path: Path) -> None:
+    """The metadata says of which type a field is; a file whose own word for that is broken is whole all the same."""
+    rows = pa.table({"pk": pa.array(range(5), pa.int64()), "t": [f"text {n}" for n in range(5)]})
+    sawlog.write(rows, tmp_path / "b", format="milvus_binlog", primary_key="pk", timestamp=1 << 18, tree="backup")
+    (keys,) = (tmp_path / "b").glob("binlogs/insert_log/*/*/*/100/*")
+    data = bytearray(keys.read_bytes())
+    at = len(layout.MAGIC) + layout.HEADER.size + layout.DESCRIPTOR.size - 4
+    data[at : at + 4] = (-251).to_bytes(4, "little", signed=True)
+    keys.write_bytes(data)
+    whole = sawlog.read(tmp_path / "b", format="milvus_binlog")
+    assert whole["pk"].to_pylist() == list(range(5))
+    assert sawlog.repair(tmp_path / "b", tmp_path / "c", format="milvus_binlog").rows == 5
+    assert sawlog.read(tmp_path / "c", format="milvus_binlog").equals(whole)

@@ -19,7 +19,7 @@ from .test_metadata import PK, SECOND, Server, message, quiet
 
 
 def times(name: str, collection: str) -> list[int]:
-    """When rows were inserted or deleted, by the diary of whoever drove the server."""
+    """When rows were inserted or deleted, by the diary of the program that drove the server."""
     return [one["timestamp"] for one in truth(name)["log"] if one["collection"] == collection and one.get("timestamp")]
 
 

@@ -20,7 +20,7 @@ from sawlog.milvus_binlog.deletes import index
 from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.layout import DataType, EventType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.payloads import footer, pages
+from sawlog.milvus_binlog.payloads import parquet
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.storage import File, Storage
 
@@ -119,6 +119,7 @@ def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_pa
     agreed(path, 3, [Kind.TRUNCATED], tmp_path / "repaired")
 
 
+@pytest.mark.nightly
 def test_every_bit_of_headers_and_footers(tmp_path: Path) -> None:
     """No bit that decides how many rows there are can be changed without the same rows, or a word about it."""
     whole = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
@@ -158,9 +159,10 @@ def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
     assert sawlog.verify(tree).rows == 29 + 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["0", "1", "100", "101"])
 def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
-    """Without metadata, the files alone say which columns there are."""
+    """Without metadata, only the files say which columns there are."""
     wanted = open_as_it_lies(tree).to_table()
     (victim,) = tree.glob(f"insert_log/1/2/100/{name}/*")
     whole = victim.read_bytes()
@@ -244,7 +246,7 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="max_page_bytes") as caught:
         list(payload_of(data, tmp_path / "file").column_batches(0, 10))
     assert caught.value.damage.kind == Kind.PAYLOAD_TOO_LARGE
-    assert pa.default_memory_pool().bytes_allocated() - before < pages.FREE_PAGE
+    assert pa.default_memory_pool().bytes_allocated() - before < parquet.FREE_PAGE
     allowed = payload_of(data, tmp_path / "file", 2 * size)
     assert sum(map(len, allowed.column_batches(0, 1))) == 2
 
@@ -280,8 +282,8 @@ def test_rows_that_no_bytes_justify(tmp_path: Path) -> None:
     assert len(data) < 16 << 10
     assert payload_of(data, tmp_path / "file").rows == 1 << 21
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(footer, "MOST_ROWS", 1 << 20)
-        patch.setattr(footer, "_ROWS_PER_BYTE", 1)
+        patch.setattr(parquet, "MOST_ROWS", 1 << 20)
+        patch.setattr(parquet, "_ROWS_PER_BYTE", 1)
         with pytest.raises(UnreadableError, match="2097152 rows in"):
             payload_of(data, tmp_path / "file")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, UnsupportedError
+from sawlog.errors import DamageError, OptionError, UnsupportedError
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, delete, open_as_it_lies, write
@@ -42,6 +44,16 @@ def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> 
     assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
     (segment,) = read(tmp_path, view="segments").to_pylist()
     assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
+
+
+@pytest.mark.parametrize("verb", [sawlog.read, sawlog.verify])
+def test_without_fastavro_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., Any]
+) -> None:
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(OptionError, match=r"manifests of Storage V3: pip install 'sawlog\[milvus\]'"):
+        verb(tmp_path)
 
 
 def test_every_byte_is_accounted_for(tmp_path: Path) -> None:
@@ -221,6 +233,50 @@ def test_what_a_newer_writer_may_mean_is_unsupported(tmp_path: Path, name: str) 
     assert report.unsupported
     assert not report.damaged
     assert report.rows == 2
+
+
+def beside_vortex(root: Path) -> None:
+    """A segment of two column groups, of which one is kept in a format that is not read, and a segment of Parquet."""
+    directory = write_segment(root, 900, COLUMNS, CUTS)
+    files = [packed_file(f"0_{at}.parquet", 0, size) for at, size in enumerate(CUTS[0, 1, 100])]
+    lie(directory, groups=[group([0, 1, 100], files), group([101], [packed_file("1_0.vx", 0, ROWS)], "vortex")])
+    write(root, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+
+
+VORTEX_SCHEMA = {
+    "name": "c",
+    "fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "t", "type": 21, "nullable": True}],
+}
+
+
+def test_column_groups_beside_one_that_is_not_supported_are_read(tmp_path: Path) -> None:
+    beside_vortex(tmp_path)
+    given = {"schema": VORTEX_SCHEMA}
+    keys = [*range(ROWS), 1000, 1001]
+    assert sorted(read(tmp_path, columns=["pk"], **given)["pk"].to_pylist()) == keys
+    with pytest.raises(UnsupportedError, match="columns 101 are kept as vortex"):
+        read(tmp_path, **given)
+    with pytest.warns(DamageWarning):
+        assert read(tmp_path, on_damage="skip", **given).to_pylist() == [{"pk": 1000, "t": "a"}, {"pk": 1001, "t": "b"}]
+    with pytest.warns(DamageWarning):
+        assert open_as_it_lies(tmp_path, on_damage="skip", **given).count_rows() == 2
+    report = sawlog.verify(tmp_path, **given)
+    assert (report.damaged, report.unsupported, report.rows) == (False, True, 2)
+    (named,) = [one for file in report.files for one in file.damages]
+    assert "vortex" in named.detail
+
+
+def test_a_column_group_that_no_schema_tells_of_is_named(tmp_path: Path) -> None:
+    beside_vortex(tmp_path)
+    for path in tmp_path.glob("insert_log/1/2/*"):
+        if path.name != "900":
+            shutil.rmtree(path)
+    with pytest.raises(UnsupportedError, match="columns 101 are kept as vortex"):
+        read(tmp_path)
+    with pytest.warns(DamageWarning, match="does not support"):
+        assert read(tmp_path, on_damage="skip")["100"].to_pylist() == list(range(ROWS))
+    report = sawlog.verify(tmp_path)
+    assert (report.damaged, report.unsupported, report.rows) == (False, True, ROWS)
 
 
 def bare_manifest(path: Path, version: int, groups: list[dict[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from sawlog.damage import Findings
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.payloads.pages import Page, pages
+from sawlog.milvus_binlog.payloads.parquet import Page, pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
@@ -70,6 +70,7 @@ def texts(count: int = ROWS) -> pa.Array:
     return pa.array([None if row % 7 == 0 else f"{row % 90:04} of {row * row % 90:08}" for row in range(count)])
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("codec", CODECS)

@@ -53,7 +53,7 @@ def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pyt
     dataset = open_as_it_lies(remote)
     largest = max(file.size for file in dataset.files)
     assert largest > source.SMALL
-    assert sum(fetched) < largest / 4  # fields are told by headers and footers
+    assert sum(fetched) < largest / 4  # fields are known from headers and footers
     assert dataset.to_table().equals(open_as_it_lies(tmp_path).to_table())
     assert sum(fetched) < 1.2 * largest
     assert len(fetched) < 20

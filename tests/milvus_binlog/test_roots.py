@@ -1,4 +1,4 @@
-"""What else lies below a root: a server's queue, Storage V3, BM25 statistics; and what is guessed."""
+"""What else is below a root: a server's queue, Storage V3, BM25 statistics; and what is guessed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection
 
 
 def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:
-    """Beside the binlogs lies the server's queue, which is a RocksDB with logs of its own."""
+    """Next to the binlogs is the server's queue, which is a RocksDB with logs of its own."""
     root = tmp_path / "data"
     write(root, pa.table({"pk": [1, 2, 3]}))
     queue = root / "rocksmq"
@@ -52,7 +52,7 @@ def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
     assert [(one["segment"], one["rows"]) for one in segments] == [(100, 3), (900, None)]
     report = sawlog.verify(root)
     assert [file.kinds["bad_manifest"] for file in report.files if file.damaged] == [1]
-    # Who asks for one segment is not told of its neighbours.
+    # A read of one segment does not warn about its neighbours.
     assert open_as_it_lies(root / "insert_log" / "1" / "2" / "100").count_rows() == 3
 
 

@@ -82,7 +82,7 @@ def test_what_is_kept_is_what_a_filter_keeps(
 
 @pytest.mark.parametrize("name", ["plain", "dictionary, then plain", "not compressed"])
 def test_vectors_stay_in_their_memory(name: str, tmp_path: Path) -> None:
-    """Those of a batch are moved, not copied; what lies behind them, and the file's bytes, are not touched."""
+    """Those of a batch are moved, not copied; what follows them, and the file's bytes, are not touched."""
     values, options = SHAPES[name]
     payload = payload_of(tmp_path / "file", values, **options)
     stream = ColumnStream([payload], 0, ROWS)

@@ -1,4 +1,4 @@
-"""A stream that is told to end: by Ctrl-C, or by SIGTERM, as services are."""
+"""A stream that is stopped: by Ctrl-C, or by SIGTERM, as services are."""
 
 from __future__ import annotations
 

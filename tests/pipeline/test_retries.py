@@ -1,4 +1,4 @@
-"""Streams are tried again when what stopped them may pass: so often, so long apart, and it is told."""
+"""Streams are tried again when what stopped them may pass: how often, how long apart, and that it is logged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watched(threading.Event):
 
 
 class Flaky(Run):
-    """A run whose streams end as they are told to."""
+    """A run whose streams end when they should."""
 
     def __init__(self, *ends: Any) -> None:
         self.stop = Watched()

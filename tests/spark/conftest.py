@@ -27,7 +27,7 @@ PLUGINS = [TESTS / "plugin", TESTS / "tfrecord_example" / "installed", TESTS.par
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here; PySpark warns of pandas 3 wherever it meets it, and 4.0 leaves sockets open."""
+    """Mark the tests in this directory; PySpark warns of every pandas 3, and 4.0 leaves sockets open."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)

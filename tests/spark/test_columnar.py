@@ -136,7 +136,7 @@ def test_small_sources_are_broadcast_and_large_ones_are_not(
 ) -> None:
     columns, rows = both(spark, trades)
     large = spark.range(10_000_000)
-    spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes the size alone
+    spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes only the size
     try:
         stats = columns._jdf.queryExecution().optimizedPlan().stats()
         assert ROWS / 3 < int(str(stats.rowCount().get())) < ROWS * 3

@@ -82,7 +82,7 @@ def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Pa
     root, _ = tree
     wanted = set(open_as_it_lies(root).to_table()["100"].to_pylist())
     own = set(open_as_it_lies(root, deletes="own").to_table()["100"].to_pylist())
-    # Key 1 lies in partition 3, key 4 in partition 2; key 3's delete is no younger than its row.
+    # Key 1 is in partition 3, key 4 in partition 2; key 3's delete is no younger than its row.
     assert own - wanted == {1, 7, 8}
     frame = read_collection(spark, str(root))
     assert {row[0] for row in frame.select("`100`").collect()} == wanted
@@ -179,7 +179,7 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
 
 
 def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) -> None:
-    """Names with dots, and names that differ in case alone, which Spark would take for other things."""
+    """Names with dots, and names that differ only in case, which Spark would take for other things."""
     from sawlog.milvus_binlog.spark import compact
 
     table = pa.table({"pk": range(20), "a.b": [f"{i}" for i in range(20)], "A.B": range(20), "a`": [0.5] * 20})

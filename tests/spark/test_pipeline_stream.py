@@ -260,7 +260,7 @@ class Running:
             time.sleep(pause)
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal: SIGKILL to everything that was started, others to the command alone."""
+        """Send a signal: SIGKILL to everything that was started, others only to the command."""
         if number is signal.SIGKILL:
             os.killpg(self.process.pid, number)
         else:

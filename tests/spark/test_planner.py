@@ -1,4 +1,4 @@
-"""What the planner tells the jar, without a JVM: columns, tasks for every core, and functions that read them."""
+"""What the planner answers to the jar, without a JVM: columns, tasks for every core, and functions that read them."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_the_bytes_of_large_remote_files_do_not_cross_the_driver(name: str, requ
 
 
 def logs(place: Any, internal: str, deleting: bool) -> None:
-    """Two logs of one partition; the second one may delete what stands in both before it."""
+    """Two logs of one partition; the second one may delete what precedes it in both."""
     schema = pa.schema([("n", pa.int64())])
     for begin in (0, 50_000):
         options = {"namespace": "N", "table": "T", "internal_partition": internal, "column_partition": "2026-01-02"}

@@ -192,7 +192,7 @@ STEPS = [
 
 @contextmanager
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
-    """Let nothing be changed any more after `step` changes; tells whether it came to that."""
+    """Let nothing be changed any more after `step` changes; returns whether it came to that."""
     left = step
     cut = False
 

@@ -1,4 +1,4 @@
-"""Copies that lie beside their originals: rotation by `copytruncate`, moves by copying and deleting, mere copies."""
+"""Copies next to their originals: rotation by `copytruncate`, moves by copying and deleting, mere copies."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_names_tell_logs_apart(tmp_path: Path, later) -> None:
     assert stream.numbers == [*range(40)] * 3
 
 
-@pytest.mark.parametrize("way", ["emptied", "written anew", "removed", "read first"])
+@pytest.mark.parametrize("way", ["emptied", "written again", "removed", "read first"])
 def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> None:
     directory, _ = log
     Source(directory, "a").log(3)
@@ -243,11 +243,11 @@ def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> Non
     if way == "removed":
         path.unlink()
     else:
-        path.write_bytes(another(tmp_path, 60) if way == "written anew" else b"")
+        path.write_bytes(another(tmp_path, 60) if way == "written again" else b"")
     stream.drain()
     stream = later(stream, maxfilespertrigger=1)
     assert stream.step() == 0
-    assert sorted(stream.numbers) == sorted([*range(60), *range(80 if way == "written anew" else 60)])
+    assert sorted(stream.numbers) == sorted([*range(60), *range(80 if way == "written again" else 60)])
 
 
 def test_original_and_copy_are_found_together(log, later) -> None:
@@ -339,7 +339,7 @@ def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, late
 @pytest.mark.parametrize("anew", [0, 1, 9], ids=["emptied", "shorter", "longer"])
 @pytest.mark.parametrize("read", ["begun", "whole", "finished"])
 def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: str, anew: int) -> None:
-    """The stream stood still while a log that it knew was copied twice, emptied, and written anew."""
+    """The stream stood still while a log that it knew was copied twice, emptied, and written again."""
     directory, _ = log
     path = only(directory)
     stream = Stream(directory, maxrowspertrigger=20 if read == "begun" else None)

@@ -403,7 +403,7 @@ def test_an_offset_stays_small() -> None:
     more = finished.with_changes({key_of("one more"): Ended(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])})
     assert (len(more), len(finished)) == (100_000, 100_000)
     shared = sum(one is other for one, other in zip(more._buckets, finished._buckets, strict=True))
-    assert shared >= 254, "an offset is made anew only where it has changed"
+    assert shared >= 254, "an offset is made again only where it has changed"
 
 
 def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

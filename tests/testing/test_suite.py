@@ -11,7 +11,7 @@ import pytest
 
 from sawlog import api
 from sawlog.dataset import Dataset
-from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check
+from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
 
 from . import toy
@@ -48,6 +48,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     count_rows, head = Dataset.count_rows, Dataset.head
     monkeypatch.setattr(Dataset, "count_rows", lambda self: count_rows(self) + ("counts one more" in toy.FAULTS))
     monkeypatch.setattr(Dataset, "head", lambda self, n=10: head(self, n + ("head is longer" in toy.FAULTS)))
+    monkeypatch.setattr(mutations, "EFFORT", 1.0)
     yield
     toy.FAULTS.clear()
 

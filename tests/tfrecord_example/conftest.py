@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,22 +12,29 @@ from pathlib import Path
 import pytest
 
 from sawlog import format
+from sawlog.kernels import native
 
 HERE = Path(__file__).parent
-PATHS = [str(HERE / "installed"), str(HERE.parents[1] / "examples" / "tfrecord")]
+EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
+PACKAGE = "sawlog_tfrecord"
 
 
 @pytest.fixture(scope="package", autouse=True)
-def installed() -> Iterator[dict[str, str]]:
-    """The environment in which other processes find the package, too."""
-    sys.path[:0] = PATHS
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which other processes find the package, too, which has a library of its own kernels."""
+    place = tmp_path_factory.mktemp("tfrecord")
+    shutil.copytree(EXAMPLE / PACKAGE, place / PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "_native"))
+    paths = [str(HERE / "installed"), str(place)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, "-m", "sawlog.kernels.build", PACKAGE], env=environment, check=True)
+    sys.path[:0] = paths
     _forget()
-    yield {**os.environ, "PYTHONPATH": os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])}
-    for path in PATHS:
+    yield environment
+    for path in paths:
         sys.path.remove(path)
     _forget()
 
 
 def _forget() -> None:
-    for known in (format.formats, format.get_format):
+    for known in (format.formats, format.get_format, native.root, native._table, native.misfit, native.library):
         known.cache_clear()

@@ -8,7 +8,7 @@ LENGTH = Number(0, 8)
 LENGTH_CHECKSUM = Number(8, 4)
 HEADER_SIZE = LENGTH_CHECKSUM.end
 CHECKSUM = Number(0, 4)
-"""Of the data, behind them."""
+"""Of the data, after them."""
 MASK_SHIFT = 15
 MASK_DELTA = 0xA282EAD8
 

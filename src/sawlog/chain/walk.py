@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array
+from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import DiskError
@@ -98,7 +98,11 @@ class ChainWalk(ABC):
 
     @abstractmethod
     def read(self, window: k.Window) -> int:
-        """Call the kernel: MORE, FULL or END."""
+        """Call the kernel: MORE, FULL or END.
+
+        Raises:
+            DiskError: When it looks at more of the file, which a disk cannot read.
+        """
 
     @abstractmethod
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -171,14 +175,14 @@ class ChainWalk(ABC):
         window = None
         status = k.MORE
         while status != k.END:
-            if window is None or status == k.MORE:
-                try:
+            try:
+                if window is None or status == k.MORE:
                     window = self._window()
-                except DiskError as error:
-                    yield from self._hand_over()
-                    self._read_error(error)
-                    return
-            status = self.read(window)
+                status = self.read(window)
+            except DiskError as error:
+                yield from self._hand_over()
+                self._read_error(error)
+                return
             if status == k.FULL and not state["rows"] and not state["events"]:
                 self.grow()
             elif status != k.MORE or (self.window_passes and state["rows"]):
@@ -243,21 +247,20 @@ class ChainWalk(ABC):
         """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
         codes = np.zeros(len(events), np.int64)
         for name in ("kind", "one", "two"):
-            encoded = pa.array(events[name]).dictionary_encode()
-            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-        places = pa.array(codes).dictionary_encode().indices
-        _, first = np.unique(places.to_numpy(), return_index=True)
+            distinct, code = np.unique(events[name], return_inverse=True)
+            codes = codes * len(distinct) + code
+        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         said = list(map(Event._make, events[first].tolist()))
-        kinds = pa.array([self.kind_name(one.kind) for one in said], pa.string())
-        details = pa.array([self.describe(one) for one in said], pa.string())
-        dropped = events["dropped"]
+        kinds = array_of([self.kind_name(one.kind) for one in said], pa.string())
+        details = array_of([self.describe(one) for one in said], pa.string())
+        rows, dropped = fixed_array(pa.int64(), places), events["dropped"]
         arrays = [
             constant_string(self.path, len(events)),
             fixed_array(pa.int64(), events["offset"].copy()),  # the kernel writes there again
             fixed_array(pa.int64(), events["length"].copy()),
-            kinds.take(places),
-            details.take(places),
-            pa.array(dropped, pa.int64(), mask=dropped < 0),
+            kinds.take(rows),
+            details.take(rows),
+            array_of(dropped, pa.int64(), dropped < 0),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 

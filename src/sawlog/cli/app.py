@@ -19,7 +19,7 @@ COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
 
 VERBS = (
-    *("info", "cat", "verify", "map", "repair", "convert", "init", "run"),
+    *("ls", "info", "cat", "verify", "map", "repair", "convert", "init", "run"),
     *("sql", "formats", "vacuum", "warm-up", "spark-jar"),
 )
 """Verbs of all formats, each a function in a module of its own."""
@@ -27,7 +27,8 @@ VERBS = (
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLES = """\b
 Examples:
-  sawlog info db/                        what is there
+  sawlog ls folder/                      what is there, part by part
+  sawlog info db/                        one of them, more closely
   sawlog cat db/000005.log --limit 5     look at rows
   sawlog cat db/ --json | jq .           the same for programs
   sawlog verify db/*.log                 check every byte

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-import json
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -18,6 +17,7 @@ from sawlog.cli import completion
 from sawlog.cli.render import unescape
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
+from sawlog.guard import Undecodable, decode_json
 from sawlog.query import OPERATORS, element_of, parse
 from sawlog.storage import Storage
 
@@ -162,10 +162,8 @@ def storage_options(given: Iterable[str] | None) -> dict[str, Any]:
     """Options for fsspec: values are JSON where they can be read as JSON, text otherwise."""
     options: dict[str, Any] = {}
     for key, value in key_values(given, "--storage").items():
-        try:
-            options[key] = json.loads(value)
-        except ValueError:
-            options[key] = value
+        found = decode_json(value)
+        options[key] = value if isinstance(found, Undecodable) else found
     return options
 
 

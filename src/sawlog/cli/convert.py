@@ -20,8 +20,9 @@ from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Format, Projection, Scan, recognize
+from sawlog.format import Format, Projection, Scan
 from sawlog.options import parse_options
+from sawlog.recognition import recognize
 from sawlog.skipped import Skipped
 from sawlog.staging import STDOUT
 from sawlog.storage import File, Staged, Storage

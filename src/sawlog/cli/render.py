@@ -7,7 +7,6 @@ a printable character is `\xNN`. That loses nothing: `unescape` gives the bytes 
 from __future__ import annotations
 
 import base64
-import binascii
 import itertools
 import json
 import math
@@ -16,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
+
+from sawlog.guard import Undecodable, decode_by
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
 """How binary values become text."""
@@ -77,10 +78,10 @@ def unescape(text: str) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"expected base64: {error}") from error
+    found = decode_by(base64.b64decode, text, validate=True)
+    if isinstance(found, Undecodable):
+        raise ValueError(f"expected base64: {found.detail}")  # noqa: TRY004 - of the text
+    return found
 
 
 ENCODE: dict[BinaryText, Encode] = {

@@ -15,6 +15,7 @@ from sawlog.cli.output import Advance
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FileWriter
+from sawlog.guard import Undecodable, decode_by
 from sawlog.options import NoOptions
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
@@ -165,13 +166,13 @@ def read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of a Parquet file."""
     from pyarrow import parquet
 
-    opened = parquet.ParquetFile(file)
+    opened = _opened(parquet.ParquetFile, file)
     return opened.schema_arrow, opened.iter_batches(BATCH_ROWS)
 
 
 def read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of an Arrow IPC file."""
-    opened = pa.ipc.open_file(file)
+    opened = _opened(pa.ipc.open_file, file)
     return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
@@ -186,14 +187,23 @@ def read_csv(file: pa.NativeFile, options: TextReadOptions) -> Rows:
         quoted_strings_can_be_null=False,
     )
     parse = csv.ParseOptions(newlines_in_values=True)
-    return _with_binary(csv.open_csv(file, csv.ReadOptions(block_size=BLOCK_BYTES), parse, convert), options)
+    opened = _opened(csv.open_csv, file, csv.ReadOptions(block_size=BLOCK_BYTES), parse, convert)
+    return _with_binary(opened, options)
 
 
 def read_jsonl(file: pa.NativeFile, options: TextReadOptions) -> Rows:
     """Types are inferred from the first block."""
     from pyarrow import json
 
-    return _with_binary(json.open_json(file, json.ReadOptions(block_size=BLOCK_BYTES)), options)
+    return _with_binary(_opened(json.open_json, file, json.ReadOptions(block_size=BLOCK_BYTES)), options)
+
+
+def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
+    """What a library makes of a file, or of its next rows."""
+    found = decode_by(decoder, *args)
+    if isinstance(found, Undecodable):
+        raise FormatError(found.detail)
+    return found
 
 
 @dataclass(frozen=True)
@@ -242,7 +252,7 @@ class TableFormat:
 
     def _bounded(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
         with self._explained(file):
-            for batch in rows:
+            while (batch := _opened(next, rows, None)) is not None:
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS)
 
@@ -250,7 +260,7 @@ class TableFormat:
     def _explained(self, file: File) -> Iterator[None]:
         try:
             yield
-        except pa.ArrowException as error:
+        except FormatError as error:
             raise FormatError(f"{file.path}: not readable as {self.title}: {error}") from error
 
 

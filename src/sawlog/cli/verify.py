@@ -83,6 +83,8 @@ class Verified:
             for file in path.report.files if path.report is not None else ():
                 self._print_file(page, file)
             page.skipped(path.report.skipped if path.report is not None else ())
+            if path.report is not None and path.report.rescue:
+                page.fact("rescue", path.report.rescue)
         files, account = self.files, self.account
         if not files:
             return
@@ -151,8 +153,7 @@ def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedP
     try:
         dataset = opened(path)
         with progress(size_of(dataset), f"verifying {path}") as advance:
-            files = list(dataset.verify(PIECE_BYTES if watched() else None, advance, every=every))
-        return VerifiedPath(path, Report(dataset.format.name, files, dataset.skipped))
+            return VerifiedPath(path, dataset.report(PIECE_BYTES if watched() else None, advance, every=every))
     except Exception as error:
         message = explain(error)
         if message is None or isinstance(error, InternalError):

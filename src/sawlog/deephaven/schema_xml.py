@@ -1,19 +1,21 @@
 """Deephaven's `.schema` files: which columns are times, in which order columns come, which one partitions.
 
-They are parsed by defusedxml: documents with a DTD are refused, so that there are no entities to expand and nothing
-external to fetch; and size, depth and number of elements are bounded.
+Documents with a DTD are refused, so that there are no entities to expand and nothing external to fetch; and size, depth
+and number of elements are bounded.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from xml.parsers import expat
 
 from sawlog.errors import FormatError, SchemaError
+from sawlog.guard import Undecodable, decode_by
 
 MAX_BYTES = 16 << 20
-MAX_ELEMENTS = 200_000
-MAX_DEPTH = 32
+_MAX_ELEMENTS = 200_000
+_MAX_DEPTH = 32
 
 _TIME_TYPES = frozenset({"datetime", "dbdatetime", "instant"})
 _UNIT_WORDS = {
@@ -82,8 +84,8 @@ class _Reader:
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.elements += 1
-        if self.elements > MAX_ELEMENTS or len(self.stack) >= MAX_DEPTH:
-            raise FormatError(f"{self.path}: more than {MAX_ELEMENTS} elements, or nested deeper than {MAX_DEPTH}")
+        if self.elements > _MAX_ELEMENTS or len(self.stack) >= _MAX_DEPTH:
+            raise FormatError(f"{self.path}: more than {_MAX_ELEMENTS} elements, or nested deeper than {_MAX_DEPTH}")
         name = tag.rpartition("}")[2].lower()
         lower = {key.lower(): value for key, value in attributes.items()}
         if not self.stack:
@@ -96,14 +98,17 @@ class _Reader:
             self._logged(attributes, lower)
         self.stack.append(name)
 
-    def end(self) -> None:
+    def end(self, _tag: str) -> None:
         self.stack.pop()
+
+    def forbidden(self, *_: Any) -> NoReturn:
+        raise FormatError(f"{self.path}: a schema may not have a DTD or entities")
 
     def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         name = _attribute(attributes, lower, "name")
         if not name:
             raise SchemaError(f"{self.path}: a column without a name")
-        if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > MAX_ELEMENTS:
+        if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > _MAX_ELEMENTS:
             raise SchemaError(f"{self.path}: column {name!r} twice")
         kind = _attribute(attributes, lower, "columnType") or "Normal"
         given = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
@@ -137,23 +142,15 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     if len(data) > MAX_BYTES:
         raise FormatError(f"{path}: a schema of {len(data)} bytes; at most {MAX_BYTES} are read")
 
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import ParseError, iterparse
-
     reader = _Reader(path)
-    try:
-        for event, element in iterparse(io.BytesIO(data), ("start", "end"), forbid_dtd=True):
-            if event == "start":
-                reader.start(element.tag, element.attrib)
-            else:
-                reader.end()
-                element.clear()
-    except DefusedXmlException as error:
-        raise FormatError(f"{path}: a schema may not have a DTD or entities") from error
-    except ParseError as error:
-        raise FormatError(f"{path}: not well-formed XML: {error}") from error
-    except (LookupError, ValueError) as error:
-        raise FormatError(f"{path}: not readable as XML: {error}") from error
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.StartDoctypeDeclHandler = reader.forbidden
+    parser.EntityDeclHandler = reader.forbidden
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    found = decode_by(parser.Parse, data, True)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{path}: not well-formed XML: {found.detail}")
     return _summarize(reader)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.guard import Undecodable, decode_by
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -164,9 +166,8 @@ def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
         if value is None:
             decoded.append(None)
             continue
-        try:
-            text = decode_string(value, charset)
-        except UnicodeDecodeError:
+        text = decode_by(decode_string, value, charset)
+        if isinstance(text, Undecodable):
             replaced.append(row)
             text = decode_string(value, charset, "replace")
         decoded.append(text.encode())

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, Progress
 from sawlog.deephaven_import.tree import Location, check_inside, check_part, directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
+from sawlog.guard import decode_json
+from sawlog.shapes import shaped
 
 NamespaceSet = Literal["System", "User"]
 
@@ -134,16 +136,7 @@ class MergeRecord:
         document = read_document(where)
         if document is None:
             return None
-        try:
-            parts = document.pop("parts", None)
-            taken = None if parts is None else tuple(Part(**part) for part in parts)
-            record = cls(str(document["job"]), int(document["rows"]), taken)
-        except (TypeError, KeyError, ValueError) as error:
-            raise FormatError(f"{where}: not the record of a merge: {error}") from error
-        for part in record.parts or ():
-            numbers = (part.deletions, part.rows, part.checksum)
-            if any(type(number) is not int for number in numbers) or type(part.internal) is not str:
-                raise FormatError(f"{where}: not the record of a merge: texts and numbers are mixed up")
+        record: MergeRecord = shaped(document, cls, f"{where}: not the record of a merge")
         return record
 
 
@@ -179,11 +172,8 @@ def read_document(where: str) -> dict[str, Any] | None:
     data = read_small(where)
     if data is None:
         return None
-    try:
-        document: dict[str, Any] = json.loads(data)
-        version = document.pop("version")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise FormatError(f"{where}: not a record of sawlog: {error}") from error
+    document: dict[str, Any] = shaped(decode_json(data), dict[str, Any], f"{where}: not a record of sawlog")
+    version = document.pop("version", None)
     if version != _VERSION:
         raise FormatError(f"{where}: a record of version {version}; known is {_VERSION}")
     return document

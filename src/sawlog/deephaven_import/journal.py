@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sawlog.deephaven_import.history import (
-    TREES,
     HistoricalTable,
     MergeRecord,
     NamespaceSet,
@@ -19,8 +18,9 @@ from sawlog.deephaven_import.records import RECORD_NAME, Partition, PositionReco
 from sawlog.deephaven_import.tree import IntradayTable, Location, remove_empty, remove_location
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.writer import LocationWriter
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import SawlogError
 from sawlog.format import Scan, get_format
+from sawlog.shapes import shaped
 from sawlog.staging import staged_name, sync_directory
 from sawlog.storage import Storage
 
@@ -74,17 +74,7 @@ class Journal:
         document = read_document(where)
         if document is None:
             return None
-        try:
-            published, merged = (tuple(map(str, document.pop(name))) for name in ("published", "merged"))
-            replaced = tuple(map(str, document.pop("replaced", ())))
-            journal = cls(published=published, merged=merged, replaced=replaced, **document)
-        except (TypeError, KeyError) as error:
-            raise FormatError(f"{where}: not the journal of a merge: {error}") from error
-        texts = (journal.job, journal.column)
-        if journal.namespace_set not in TREES or journal.state not in ("publishing", "deleting"):
-            raise FormatError(f"{where}: not the journal of a merge")
-        if any(type(text) is not str for text in texts):
-            raise FormatError(f"{where}: not the journal of a merge")
+        journal: Journal = shaped(document, cls, f"{where}: not the journal of a merge")
         return journal
 
 

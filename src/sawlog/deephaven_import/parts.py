@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sawlog.deephaven_import.history import PARTS_NAME
 from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,11 +66,13 @@ def read_parts(path: str) -> PartsOfRows | None:
     where = os.path.join(path, PARTS_NAME)
     try:
         with open(where, "rb") as file:
-            table = pa.ipc.open_stream(file.read()).read_all()
+            data = file.read()
     except FileNotFoundError:
         return None
-    except pa.ArrowInvalid as error:
-        raise FormatError(f"{where}: not the parts of a merged location: {error}") from error
+    stream = decode_by(pa.ipc.open_stream, data)
+    table = stream if isinstance(stream, Undecodable) else decode_by(stream.read_all)
+    if isinstance(table, Undecodable):
+        raise FormatError(f"{where}: not the parts of a merged location: {table.detail}")
     if table.schema != _SCHEMA:
         raise FormatError(f"{where}: not the parts of a merged location")
     return PartsOfRows(

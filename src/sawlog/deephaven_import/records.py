@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import FormatError, SawlogError
+from sawlog.guard import decode_json
+from sawlog.shapes import shaped
 
 if TYPE_CHECKING:
     from sawlog.storage import File, Storage
@@ -125,22 +127,14 @@ class PositionRecord:
         Raises:
             FormatError: When it is none, or of an unknown version.
         """
-        try:
-            document: dict[str, Any] = json.loads(data)
-            version = document.pop("version")
-            if version != RECORD_VERSION:
-                raise FormatError(f"{where}: a record of version {version}; known is {RECORD_VERSION}")
-            logs = {str(name): Taken(**taken) for name, taken in document.pop("logs").items()}
-            record = cls(partition=Partition(**document.pop("partition")), logs=logs, **document)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise FormatError(f"{where}: not a position record: {error}") from error
+        document = shaped(decode_json(data), dict[str, Any], f"{where}: not a position record")
+        if (version := document.get("version")) != RECORD_VERSION:
+            raise FormatError(f"{where}: a record of version {version}; known is {RECORD_VERSION}")
+        record: PositionRecord = shaped(document, cls, f"{where}: not a position record")
         numbers = [record.sequence, record.rows, record.deletions]
-        numbers += [number for taken in logs.values() for number in (taken.start, taken.end)]
-        texts = [*asdict(record.partition).values(), *(taken.check for taken in logs.values())]
-        texts += [] if record.truncated_in is None else [record.truncated_in]
-        whole = all(type(n) is int and n >= 0 for n in numbers) and type(record.truncates) is bool
-        if not whole or any(type(text) is not str for text in texts):
-            raise FormatError(f"{where}: not a position record: texts and numbers (of 0 or more) are mixed up")
+        numbers += [number for taken in record.logs.values() for number in (taken.start, taken.end)]
+        if min(numbers) < 0:
+            raise FormatError(f"{where}: not a position record: a number below 0")
         return record
 
 

@@ -16,6 +16,8 @@ from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.shapes import shaped
 
 if TYPE_CHECKING:
     from sawlog.deephaven.schema_xml import SchemaColumn
@@ -129,14 +131,23 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
         SchemaError: When the metadata is not what this module writes.
     """
     stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
-    try:
-        records = tuple((int(kind), bytes.fromhex(payload)) for kind, payload in json.loads(stored))
-    except (ValueError, TypeError) as error:
-        name = HEADER_RECORDS_KEY.decode()
-        raise SchemaError(f"schema metadata {name}: expected a JSON list of [type, hexadecimal]: {error}") from error
+    found = shaped(decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}")
+    records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in found)
     if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
         raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")
     return records
+
+
+def from_hex(text: str, key: bytes) -> bytes:
+    """Bytes that schema metadata hold in hexadecimal.
+
+    Raises:
+        SchemaError: For any other text.
+    """
+    found = decode_by(bytes.fromhex, text)
+    if isinstance(found, Undecodable):
+        raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {found.detail}")
+    return found
 
 
 def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -185,7 +196,9 @@ def partition_field(name: str) -> pa.Field:
 def enum_table(field: pa.Field) -> tuple[str, ...] | None:
     """The table in the metadata of an Enum's field; None when there is none."""
     stored = (field.metadata or {}).get(ENUM_KEY)
-    return None if stored is None else tuple(json.loads(stored))
+    if stored is None:
+        return None
+    return tuple(shaped(decode_json(stored), list[str], f"schema metadata {ENUM_KEY.decode()}"))
 
 
 def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:

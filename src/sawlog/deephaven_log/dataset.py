@@ -33,7 +33,7 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Fragment, Request, Scan, View
+from sawlog.format import PROBE_BYTES, Contents, Fragment, Request, Scan, View
 from sawlog.names import is_remote
 from sawlog.query import possible
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
-KEPT_BYTES = TASK_BYTES
-"""A log up to so long that is all of its partition is fetched once, and is in memory while it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +104,6 @@ class DeephavenLogContents(Contents):
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """The logs of a partition are scanned, where that is needed, before its first fragment."""
         for partition in self._partitions(request):
-            if self._fits(partition, task_bytes):
-                log, header = partition[0], partition[0].header
-                assert header is not None
-                yield self._range(request, log, header.size, max(log.file.size, header.size), 0, alone=True)
-                continue
             layouts = [self._layout(request, log, task_bytes) for log in partition]
             for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
                 dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
@@ -126,13 +119,6 @@ class DeephavenLogContents(Contents):
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(request, log, begin, end, live_from)
-
-    def _fits(self, partition: Sequence[Log], task_bytes: int | None) -> bool:
-        """Whether a partition is one range that is fetched once: its reader looks for DELETE_PARTITION in memory."""
-        log = partition[0]
-        if len(partition) > 1 or log.header is None or not self._applies or self._hopeful or is_remote(log.file.path):
-            return False
-        return log.file.size <= KEPT_BYTES and _even(log.file.size - log.header.size, task_bytes) is None
 
     views: ClassVar = {
         "rows": View(lambda self: self.rows_schema, _ranges),
@@ -373,9 +359,7 @@ class DeephavenLogContents(Contents):
         threads = 1 if is_remote(log.file.path) else self.threads(request)
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
-    def _range(
-        self, request: Request, log: Log, start: int, end: int, live_from: int, *, alone: bool = False
-    ) -> LogFragment:
+    def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
         path = log.file.path
@@ -383,7 +367,7 @@ class DeephavenLogContents(Contents):
         partition = log.name.column_partition
         scan, projection = request
         parts = (log.file, log.header, start, end, live_from, partition)
-        return kind(scan, projection, path, size, *parts, self._hopeful, alone)
+        return kind(scan, projection, path, size, *parts, self._hopeful)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

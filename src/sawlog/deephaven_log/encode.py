@@ -218,7 +218,7 @@ class Encoder:
             if value is not None:
                 column = replace(column, constant=self._constant(column, value, field.type))
         elif stored is not None:
-            column = replace(column, constant=bytes.fromhex(stored.decode()))
+            column = replace(column, constant=columns.from_hex(stored.decode(), columns.CONSTANT_KEY))
         return column
 
     @staticmethod

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import batch_of, constant_string, fixed_array
+from sawlog.arrow import array_of, batch_of, constant_string, fixed_array
 from sawlog.chain.walk import Span
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
-from sawlog.deephaven_log.plan import scan
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ class LogFragment(Fragment):
         live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
         partition: Value of the partitioning column.
         hopeful: Whether nobody has looked for a later DELETE_PARTITION: then the first one met ends the reading.
-        alone: Whether nobody has, for its reader has all of the partition and looks itself, in memory.
     """
 
     file: File
@@ -72,7 +70,6 @@ class LogFragment(Fragment):
     live_from: int = 0
     partition: str | None = None
     hopeful: bool = False
-    alone: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -93,12 +90,7 @@ class RowRange(LogFragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
-            chosen = self
-            if self.alone:
-                source.window(self.start, self.end - self.start)  # from here on it is fetched
-                found = scan(self.file, self.header, self.scan, start=self.start, task_bytes=None, fetched=source)
-                chosen = replace(self, live_from=max(found.live_from, 0))
-            yield from chosen.walk(source, schema, findings).batches()
+            yield from self.walk(source, schema, findings).batches()
 
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
         """A pass over the range as the options ask for it."""
@@ -169,7 +161,7 @@ class EntryRange(LogFragment):
             if not entry.mismatch:
                 found = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
             rows.append(found)
-        numbers = [pa.array([row[i] for row in rows], pa.int32()) for i in range(3)]
+        numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
         data = encoded_array([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
             [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA

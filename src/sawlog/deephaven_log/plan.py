@@ -14,7 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,6 @@ def scan(
     *,
     start: int,
     task_bytes: int | None,
-    fetched: Source | None = None,
     threads: int = 1,
 ) -> Layout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
@@ -80,13 +79,12 @@ def scan(
         wanted: As for reading.
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
-        fetched: The log, where it is open and in memory already.
         threads: How many walk it, where there are cuts.
     """
-    asked = None if fetched is not None else _question(file, wanted, start, task_bytes)
+    asked = _question(file, wanted, start, task_bytes)
     if asked is not None and asked in _REMEMBERED:
         return _REMEMBERED[asked]
-    found = _search(file, header, wanted, start, task_bytes, fetched, threads)
+    found = _search(file, header, wanted, start, task_bytes, threads)
     if asked is not None and asked == _question(file, wanted, start, task_bytes):
         if len(_REMEMBERED) >= _MOST_REMEMBERED:
             _REMEMBERED.clear()  # at once: other threads plan, too
@@ -121,7 +119,6 @@ def _search(
     wanted: Scan,
     start: int,
     task_bytes: int | None,
-    fetched: Source | None,
     threads: int,
 ) -> Layout:
     """What `scan` finds."""
@@ -132,7 +129,7 @@ def _search(
         found = _in_stretches(file, header, wanted, start, task_bytes, threads)
         if found is not None:
             return found
-    with nullcontext(fetched) if fetched is not None else closing(wanted.storage.open(file.path)) as source:
+    with closing(wanted.storage.open(file.path)) as source:
         if task_bytes is None and not _may_delete(source, start, file.size):
             return Layout()
         entries = Entries(Span(file, start, file.size), source, header, wanted.options)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven.types import FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.plain import bitmap
 from sawlog.deephaven_table.types import codec_arguments
+from sawlog.guard import Undecodable, decode_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +61,10 @@ def decode_slots(spec: ColumnSpec, data: Bytes, target: pa.DataType) -> Decoded:
     return _fixed_bytes(slots, nullable=nullable and "simple" not in arguments)
 
 
+class _BadObjectError(Exception):
+    """Bytes that are no object of their type."""
+
+
 def decode_objects(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Decoded:
     """Objects of variable width; see `decode_slots`."""
     lengths = slices.lengths
@@ -76,12 +82,12 @@ def decode_objects(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Dec
         value = whole[slices.ends[row] : slices.ends[row + 1]]
         try:
             values.append(decode(value) if value else None)
-        except (ArithmeticError, IndexError, ValueError, struct.error, pa.ArrowInvalid):
+        except _BadObjectError:
             values.append(None)
             bad[row] = True
     if pa.types.is_string(target):
         return encoded_array([None if value is None else value.encode() for value in values]), bad
-    return pa.array(values, target), bad
+    return array_of(values, target), bad
 
 
 def _integers(slots: Bytes) -> NDArray[np.int64]:
@@ -132,7 +138,7 @@ def _wide_decimals(slots: Bytes, scale: int) -> Decoded:
         null = negative and magnitude == 0
         try:
             text = _text(-magnitude if negative else magnitude, scale)
-        except ValueError:  # more digits than Python turns into text
+        except _BadObjectError:
             bad[row] = True
         texts.append(None if null or bad[row] else text.encode())
     return encoded_array(texts), bad
@@ -199,7 +205,7 @@ def _slots_in_slices(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> D
     lengths = slices.lengths
     whole = lengths == spec.slot_width
     array, unfit = decode_slots(spec, np.ascontiguousarray(slices.data[np.repeat(whole, lengths)]), target)
-    places = pa.array(np.where(whole, np.cumsum(whole) - 1, 0), mask=~whole)
+    places = array_of(np.where(whole, np.cumsum(whole) - 1, 0), pa.int64(), ~whole)
     bad = (lengths > 0) & ~whole
     bad[np.flatnonzero(whole)[unfit]] = True
     return array.take(places), bad
@@ -215,11 +221,8 @@ def _utf8(slices: Slices) -> Decoded:
         values: list[bytes | None] = []
         for row, scalar in enumerate(slices.binary(everything)):
             value = scalar.as_py()
-            try:
-                value.decode()
-            except UnicodeDecodeError:
-                value, bad[row] = None, True
-            values.append(value)
+            bad[row] = isinstance(decode_by(bytes.decode, value), Undecodable)
+            values.append(None if bad[row] else value)
         text = encoded_array(values)
     return text, bad
 
@@ -234,14 +237,16 @@ def _decoder(kind: ColumnType, target: pa.DataType) -> Callable[[bytes], Any]:
 
 def _variable(data: bytes) -> tuple[int, int]:
     if len(data) <= layout.SCALE_SIZE:
-        raise ValueError("a scale and nothing behind it")
+        raise _BadObjectError
     scale = int.from_bytes(data[: layout.SCALE_SIZE], "big", signed=True)
     return int.from_bytes(data[layout.SCALE_SIZE :], "big", signed=True), scale
 
 
 def _text(unscaled: int, scale: int) -> str:
     """As Java's `toPlainString`, but with an E where that would be mostly zeros."""
-    digits = str(unscaled)
+    digits = decode_by(str, unscaled)
+    if isinstance(digits, Undecodable):  # of more digits than Python turns into text
+        raise _BadObjectError
     value = Decimal((int(unscaled < 0), tuple(map(int, digits.lstrip("-"))), -scale))
     return format(value, "f") if abs(scale) <= len(digits) + _PLAIN_EXPONENT else str(value)
 
@@ -256,12 +261,12 @@ def _variable_decimal(target: pa.DataType) -> Callable[[bytes], Decimal]:
         shift = target.scale - scale
         if abs(shift) > target.precision + len(data) * 3:
             if unscaled:
-                raise ValueError("outside of the decimal's range")
+                raise _BadObjectError
             shift = 0
         factor = 10 ** abs(shift)
         shifted, rest = (unscaled * factor, 0) if shift >= 0 else divmod(unscaled, factor)
         if rest or abs(shifted) >= 10**target.precision:
-            raise ValueError("does not fit the decimal")
+            raise _BadObjectError
         return Decimal((int(shifted < 0), tuple(map(int, str(abs(shifted)))), -target.scale))
 
     return decode
@@ -269,35 +274,44 @@ def _variable_decimal(target: pa.DataType) -> Callable[[bytes], Decimal]:
 
 def _sized(data: bytes, at: int) -> tuple[str, int]:
     """A string behind its length, and where it ends."""
-    end = at + layout.LENGTH_SIZE
-    length = int.from_bytes(data[at:end], "big", signed=True)
-    if length < 0 or end + length > len(data):
-        raise ValueError("a length that lies")
-    return data[end : end + length].decode("utf-8"), end + length
+    length, end = _number(data, at, ">i")
+    if not 0 <= length <= len(data) - end:
+        raise _BadObjectError
+    text = decode_by(bytes.decode, data[end : end + length])
+    if isinstance(text, Undecodable):
+        raise _BadObjectError
+    return text, end + length
+
+
+def _number(data: bytes, at: int, packed: str) -> tuple[Any, int]:
+    """A number, and where it ends."""
+    end = at + struct.calcsize(packed)
+    if end > len(data):
+        raise _BadObjectError
+    return struct.unpack_from(packed, data, at)[0], end
 
 
 def _zoned(data: bytes) -> dict[str, Any]:
-    (nanos,) = struct.unpack_from(">q", data)
-    zone, end = _sized(data, layout.ZONED_TIME_SIZE)
+    nanos, end = _number(data, 0, ">q")
+    zone, end = _sized(data, end)
     if end != len(data):
-        raise ValueError("bytes behind the zone")
+        raise _BadObjectError
     return {"time": nanos, "zone": zone}
 
 
 def _map_decoder(kind: ColumnType) -> Callable[[bytes], list[tuple[str, Any]]]:
     def decode(data: bytes) -> list[tuple[str, Any]]:
-        (count,) = struct.unpack_from(">i", data)
+        count, at = _number(data, 0, ">i")
         # An entry takes at least a length of its key and a byte of its value.
         if not 0 <= count <= len(data) // (layout.LENGTH_SIZE + 1):
-            raise ValueError("a count that lies")
-        at = layout.LENGTH_SIZE
+            raise _BadObjectError
         entries = []
         for _ in range(count):
             key, at = _sized(data, at)
             value, at = _map_value(kind, data, at)
             entries.append((key, value))
         if at != len(data):
-            raise ValueError("bytes behind the last entry")
+            raise _BadObjectError
         return entries
 
     return decode
@@ -307,9 +321,9 @@ def _map_value(kind: ColumnType, data: bytes, at: int) -> tuple[Any, int]:
     if kind is ColumnType.STRING_TO_STRING:
         return _sized(data, at)
     if kind is ColumnType.STRING_TO_BOOLEAN:
-        value = data[at]
-        return None if value == layout.MAP_BOOLEAN_NULL else value != 0, at + 1
+        value, end = _number(data, at, ">B")
+        return None if value == layout.MAP_BOOLEAN_NULL else value != 0, end
     facts = FIXED[element_type(kind)]
-    (value,) = struct.unpack_from(facts.packed, data, at)
-    null = int.from_bytes(data[at : at + facts.width], "big") == facts.null
-    return None if null else value, at + facts.width
+    value, end = _number(data, at, facts.packed)
+    null = int.from_bytes(data[at:end], "big") == facts.null
+    return None if null else value, end

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Damage
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
@@ -153,15 +154,15 @@ class ColumnReader:
                 f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
                 " is another one here, or the wrong one was given"
             )
-        header = self._headers.of(self._column, layout.DATA)
+        self._source = self._storage.open(data.path)
+        header = self._headers.of(self._column, layout.DATA, self._source)
         if header is None:
-            found = self._storage.read(data.path, 0, layout.HEADER_SIZE).hex(" ") or "nothing"
+            found = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
             detail = f"expected sizes of metadata and header within the file, found {found}"
             self._damage(Kind.BAD_HEADER, 0, data.size, detail)
             return
         self._start = header.data_start
         self._little = self._headers.little(header)
-        self._source = self._storage.open(data.path)
         self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
             at = self._start + self._capacity * self.width
@@ -289,7 +290,7 @@ class ColumnReader:
         if table.places is None:
             return table.strings
         missing = table.places < 0
-        return table.strings.take(pa.array(np.where(missing, 0, table.places), mask=missing))
+        return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
 
     def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
         """Tell of bad rows, neighbours together."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
+from sawlog.arrow import array_of
 from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
@@ -59,9 +60,9 @@ class DeephavenTableContents(Contents):
         found = self._choose(distinct(find_locations([*files, *links.inner], self._options.layout, scan.storage)))
         every = [file for location in found for file in location.files]
         self._links = {**escaping_files(found, scan.roots), **links.escaping}
-        safe = [
-            location.with_files(file for file in location.files if file.path not in self._links) for location in found
-        ]
+        safe = found
+        if self._links:
+            safe = [one.with_files(file for file in one.files if file.path not in self._links) for one in found]
         self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
         self.locations = self._types.locations
         if self._links and scan.on_damage == "fail":
@@ -105,15 +106,16 @@ class DeephavenTableContents(Contents):
         self._count_remote(self.locations)
         for location in self.locations:
             size = sum(file.size for file in location.files)
-            specs, rows = self._types.of(location), self._rows(location)
-            yield kind(*request, location.directory, size, self._judged(location), specs, rows)
+            rows, specs = self._rows(location), self._types.of(location)
+            judged = self._judged(location)
+            yield kind(*request, location.directory, size, judged, specs, rows)
 
     def _row_ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges of rows, fewer where a filter names groups."""
         locations = [location for location in self.locations if self._possible(request, location)]
         self._count_remote(locations)
         for location in locations:
-            yield from self._ranges(request, self._judged(location), task_bytes)
+            yield from self._ranges(request, location, task_bytes)
 
     def plan(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """See `Contents.plan`. The view is that of the request: `verify` checks files, whatever was opened."""
@@ -167,8 +169,8 @@ class DeephavenTableContents(Contents):
         return chosen
 
     def _judged(self, location: Location) -> Location:
-        """The location with the judgement of its generation, so that no fragment makes another one."""
-        return replace(location, told=self._types.headers_of(location).told) if location.columns else location
+        """The location with what is known of how its files begin, so that no fragment judges it again."""
+        return self._types.headers_of(location).judged if location.columns else location
 
     def _rows(self, location: Location) -> Rows:
         if location.directory not in self._counted:
@@ -190,6 +192,8 @@ class DeephavenTableContents(Contents):
             for location in locations
             if location.files and is_remote(location.directory) and location.directory not in self._counted
         }
+        if not waiting:
+            return
         counted = self._storage.each(
             lambda file: self._committed(waiting[file.path]), [location.files[0] for location in waiting.values()]
         )
@@ -199,7 +203,7 @@ class DeephavenTableContents(Contents):
     def _possible(self, request: Request, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         told = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
-        known = {name: pa.array([value], pa.string()) for name, value in told.items() if name not in self.specs}
+        known = {name: array_of([value], pa.string()) for name, value in told.items() if name not in self.specs}
         return possible(request.projection.query, pa.record_batch(known))
 
     def _ranges(self, request: Request, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
@@ -211,6 +215,7 @@ class DeephavenTableContents(Contents):
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, rows.count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
         ranges, grouped = self._grouped(request, location, rows)
+        location = self._judged(location)
         for first, end in ranges:
             for begin in range(first, end, step):
                 behind = min(end, begin + step)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sawlog.errors import OptionError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.options import parse_options
 from sawlog.storage import Storage
 
@@ -73,10 +75,10 @@ class Expectations:
             OptionError: When it is none.
         """
         data = (storage or Storage()).read(path)
-        try:
-            return cls.of(tomllib.loads(data.decode()), str(path))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise OptionError(f"{path}: not TOML: {error}") from error
+        found = decode_by(tomllib.load, io.BytesIO(data))
+        if isinstance(found, Undecodable):
+            raise OptionError(f"{path}: not TOML: {found.detail}")
+        return cls.of(found, str(path))
 
     def expect(self, name: str, **more: Any) -> Expectations:
         """The same, and more of one column."""

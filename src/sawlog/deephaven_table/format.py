@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import parse_header
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
-from sawlog.deephaven_table.tree import is_member
+from sawlog.deephaven_table.tree import is_member, place
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.errors import OptionError
 from sawlog.format import Contents, Format, Match, Scan, Writer
@@ -51,12 +51,16 @@ class DeephavenTable(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """The files of locations: of directories with a primary file, or with the record of their rows."""
         del view
-        telling = {
-            posixpath.dirname(file.path)
-            for file in files
-            if is_member(file) and (file.name == layout.TABLE_SIZE or file.name.endswith(layout.DATA))
-        }
-        return [file for file in files if is_member(file) and posixpath.dirname(file.path) in telling]
+        named = [(file, file.name) for file in files]
+        members = [(file, name, posixpath.dirname(file.path)) for file, name in named if is_member(name)]
+        telling = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
+        return [file for file, _, owner in members if owner in telling]
+
+    def home(self, file: File) -> str:
+        """The directory of the table, above its partitions; of a historical tree the one that holds its tables."""
+        location = place(posixpath.dirname(file.path), "auto")
+        above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
+        return "/".join(location.directory.split("/")[: -above or None])
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By headers; otherwise by the names of files that nobody else has."""

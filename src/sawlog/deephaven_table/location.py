@@ -14,7 +14,7 @@ from sawlog.deephaven_table.header import HEAD_SIZE, HEADERLESS, NOTHING_TOLD, F
 from sawlog.storage import File
 
 if TYPE_CHECKING:
-    from sawlog.storage import Storage
+    from sawlog.storage import Source, Storage
 
 _HEADED = (layout.DATA, layout.SYMBOL_OFFSETS)
 _EDGE = 2
@@ -58,6 +58,7 @@ class Location:
         told: What is said of how its files begin: by a schema file in it, or by who has judged them before.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
+        parsed: How its files begin, as far as they were looked at before: see `Headers.judged`.
     """
 
     directory: str
@@ -69,6 +70,7 @@ class Location:
     told: Told = NOTHING_TOLD
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
     others: tuple[File, ...] = ()
+    parsed: Mapping[tuple[str, bool], FileHeader | None] = field(default_factory=dict)
 
     @property
     def files(self) -> list[File]:
@@ -117,13 +119,19 @@ class Headers:
         self._storage = storage
         self._given = given
         self._widths = widths or {}
-        self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
+        self._parsed = dict(location.parsed)
 
-    def of(self, column: ColumnFiles, suffix: str) -> FileHeader | None:
-        """How a `.dat` or a `.sym` begins; None when its header is damaged, and nothing of it can be read."""
+    def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:
+        """How a `.dat` or a `.sym` begins; None when its header is damaged, and nothing of it can be read.
+
+        Args:
+            column: The column.
+            suffix: Which of its files.
+            source: That file, where it is open.
+        """
         if self._given.version == 2:
             return HEADERLESS
-        header = self._parse(column, suffix)
+        header = self._parse(column, suffix, source=source)
         if self.version == 2:
             return HEADERLESS
         if header is None:  # metadata that cannot be read costs the groups, not the data
@@ -137,9 +145,10 @@ class Headers:
         return self._given.version or self._verdict.version
 
     @property
-    def told(self) -> Told:
-        """What is to be said to who looks at the same files again: there is one judgement."""
-        return replace(self._location.told, version=self.version)
+    def judged(self) -> Location:
+        """The location with what was found out here: whoever reads it next looks at no file again for that."""
+        told = replace(self._location.told, version=self.version)
+        return replace(self._location, told=told, parsed=dict(self._parsed))
 
     @property
     def assumes_version(self) -> bool:
@@ -172,11 +181,14 @@ class Headers:
         """Whether nothing tells the byte order of the data."""
         return self.version == 2 and self._headerless_little is None
 
-    def _parse(self, column: ColumnFiles, suffix: str, *, forced: bool = False) -> FileHeader | None:
+    def _parse(
+        self, column: ColumnFiles, suffix: str, *, forced: bool = False, source: Source | None = None
+    ) -> FileHeader | None:
         file = column.files[suffix]
         key = file.path, forced
         if key not in self._parsed:
-            head = self._storage.read(file.path, 0, HEAD_SIZE)
+            read = self._storage.read(file.path, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
+            head = bytes(read)
             self._parsed[key] = parse_header(head, file.size, forced=forced)
         return self._parsed[key]
 

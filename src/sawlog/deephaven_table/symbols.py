@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, scalar_of, values_of
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
 from sawlog.deephaven_table.plain import bitmap, words
@@ -75,7 +76,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     """The symbol table of a column. Symbols that cannot be read do no harm until a row uses them."""
     offsets = column.files.get(layout.SYMBOL_OFFSETS)
     header = headers.of(column, layout.SYMBOL_OFFSETS) if offsets is not None else None
-    empty = pa.array([], pa.string())
+    empty = array_of([], pa.string())
     if offsets is None or header is None:
         return SymbolTable(empty, None, 0)
     data = _content(offsets, header.data_start, storage)
@@ -90,7 +91,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     encoded = strings.dictionary_encode()
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)
-    places = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int32)
+    places = values_of(encoded.indices.fill_null(scalar_of(NULL, pa.int32())), np.int32).copy()
     places[: len(bad)][bad[: len(places)]] = UNUSABLE
     places[replaced] = UNUSABLE
     return SymbolTable(encoded.dictionary, places, count)

@@ -29,10 +29,10 @@ _LISTERS = 16
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def is_member(file: File) -> bool:
-    """Whether a file is called like one of a location."""
+def is_member(name: str) -> bool:
+    """Whether a file of a location can have this name."""
     known = (layout.TABLE_SIZE, layout.TABLE_DEFINITION, layout.TABLE_SCHEMA)
-    return file.name in known or layout.split_name(file.name) is not None
+    return name in known or layout.split_name(name) is not None
 
 
 def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.fragments import headers_of
 from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
@@ -106,7 +107,7 @@ class LocationView(Fragment):
 
     def _batch(self, rows: list[dict[str, Any]], schema: pa.Schema, findings: Findings) -> pa.RecordBatch:
         findings.rows += len(rows)
-        arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+        arrays = [array_of([row[field.name] for row in rows], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

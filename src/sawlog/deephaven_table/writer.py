@@ -19,7 +19,7 @@ from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.staging import published
-from sawlog.storage import File, Staged, StagedDirectory, Storage
+from sawlog.storage import Staged, StagedDirectory, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,7 +100,7 @@ class LocationWriter(Writer):
         Raises:
             OptionError: When it is called like a file of a location.
         """
-        if os.path.basename(name) != name or is_member(File(name, len(data))):
+        if os.path.basename(name) != name or is_member(name):
             raise OptionError(f"{name!r}: expected a name that no file of a location has")
         self._extra[name] = data
 
@@ -160,7 +160,7 @@ class LocationWriter(Writer):
         if not self.storage.is_directory(self._path):
             raise OptionError(f"{self._path} is a file; a location is a directory")
         strange = self.storage.directories_in(self._path)
-        strange += [file.name for file in self.storage.files_in(self._path) if not is_member(file)]
+        strange += [file.name for file in self.storage.files_in(self._path) if not is_member(file.name)]
         if strange:
             raise OptionError(
                 f"{self._path} holds {strange[0]!r}, which does not belong to a location: it is not replaced"

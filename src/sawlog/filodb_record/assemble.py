@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, constant_string, fixed_array
 from sawlog.filodb_record.arrays import texts_of
 from sawlog.filodb_record.columns import ViewField
 from sawlog.filodb_record.kernels import columns as k
@@ -89,7 +89,7 @@ class Gatherer:
         self.capacity = capacity
         self._layouts = layouts
         # The last one is for records of unknown schemas.
-        self._names = pa.array([*names, None], pa.string())
+        self._names = array_of([*names, None], pa.string())
         self._options = options
         self._ratios: dict[str, tuple[float, float, float]] = {}
         self._memos: dict[str, maps.Memo] = {}

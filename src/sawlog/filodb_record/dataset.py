@@ -71,7 +71,7 @@ class ContainerContents(Contents):
         """See `Contents.committed_end`. Positions are at the end of complete containers."""
         if self.scan.view == "partkeys":
             return super().committed_end(request, file, position)
-        from sawlog.filodb_record.kernels.state import TORN_CONTAINER
+        from sawlog.filodb_record.kernels.state import TORN_CONTAINER, TORN_HEADER
 
         one = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:
@@ -82,7 +82,7 @@ class ContainerContents(Contents):
         # What follows the records of a container need not be there yet, but for the view that tells of it.
         rows = self.scan.view != "containers"
         if state.ending == TORN_CONTAINER or (state.ending and not rows):
-            return int(state.container)
+            return int(state.position if state.ending == TORN_HEADER else state.container)
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
@@ -155,16 +155,15 @@ class ContainerContents(Contents):
 
     def _cut(self, request: Request, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
-        start, step = 0, self._step
+        start, step, doubts = 0, self._step, 0
         found = step
-        guesses = 0
         with closing(self.scan.storage.open(file.path)) as source:
-            for one in self._whole(request, file).containers(source).each():
-                begin = int(one.start)
+            walk = self._whole(request, file).containers(source)
+            for one in walk.each():
+                begin, following = int(one["start"]), int(one["following"])
                 if begin - start >= task_bytes:
-                    yield self._range(request, file, start, begin, step)
-                    start, step = begin, found
-                if one.guesses == guesses and one.following > one.end:
-                    found = int(one.following) - begin
-                guesses = int(one.guesses)
-        yield self._range(request, file, start, file.size, step)
+                    yield replace(self._range(request, file, start, begin, step), doubts=doubts)
+                    start, step, doubts = begin, found, walk.framing.doubts(begin)
+                if following > one["end"]:
+                    found = following - begin
+        yield replace(self._range(request, file, start, file.size, step), doubts=doubts)

@@ -32,12 +32,14 @@ class ContainerRange(FileRange):
         selection: Which schemas are read.
         fields: The columns of the view, and those that can be asked for besides.
         resumed: Whether an earlier pass has read up to `start`, when the file held no more.
+        doubts: How many doubtful containers are before `start`; see `sawlog.filodb_record.framing`.
     """
 
     step: int
     selection: Selection
     fields: tuple[ViewField, ...]
     resumed: bool = False
+    doubts: int = 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""

@@ -25,6 +25,8 @@ PLAIN_WORD = VERSION << VERSION_SHIFT
 """The version word without flags."""
 _HEADER = struct.Struct("<IIq")
 _LENGTH = struct.Struct("<I")
+LOOK = CONTAINER_HEADER_SIZE + LENGTH_SIZE
+"""Bytes from its start by which a header is judged: the header, and the length of the first record."""
 UNSEEN = -1
 """In place of the length of a container's first record, when it is not to be judged."""
 
@@ -81,7 +83,7 @@ def header_length(head: bytes | memoryview, size: int | None = None, *, damaged:
         return None
     length, word, time = _HEADER.unpack_from(head)
     record = UNSEEN
-    if len(head) >= CONTAINER_HEADER_SIZE + LENGTH_SIZE:
+    if len(head) >= LOOK:
         (record,) = _LENGTH.unpack_from(head, CONTAINER_HEADER_SIZE)
     judged, first = (length - length % ALIGNMENT, UNSEEN) if damaged else (length, record)
     if not is_header(judged, word, time, first, word) or (size is not None and length + LENGTH_SIZE > size):

@@ -75,6 +75,9 @@ WHOLE_UNIT = 1024
 """Whole containers are recognised without being told their size where it is a multiple of this."""
 MAX_TIMESTAMP = 1 << 47
 """A container header whose milliseconds lie beyond this is not taken for one while searching."""
+DOUBTS = 4096
+DOUBT_BYTES = 64
+"""Doubtful containers are looked at while there are fewer than so many, and one more for each so many bytes."""
 
 # Histograms.
 HISTOGRAM_HEADER_SIZE = 3
@@ -125,10 +128,12 @@ class Kind(IntEnum):
     BAD_RECORD_SIZE = 16
     HIDDEN_CONTAINER = 17
     UNKNOWN_HISTOGRAM = 18
+    DOUBTFUL = 19
 
 
 DETAIL = {
     Kind.BAD_HEADER: "expected a container header (version 1 in byte 7), found length {0} and version word {1:#010x}",
+    Kind.DOUBTFUL: "a doubtful container after {0} others and more: these bytes are not looked at",
     Kind.UNKNOWN_VERSION: "a container of version {1}; only version 1 is known",
     Kind.BAD_CONTAINER_LENGTH: "the container's length, {0}, is wrong: another container begins at byte {1};"
     " the records up to it are read",

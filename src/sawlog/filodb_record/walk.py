@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string
-from sawlog.chain.kernels import FULL, Window
+from sawlog.arrow import array_of, batch_of_rows, constant_string
+from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
-from sawlog.filodb_record.judge import PLAIN_WORD
+from sawlog.filodb_record.framing import Container, Framing, Header
+from sawlog.filodb_record.judge import LOOK, PLAIN_WORD, is_whole
 from sawlog.filodb_record.kernels import chain as k
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.columns import BLOCK
-from sawlog.filodb_record.kernels.hidden import Events, hunts, read_hidden
 from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
-from sawlog.filodb_record.kernels.settle import LOOK
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
 from sawlog.query import conditions
@@ -51,8 +50,6 @@ BATCH_BUCKETS = 1 << 20
 """Histogram buckets behind which a batch takes no more rows."""
 EVENT_ROOM = 4096
 """Damages that the kernel writes down before it hands over."""
-MANY_HIDDEN = 20_000
-"""Hidden containers of a walk behind which it is worth compiling a kernel that reads them with the others."""
 
 UNPROVEN = "containers taken for whole by their size alone"
 """Note: nothing behind them proves that what follows their records is unused."""
@@ -75,17 +72,20 @@ def meanings_of(selection: Selection) -> Any:
     return meanings
 
 
-def sizes_of(layouts: Sequence[RecordSchema | None], *, plain: bool) -> list[tuple[int, int]]:
-    """How many bytes the records of each layout have. Those of unknown schemas are as long as a window can be."""
+def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
+    """`SCHEMA` records: how many bytes the records of each layout have.
+
+    Those of unknown schemas are as long as a window can be.
+    """
     least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
-    return [
-        (one.variable_area_start, one.max_record_size) if one is not None else (least, LARGEST_UNKNOWN)
-        for one in layouts
-    ]
+    table = np.zeros(len(layouts), s.SCHEMA)
+    for at, one in enumerate(layouts):
+        table[at] = (least, LARGEST_UNKNOWN) if one is None else (one.variable_area_start, one.max_record_size)
+    return table
 
 
 class Walk(ChainWalk):
-    """What all passes share: the rules by which containers and records are judged, and how the file ends.
+    """What all passes share: containers are framed one after the other, and a kernel walks the records of each.
 
     Args:
         fragment: What is read.
@@ -95,7 +95,6 @@ class Walk(ChainWalk):
         layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
         meanings: What each schema ID means to the kernel.
         bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
-        records: Whether records are read.
     """
 
     kinds: ClassVar = Kind
@@ -114,25 +113,34 @@ class Walk(ChainWalk):
         meanings: Any,
         *,
         bounds: Any = None,
-        records: bool = True,
     ) -> None:
         options: ReadOptions = fragment.scan.options
         self._fragment = fragment
         self._schema = schema
         self._layouts = layouts
         plain = fragment.selection.plain
-        sizes = sizes_of(layouts, plain=plain)
-        smallest = min(least for least, _ in sizes)
+        schemas = schema_table(layouts, plain=plain)
+        smallest = int(schemas["smallest"].min())
         span = fragment.end - fragment.start
         capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, USUAL_RECORD), span // smallest + 1))
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
-        self._hunts = 0
-        self.state.step = fragment.step
-        self.state.clear_from = self.state.clear_to = self.state.broken = self.state.hider = -1
         self.starts = np.zeros(capacity, np.int64)
         flagged = _first_word(source, fragment.file.size)
+        self.framing = Framing(
+            self._peek,
+            fragment.file.size,
+            flagged=flagged,
+            step=fragment.step,
+            given=options.container_size is not None,
+            resumed=fragment.start if fragment.resumed else -1,
+            doubts=fragment.doubts,
+        )
+        self._expected = -1  # where the next hidden container begins
+        self._hider: Container | None = None  # the container whose length is wrong, until that is told
+        self.state.broken = self.state.expected = -1
+        self.state.step = fragment.step
         if bounds is None:
             # Containers begin in these words, and records with their lower halves as schema IDs.
             doubted = [word & layout.MAX_SCHEMA_ID for word in {PLAIN_WORD, flagged}]
@@ -140,53 +148,130 @@ class Walk(ChainWalk):
         self.rules = s.Rules(
             plain,
             meanings,
-            s.schema_table(sizes),
+            schemas,
             options.container_size is not None,
             np.int64(flagged),
-            np.int64(fragment.start if fragment.resumed else -1),
-            np.uint64(WINDOW_BYTES // 4),
             _NO_BOUNDS if bounds is None else bounds,
-            records,
             np.int64(BATCH_BYTES),
             np.int64(BATCH_BUCKETS),
         )
 
-    def walked(self, read: Callable[[], int], window: Window) -> int:
-        """What a kernel ends with, while another one opens the containers that are hidden from it."""
-        state = self.state
-        status = read()
-        while status == FULL and hunts(state) and state.rows < state.max_rows and state.events < state.max_events:
-            self._hunts += 1
-            status = int(read_hidden(window, state, Events(self.events), self.rules))
-            if status == FULL and not hunts(state):
-                status = read()
-        return status
+    @abstractmethod
+    def _records(self, window: Window) -> int:
+        """Walk on: MORE, FULL, or END, where `state.tail` is set, or the framing is to say how to go on."""
 
-    @property
-    def hides_many(self) -> bool:
-        """Whether so many containers are hidden that one kernel had better read them with the others."""
-        return self._hunts > MANY_HIDDEN
+    def read(self, window: Window) -> int:
+        """See `ChainWalk.read`. What is doubtful to the kernel is judged here."""
+        state = self.state
+        self._window_data, self._base = window.data, int(window.base)
+        limit = self._base + len(window.data)
+        while state["position"] <= limit:
+            status = self._records(window)
+            if status != END or state["tail"] >= 0 or len(self.rules.bounds):
+                return status
+            if state["rows"] >= len(self.starts) or state["events"] >= state["max_events"]:
+                return FULL
+            at = int(state["position"])
+            if state["inside"]:
+                self._look_for_hidden(at)
+            elif not self._frame(at):
+                return END
+        return MORE
+
+    def _frame(self, at: int) -> bool:
+        """Open the container at a place, or account for what stands there instead; whether the walk goes on."""
+        state, size = self.state, self.span.file.size
+        if state["bound"] and at < state["bound"]:
+            self._open(self._hidden_at(at))
+            return True
+        state["bound"] = 0
+        if not state["ending"] and at >= min(self.span.end, size):
+            return False
+        if not state["ending"] and size - at < layout.CONTAINER_HEADER_SIZE:
+            state["ending"] = s.TORN_HEADER
+        if state["ending"]:
+            state["tail"] = at
+            return False
+        self._open(self.framing.judge(at))
+        return True
+
+    def _hidden_at(self, at: int) -> Container:
+        """What stands at a place among hidden containers."""
+        known = self.span.file.size - at >= layout.CONTAINER_HEADER_SIZE
+        head = self.framing.header(at) if known else Header(0, 0, 0, 0)
+        if at != self._expected:
+            bound = int(self.state["bound"])
+            return Container(int(Kind.BAD_HEADER), at, bound, bound, bound, head, one=head.length, two=head.word)
+        end, first = at + layout.LENGTH_SIZE + head.length, at + layout.CONTAINER_HEADER_SIZE
+        hider, self._hider = self._hider, None
+        if hider is None:
+            return Container(s.INTACT, at, first, end, end, head)
+        kind = int(Kind.HIDDEN_CONTAINER)
+        return Container(kind, at, first, end, end, head, one=hider.header.length, two=hider.start)
+
+    def _open(self, one: Container) -> None:
+        """Begin with the records of a container, behind its header, which is accounted for."""
+        state = self.state
+        state["container"], state["first"], state["end"], state["next"] = one.start, one.first, one.end, one.next
+        state["time"], state["step"], state["counted"] = one.header.time, self.framing.step, 0
+        state["ending"] = one.ending or state["ending"]
+        state["inside"] = one.end > one.first or one.what in (s.INTACT, int(Kind.HIDDEN_CONTAINER))
+        state["position"] = one.first
+        length = one.first - one.start
+        if one.what == s.UNUSED:
+            state["padding_bytes"] += length
+            state["zeros"] = one.start if state["zeros"] < 0 else state["zeros"]
+        elif one.what == s.INTACT:
+            state["header_bytes"] += length
+            state["zeros"] = -1
+        else:
+            self._damage(one.what, one.start, length, one.one, one.two)
+
+    def _look_for_hidden(self, at: int) -> None:
+        """The records of a container have ended, or are broken: go on to another one that it hides, if it does."""
+        state = self.state
+        start, end, bound = int(state["container"]), int(state["end"]), int(state["bound"])
+        head = self.framing.header(start)
+        one = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
+        state["broken"] = at
+        here = at < end and state["kind"] == Kind.HIDDEN_CONTAINER
+        found = self.framing.hidden(one, at, bound, here=here)
+        if found is not None:
+            if at < end:
+                self._hider = one
+            state["bound"] = bound or one.next
+            state["end"], state["next"] = at, found
+            self._expected = found
+        elif at >= end:
+            whole = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
+            state["next"] = bound if whole else end
+
+    def _damage(self, kind: int, start: int, length: int, one: int, two: int) -> None:
+        self.events[int(self.state["events"])] = (kind, start, length, -1, one, two)
+        self.state["events"] += 1
+
+    def _peek(self, at: int, length: int) -> Any:
+        """Bytes of the file: those in sight, or others."""
+        inside = at - self._base
+        if inside >= 0 and inside + length <= len(self._window_data):
+            return self._window_data[inside : inside + length]
+        return self.source.window(at, min(length, self.span.file.size - at))
+
+    _window_data: Any = np.zeros(0, np.uint8)
+    _base = 0
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`. Behind the range, what settles its last container is looked at."""
+        """See `ChainWalk.window_length`. Behind the range, what follows its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
-
-    def pending(self) -> tuple[int, ...]:
-        """See `ChainWalk.pending`: a container that is being settled, or what is hidden in it."""
-        state = self.state
-        if state.phase in (s.AT_HEADER, s.READING):
-            return (-1,)
-        return (int(state.broken if state.phase == s.HUNTING else state.container),)
 
     @property
     def torn(self) -> str:  # type: ignore[override]
         """See `ChainWalk.torn`."""
-        return _TORN[int(self.state.ending)]
+        return _TORN[int(self.state["ending"])]
 
     def _account(self) -> None:
-        guesses = int(self.state.guesses)
-        if guesses:
-            self.findings.notes[UNPROVEN] += guesses
+        if self.framing.guesses:
+            self.findings.notes[UNPROVEN] += self.framing.guesses
         super()._account()
 
 
@@ -217,16 +302,12 @@ class RecordsWalk(Walk):
     def _batch(self, rows: Rows, marks: Marks) -> pa.RecordBatch:
         """The columns of the schema, if there are any, and marks of the rows that turn out damaged."""
 
-    def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
-        self._window_data = window.data
-        self._base = int(window.base)
+    def _records(self, window: Window) -> int:
         out = Out(self.starts, self._which, self._gatherer.memory, self._picked, self.events)
-        return self.walked(lambda: self._read(window, out), window)
+        return self._read(window, out)
 
     def _read(self, window: Window, out: Out) -> int:
-        files = k.read_all_records if self.hides_many else k.read_records
-        read = k.read_values if len(self.rules.bounds) else files
+        read = k.read_values if len(self.rules.bounds) else k.read_records
         return int(read(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -244,7 +325,7 @@ class RecordsWalk(Walk):
             if self.fails:
                 keep[min(marks.found) :] = False
             rows -= chosen.count - int(keep.sum())
-            batch = batch.filter(pa.array(keep)) if len(self._schema) else batch
+            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch
         yield rows, batch
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -313,7 +394,7 @@ class RowsWalk(RecordsWalk):
             self._verify_hashes(rows, marks)
         if not len(self._schema):
             self._gatherer.check(rows, marks)
-            return pa.RecordBatch.from_pylist([], self._schema)
+            return batch_of_rows([], self._schema)
         arrays = self._gatherer.arrays(rows, marks)[: len(self._schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -348,27 +429,15 @@ class ContainersWalk(Walk):
     """One row per container."""
 
     def __init__(
-        self,
-        fragment: ContainerRange,
-        source: Source,
-        schema: pa.Schema,
-        findings: Findings,
-        *,
-        records: bool = True,
+        self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, records: bool = True
     ) -> None:
-        meanings = np.zeros(1 << 16, np.int16)
-        super().__init__(fragment, source, schema, findings, [None], meanings, records=records)
+        super().__init__(fragment, source, schema, findings, [None], np.zeros(1 << 16, np.int16))
         self.containers = np.zeros(len(self.starts), k.CONTAINER)
+        self._counts = records
 
-    def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
-        out = k.Containers(self.containers, self.starts, self.events)
-
-        def read() -> int:
-            kernel = k.read_all_containers if self.hides_many else k.read_containers
-            return int(kernel(window, self.state, out, self.rules))
-
-        return self.walked(read, window)
+    def _records(self, window: Window) -> int:
+        out = k.Containers(self.containers, self.starts, self.events, self._counts)
+        return int(k.read_containers(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `ChainWalk.deliver`."""

@@ -1,4 +1,7 @@
-"""Compile all kernels into the library: `python -m sawlog.kernels.build`. Needs Numba and a linker.
+"""Compile all kernels of a package into its library: `python -m sawlog.kernels.build`. Needs Numba and a linker.
+
+    python -m sawlog.kernels.build                  sawlog's own
+    python -m sawlog.kernels.build sawlog_tfrecord  those of a package that adds a format
 
 The linker is the C compiler `cc` (or `$CC`), or `ziglang` from PyPI where there is none. The same sources, the same
 Numba and the same linker make the same bytes.
@@ -24,65 +27,68 @@ from collections.abc import Iterable
 
 from sawlog.kernels import native
 
-PACKAGE = os.path.dirname(native.FOLDER)
 FROM_LIBC = {"memcpy", "memmove", "memset", "exp", "exp2", "frexp", "ldexp", "log", "log2", "pow"}
 """What kernels may call."""
 
 
-def _module(path: str) -> str:
-    name = os.path.splitext(os.path.relpath(path, os.path.dirname(PACKAGE)))[0]
-    return name.replace(os.sep, ".").removesuffix(".__init__")
-
-
-def _path(module: str) -> str | None:
-    """The file of a module of the package, relative to it."""
-    there = os.path.join(os.path.dirname(PACKAGE), *module.split("."))
-    for path in (there + ".py", os.path.join(there, "__init__.py")):
-        if os.path.exists(path):
-            return os.path.relpath(path, PACKAGE)
-    return None
-
-
-def _texts() -> dict[str, str]:
-    """The text of each module of the package."""
+def _texts(*packages: str) -> dict[str, tuple[str, str]]:
+    """Of each module of packages, its path, which begins with the package, and its text."""
     found = {}
-    for folder, folders, files in os.walk(PACKAGE):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    found[_module(os.path.join(folder, name))] = file.read()
+    for package in packages:
+        root = native.root(package)
+        if root is None:
+            raise RuntimeError(f"{package}: no such package")
+        for folder, folders, files in os.walk(root):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    place = os.path.join(folder, name)
+                    path = "/".join((package, *os.path.relpath(place, root).split(os.sep)))
+                    with open(place, encoding="utf-8") as file:
+                        found[path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")] = path, file.read()
     return found
 
 
-def kernel_modules() -> list[str]:
+def kernel_modules(package: str = native.SAWLOG) -> list[str]:
     """The modules in which kernels are, those with the most text first."""
-    found = {name: text for name, text in _texts().items() if re.search(r"^@kernel$", text, re.MULTILINE)}
+    texts = {name: text for name, (_, text) in _texts(package).items()}
+    found = {name: text for name, text in texts.items() if re.search(r"^@kernel$", text, re.MULTILINE)}
     return sorted(found, key=lambda name: (-len(found[name]), name))
 
 
-def sources() -> dict[str, str]:
-    """Digests of all files from which kernels are made, by path in the package.
+def sources(package: str = native.SAWLOG) -> dict[str, str]:
+    """Digests of all files from which the kernels of a package are made, by paths that begin with their package.
 
     They are those in which functions are compiled, and what these, and layouts, import.
     """
-    texts = _texts()
+    files = _texts(*{native.SAWLOG: None, package: None})
+    texts = {name: text for name, (_, text) in files.items()}
     decorated = re.compile(r"^@(kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
     compiled = {name for name, text in texts.items() if decorated.search(text)}
-    pending = sorted(compiled | {"sawlog.kernels.jit", "sawlog.kernels.compiler"})
+    own = {name for name in compiled if name.partition(".")[0] == package}
+    pending = sorted(own | {"sawlog.kernels.jit", "sawlog.kernels.compiler"})
     seen = set(pending)
     while pending:
         name = pending.pop()
         for node in ast.walk(ast.parse(texts[name])):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sawlog."):
-                within = [f"{node.module}.{alias.name}" for alias in node.names]
-                for one in within if all(one in texts for one in within) else [node.module or "", *within]:
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                within = {f"{node.module}.{alias.name}" for alias in node.names} & texts.keys()
+                used = node.module in compiled or any(
+                    _reaches_kernels(alias.name, texts.get(node.module, "")) for alias in node.names
+                )
+                for one in sorted(within | ({node.module} if used else set())):
                     if one in texts and one not in seen:
                         seen.add(one)
                         if one in compiled or one.endswith(".layout"):
                             pending.append(one)
-    paths = sorted(path for path in map(_path, seen) if path)
-    return {path.replace(os.sep, "/"): native.digest(path) or "" for path in paths}
+    return {path: native.digest(path) or "" for path in sorted(files[name][0] for name in seen)}
+
+
+def _reaches_kernels(name: str, text: str) -> bool:
+    """Whether a kernel may use what a module that is not compiled has by that name: a constant, or a plain type."""
+    return (
+        name.isupper() or re.search(rf"^class {name}\((NamedTuple|\w*Enum|\w*Flag)\)", text, re.MULTILINE) is not None
+    )
 
 
 def _compile(module: str, folder: str) -> list[str]:
@@ -127,9 +133,10 @@ def _features() -> str:
     return native.BASELINES[native.machine()].features
 
 
-def _task(arguments: tuple[str, str]) -> list[str]:
+def _task(arguments: tuple[str, str]) -> tuple[list[str], float]:
+    """The names of entries, and the processor seconds that they took."""
     module, folder = arguments
-    return _compile(module, folder) if module else _compile_reader(folder)
+    return _compile(module, folder) if module else _compile_reader(folder), _used()
 
 
 def _linker() -> list[str]:
@@ -149,11 +156,12 @@ def _link(objects: Iterable[str], target: str) -> None:
     subprocess.run([*_linker(), *flags, "-o", target, *objects], check=True)  # noqa: S603 # our own
 
 
-def build(folder: str = native.FOLDER, jobs: int | None = None) -> str:
-    """Make the library.
+def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | None = None) -> str:
+    """Make the library of a package.
 
     Args:
-        folder: Where it goes, with its table.
+        package: The package, which can be imported.
+        folder: Where it goes, with its table; by default where it is looked for.
         jobs: Processes at a time; by default as many as there are processors.
 
     Returns:
@@ -167,26 +175,37 @@ def build(folder: str = native.FOLDER, jobs: int | None = None) -> str:
     os.environ.update(SAWLOG_KERNELS="jit", NUMBA_CPU_NAME=baseline.cpu, NUMBA_CPU_FEATURES=baseline.features)
     for variable in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
         os.environ.pop(variable, None)
-    digests = sources()
+    digests = sources(package)
+    folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        tasks = [(module, objects) for module in ("", *kernel_modules())]
-        with multiprocessing.get_context("spawn").Pool(jobs or len(os.sched_getaffinity(0))) as pool:
-            names = sorted(name for made in pool.imap_unordered(_task, tasks) for name in made)
-        library = os.path.join(objects, "kernels.so")
+        tasks = [(module, objects) for module in ("", *kernel_modules(package))]
+        done = _in_processes(tasks, jobs)
+        names = sorted(name for made, _ in done for name in made)
+        library = os.path.join(objects, native.LIBRARY)
         _link([os.path.join(objects, f"{name}.o") for name in names], library)
-        _publish(library, os.path.join(folder, os.path.basename(native.PATH)))
-        table = os.path.join(objects, "kernels.json")
+        _publish(library, os.path.join(folder, native.LIBRARY))
+        table = os.path.join(objects, native.TABLE)
         with open(table, "w", encoding="utf-8") as file:
             described = {"system": platform.system(), "machine": native.machine(), "cpu": baseline.cpu}
             json.dump({**described, "entries": names, "sources": digests}, file, indent=1)
-        _publish(table, os.path.join(folder, os.path.basename(native.TABLE)))
-    taken, processor = time.perf_counter() - begun, _used() - used
-    size = os.path.getsize(os.path.join(folder, os.path.basename(native.PATH)))
+        _publish(table, os.path.join(folder, native.TABLE))
+    taken = time.perf_counter() - begun
+    processor = _used() - used + sum(seconds for _, seconds in done)
+    size = os.path.getsize(os.path.join(folder, native.LIBRARY))
     return (
         f"{len(names) - 1} kernels for {baseline.cpu}, {size >> 10} KiB, "
         f"in {taken:.0f} s ({processor:.0f} processor seconds)"
     )
+
+
+def _in_processes(tasks: list[tuple[str, str]], jobs: int | None) -> list[tuple[list[str], float]]:
+    """Each task in a process of its own: what Numba has compiled before would show in the code."""
+    os.environ["PYTHONHASHSEED"] = "0"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sawlog.kernels.compiler"])
+    with context.Pool(jobs or len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
+        return list(pool.imap_unordered(_task, tasks))
 
 
 def _used() -> float:
@@ -204,14 +223,15 @@ def _publish(made: str, target: str) -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m sawlog.kernels.build", description=__doc__)
+    parser.add_argument("package", nargs="?", default=native.SAWLOG, help="the package (sawlog)")
     parser.add_argument("--if-needed", action="store_true", help="leave a library that fits alone")
     parser.add_argument("--jobs", type=int, help="processes at a time")
-    parser.add_argument("--folder", default=native.FOLDER, help="where the library goes")
-    arguments = parser.parse_args()
-    if arguments.if_needed and native.misfit() is None and arguments.folder == native.FOLDER:
+    parser.add_argument("--folder", help="where the library goes")
+    given = parser.parse_args()
+    if given.if_needed and native.misfit(given.package) is None and given.folder is None:
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
-    print(build(arguments.folder, arguments.jobs), file=sys.stderr)  # noqa: T201
+    print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
 
 from sawlog.kernels.signature import Array, Group, Member, Number, Signature
 
@@ -248,6 +249,10 @@ define i32 @{symbol}({declared}) {{
 """
     made = llvm.parse_assembly(str(module) + around)
     made.verify()
+    # Numba numbers functions in the order in which a process compiles them; that must not show in the bytes.
+    for number, one in enumerate((*made.functions, *made.global_variables)):
+        if not one.is_declaration and one.name != symbol:
+            one.name = f".{number}"
     return made
 
 
@@ -267,12 +272,24 @@ def _family(kind: Any) -> str:
     return str(kind).rstrip("0123456789")
 
 
+def _checked_records(signature: Signature) -> None:
+    """Fields of records are where NumPy has them."""
+    for leaf in signature.objects:
+        dtype = np.dtype(leaf.kind.dtype)
+        if dtype.fields is not None:
+            record: Any = from_dtype(dtype)
+            found = {name: record.offset(name) for name in record.fields}
+            if (found, record.size) != ({name: place for name, (_, place, *_) in dtype.fields.items()}, dtype.itemsize):
+                raise TypeError(f"{signature.name}: {leaf.path}: Numba lays {dtype} out in another way: {found}")
+
+
 def module_of(kernel: Any, symbol: str) -> Any:
     """The entry of a kernel as a module of LLVM's, not optimized.
 
     Raises:
-        TypeError: When the kernel returns something else than it declares.
+        TypeError: When the kernel returns something else than it declares, or records differ from NumPy's.
     """
+    _checked_records(kernel.signature)
     dispatcher = helper(kernel.py_func)
     entry = _entry_function(kernel.signature, dispatcher)
     made = lowered(entry, types.void(types.CPointer(types.int64)), symbol)

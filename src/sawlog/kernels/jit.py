@@ -2,8 +2,8 @@
 
 The environment variable `SAWLOG_KERNELS` says it, before the first kernel is imported:
 
-- `library`: the shared library that comes with the package; neither Numba nor a compiler is needed. Kernels of other
-  packages, which are not in it, are plain Python;
+- `library`: the shared library that comes with the package; neither Numba nor a compiler is needed. Other packages may
+  have one of their own (`python -m sawlog.kernels.build PACKAGE`); without it, their kernels are plain Python;
 - `jit`: Numba compiles each kernel on its first call. For development, and where there is no library that fits;
 - `python`: plain Python.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from sawlog.kernels import native
@@ -92,9 +93,13 @@ class Kernel:
             return self._plainly
         if MODE == JIT:
             return native.Entry(self.signature, compiler.reader(), compiler.entry(self))
-        if not self.__module__.startswith("sawlog."):
+        package = self.__module__.partition(".")[0]
+        reason = native.misfit(package) if package != native.SAWLOG else None
+        if reason is not None:
+            if os.path.exists(native.folder(package)):
+                warnings.warn(f"{package}: {reason}: its kernels are slow, plain Python", RuntimeWarning, stacklevel=3)
             return self._plainly
-        return native.library().entry(self.signature)
+        return native.library(package).entry(self.signature)
 
     def _plainly(self, *arguments: Any) -> Any:
         self.signature.check(arguments)

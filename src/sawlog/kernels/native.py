@@ -1,7 +1,8 @@
-"""The library of kernels: machine code that was compiled when the package was built, called through `ctypes`.
+"""The library of a package's kernels: machine code that was compiled when it was built, called through `ctypes`.
 
 `sawlog/_native/` holds one shared library for this platform and a table in JSON: what CPU it is for, from which sources
-it was made, and its entries. See `sawlog.kernels.compiler` for what an entry is.
+it was made, and its entries. See `sawlog.kernels.compiler` for what an entry is. Packages that add formats may have a
+library of their own in the same place of theirs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import platform
@@ -20,9 +22,9 @@ import numpy as np
 from sawlog.errors import InternalError
 from sawlog.kernels.signature import Array, Leaf, Signature
 
-FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native")
-PATH = os.path.join(FOLDER, "kernels.so")
-TABLE = os.path.join(FOLDER, "kernels.json")
+SAWLOG = "sawlog"
+LIBRARY = "kernels.so"
+TABLE = "kernels.json"
 READER = "sawlog_read_objects"
 
 
@@ -60,38 +62,58 @@ def symbol(name: str) -> str:
 
 
 @functools.cache
-def _table() -> Mapping[str, Any] | None:
+def root(package: str) -> str | None:
+    """The folder of an importable package; None for anything else."""
+    if package == SAWLOG:
+        return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        with open(TABLE, encoding="utf-8") as file:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return os.path.abspath(places[0]) if places else None
+
+
+def folder(package: str = SAWLOG) -> str:
+    """Where the library of a package is, and its table."""
+    return os.path.join(root(package) or os.devnull, "_native")
+
+
+@functools.cache
+def _table(package: str) -> Mapping[str, Any] | None:
+    try:
+        with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
             found: Mapping[str, Any] = json.load(file)
     except (OSError, ValueError):
         return None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def digest(path: str) -> str | None:
-    """The digest of a source file of the package; None where it is not there."""
+    """The digest of a source file, whose path begins with its package; None where it is not there."""
+    package, _, within = path.partition("/")
     try:
-        with open(os.path.join(os.path.dirname(FOLDER), path), "rb") as file:
+        with open(os.path.join(root(package) or os.devnull, within), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None
 
 
 @functools.cache
-def misfit() -> str | None:
-    """Why the library cannot be used, in one line; None if it can."""
-    table = _table()
-    if table is None or not os.path.exists(PATH):
-        return "this installation has no library of kernels"
+def misfit(package: str = SAWLOG) -> str | None:
+    """Why the library of a package cannot be used, in one line; None if it can."""
+    table = _table(package)
+    if table is None or not os.path.exists(os.path.join(folder(package), LIBRARY)):
+        return f"this installation of {package} has no library of kernels"
     if table["machine"] != machine() or table["system"] != platform.system():
         return f"the library of kernels is for {table['system']} on {table['machine']}"
     lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - _cpu_flags())
     if lacking:
         return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(lacking)}"
+    if digest(f"{SAWLOG}/kernels/native.py") is None:
+        return None  # an installation without sources
     for path, expected in table["sources"].items():
-        found = digest(path)
-        if found is not None and found != expected:
+        if digest(path) != expected:
             return f"the library of kernels was made from another {path}"
     return None
 
@@ -110,17 +132,18 @@ def _cpu_flags() -> set[str]:
 
 
 class Library:
-    """The library, loaded.
+    """The library of a package, loaded.
 
     Raises:
         InternalError: When it cannot be used.
     """
 
-    def __init__(self) -> None:
-        if reason := misfit():
+    def __init__(self, package: str = SAWLOG) -> None:
+        if reason := misfit(package):
             raise InternalError(f"{reason}; pip install sawlog[jit] brings the compiler of kernels")
-        self._loaded = ctypes.CDLL(PATH)
-        self._reader = getattr(self._loaded, READER)
+        self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
+        reader = getattr(self._loaded, READER)
+        self._reader = reader if reads_objects(reader) else None
 
     def entry(self, signature: Signature) -> Any:
         """A kernel.
@@ -138,13 +161,26 @@ class Library:
 
 
 @functools.cache
-def library() -> Library:
-    """The library of this installation."""
-    return Library()
+def library(package: str = SAWLOG) -> Library:
+    """The library of a package."""
+    return Library(package)
 
 
 _HEAD = object.__basicsize__
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+
+
+def reads_objects(reader: Any) -> bool:
+    """Whether arrays and records lie in memory as `reader` takes them to: as in NumPy 2, with Python's own head."""
+    array = np.zeros((2, 3), np.int16)
+    record = np.zeros(1, np.dtype((np.record, [("a", np.int64)])))[0]
+    flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE
+    numbers = [_HEAD, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
+    layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
+    objects: Any = ctypes.py_object * 2
+    reader(objects(array, record), layout, words)
+    places = [one.__array_interface__["data"][0] for one in (array, record)]
+    return list(words) == [places[0], 2, 3, places[1], 0]
 
 
 class Entry:
@@ -156,7 +192,7 @@ class Entry:
 
     Args:
         signature: Its declaration.
-        reader: `reader(objects, layout, words)`: fills the words of arrays and records in.
+        reader: `reader(objects, layout, words)`: fills the words of arrays and records in; None where Python does it.
         function: The entry.
     """
 
@@ -190,7 +226,7 @@ class Entry:
             raise
         words = self._words(*numbers)
         given = self._objects(*objects)
-        fits = tuple(map(type, objects)) == self._types
+        fits = self._reader is not None and tuple(map(type, objects)) == self._types
         if fits:
             self._reader(given, self._layout, words)
             fits = words[self._last] == 0

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb_database.layout import Kind
 from sawlog.leveldb_database.value_files import Address, ValueFile, address_of
-from sawlog.leveldb_database.value_records import BlobIndex, RecordFile, blob_index
+from sawlog.leveldb_database.value_records import RecordFile, record_of
 from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs
+from sawlog.leveldb_table import layout
+from sawlog.leveldb_table.addresses import BlobIndex, addresses_of, in_place
 from sawlog.leveldb_table.blocks import BlockRules, block_damage
 from sawlog.leveldb_table.columnar import MalformedError
 from sawlog.leveldb_table.columns import KEY, OPERATION, VALUE
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from sawlog.storage import Source, Storage
 
 BLOB_INDEX = "put_blob_index"
+_CODES = {BLOB_INDEX: layout.BLOB_INDEX, "put_entity": layout.PUT_ENTITY}
+"""Operations whose entries may have addresses in place of values."""
 
 
 def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -> ValueFile | RecordFile:
@@ -76,11 +81,12 @@ class Blobs:
         """
         for batch in batches:
             names = batch.column(OPERATION).to_numpy(zero_copy_only=False)
-            places = np.flatnonzero(names == BLOB_INDEX)
+            places = np.flatnonzero(np.isin(names, list(_CODES)))
             first = size = 0
             values: dict[int, bytes | None] = {}
             for place in places.tolist():
-                value = self._read(batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py())
+                key, value = batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py()
+                value = self._read(key, _CODES[names[place]], value)
                 values[place - first] = value
                 size += len(value or b"")
                 if size >= BATCH_BYTES:
@@ -97,22 +103,24 @@ class Blobs:
             values[place] = value
         at = batch.schema.get_field_index(VALUE)
         whole = np.array([value is not None for value in values])
-        columns = [*batch.columns[:at], pa.array(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
+        columns = [*batch.columns[:at], array_of(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
         if whole.all():
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(pa.array(whole))
+        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(array_of(whole, pa.bool_()))
         self.lost += int((~whole).sum())
         return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
 
-    def _read(self, key: bytes, value: bytes) -> bytes | None:
-        place = address_of(value) or blob_index(value)
-        if place is None:
-            return value
-        found = self._found(place, key)
-        if not isinstance(found, Damage):
-            return found
-        self._findings.damage(found)
-        return None
+    def _read(self, key: bytes, operation: int, value: bytes) -> bytes | None:
+        address = address_of(value) if operation == layout.BLOB_INDEX else None
+        places = [address] if address else addresses_of(operation, value)
+        contents = []
+        for place in places:
+            found = self._found(place, key)
+            if isinstance(found, Damage):
+                self._findings.damage(found)
+                return None
+            contents.append(found)
+        return in_place(operation, value, contents) if contents else value
 
     def _found(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
         """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""
@@ -128,7 +136,7 @@ class Blobs:
                 offset = file.block(place)
                 return file.value(place)
             if isinstance(place, BlobIndex) and isinstance(file, RecordFile):
-                offset = place.record(key) if 0 <= place.record(key) <= file.size else 0
+                offset = record_of(place, key) if 0 <= record_of(place, key) <= file.size else 0
                 content = self._rules.expand(pa.py_buffer(file.value(place, key)), place.compression)
                 if not isinstance(content, tuple):
                     expanded: bytes = content.to_pybytes()

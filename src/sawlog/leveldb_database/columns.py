@@ -8,6 +8,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.leveldb_log.payloads.layout import NAMES
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.layout import OPERATIONS
@@ -26,6 +27,7 @@ STAMPED_SCHEMA = ENTRY_SCHEMA.append(pa.field(STAMP, pa.uint64()))
 RANGE = OPERATION_NAMES.index("delete_range")
 EXCISE = OPERATION_NAMES.index("excise")
 BLOB = OPERATION_NAMES.index("put_blob_index")
+ENTITY = OPERATION_NAMES.index("put_entity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Run:
 @cache
 def operation_names() -> pa.Array:
     """See `OPERATION_NAMES`."""
-    return pa.array(OPERATION_NAMES, pa.string())
+    return array_of(OPERATION_NAMES, pa.string())
 
 
 @dataclass(frozen=True, slots=True)

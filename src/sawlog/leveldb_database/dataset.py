@@ -11,15 +11,19 @@ import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
+from sawlog.errors import OptionError
+from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Request, Scan, View
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import (
     HISTORY_SCHEMA,
+    ORPHAN,
     STATE_SCHEMA,
     BlobDamage,
     BlobParts,
     KeyRange,
     MissingTable,
+    Orphan,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb_database.tables import JudgedTable
@@ -56,6 +60,11 @@ class DatabaseContents(Contents):
         del request
         return 1
 
+    def _history(self) -> pa.Schema:
+        """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""
+        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.orphans else []
+        return self._stamped(pa.schema([*HISTORY_SCHEMA, *orphans]))
+
     def _stamped(self, schema: pa.Schema) -> pa.Schema:
         """A schema with a timestamp after the key, where keys have one."""
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
@@ -76,9 +85,21 @@ class DatabaseContents(Contents):
             size = logs + sum(table.file.size for table in tables)
             yield kind(*request, version.manifest.path, size, version, tables, low, high)
 
+    def _entries(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """The ranges, and the orphans that are asked for."""
+        yield from self._ranges(request, task_bytes)
+        for file in self._orphans:
+            yield Orphan.of(request, self.version, file)
+
+    @property
+    def _orphans(self) -> list[File]:
+        """Tables and logs that the MANIFEST does not name, where they are asked for."""
+        wanted = self.scan.view == "all" and self.scan.options.orphans
+        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
+
     views: ClassVar = {
         **dict.fromkeys(("rows", "live"), View(lambda self: self._stamped(STATE_SCHEMA), _ranges)),
-        "all": View(lambda self: self._stamped(HISTORY_SCHEMA), _ranges),
+        "all": View(_history, _entries),
         "damage": View(DAMAGE_SCHEMA, _checks),
     }
 
@@ -119,7 +140,9 @@ class DatabaseContents(Contents):
             size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
             yield JudgedTable(scan, request.projection, path, size, live[0].file, 0, size, False, live=judged)
         logs = replace(request.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
-        for file in self.version.logs:
+        for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
+            yield JudgedTable(scan, request.projection, file.path, file.size, file, 0, file.size, False)
+        for file in [*self.version.logs, *(one for one in self._orphans if LOG_NAME.match(one.name))]:
             dialect = self.version.dialect
             yield WriteRange(
                 logs, request.projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect
@@ -143,7 +166,17 @@ class DatabaseContents(Contents):
         """Tables, logs and blob files that the database has done with."""
         del request
         reason = "the MANIFEST does not name it any more"
-        return [Skipped(file.path, reason, file.size) for file in self.version.dead]
+        orphans = self._orphans
+        return [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
+
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """Refused: what a database answers changes in other ways than by rows that are added.
+
+        Raises:
+            OptionError: Always.
+        """
+        del request, ranges
+        raise OptionError("a database cannot be followed as a stream; its logs can: name leveldb_log as the format")
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """See `Contents.field_parser`: fragments of logs and MANIFESTs, blocks of tables."""

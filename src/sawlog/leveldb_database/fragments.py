@@ -5,11 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -24,11 +25,11 @@ from sawlog.leveldb_database.columns import (
     Stream,
     operation_names,
 )
-from sawlog.leveldb_database.layout import BLOB_NAME, INGEST, Kind
+from sawlog.leveldb_database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
 from sawlog.leveldb_database.tables import Forwarded, JudgedTable
 from sawlog.leveldb_database.value_files import addressed
 from sawlog.leveldb_database.value_records import Part
-from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable
+from sawlog.leveldb_database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.recovery import Replay
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
@@ -39,8 +40,9 @@ from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
+    from sawlog.format import Request
     from sawlog.leveldb_database.state import Settled
-    from sawlog.storage import Source
+    from sawlog.storage import File, Source
 
 LEVEL = "level"
 LOG_LEVEL = -1
@@ -68,6 +70,9 @@ HISTORY_SCHEMA = pa.schema(
     ]
 )
 """`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
+
+ORPHAN = "orphan"
+"""In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
 
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
 _APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
@@ -110,13 +115,14 @@ class KeyRange(Fragment):
             for name in self.version.missing:
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
         every = self.scan.view == "all"
+        orphan = isinstance(self, Orphan)
         try:
             for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
                 findings.rows += len(settled.order) if every else int(settled.live.sum())
-                if settled.blobs:
+                if settled.blobs and not orphan:
                     yield from self._with_blobs(settled, schema, findings)
                 elif schema.names:
-                    yield from settled.batches(schema, _of_runs(settled.runs), every=every)
+                    yield from settled.batches(schema, _of_runs(settled.runs, orphan=orphan), every=every)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
@@ -205,28 +211,57 @@ class KeyRange(Fragment):
         import pyarrow.compute as pc
 
         if self.low:
-            batch = batch.filter(pc.greater_equal(batch.column("key"), self.low))
-        return batch if self.high is None else batch.filter(pc.less(batch.column("key"), self.high))
+            batch = batch.filter(pc.greater_equal(batch.column("key"), scalar_of(self.low, pa.binary())))
+        return (
+            batch
+            if self.high is None
+            else batch.filter(pc.less(batch.column("key"), scalar_of(self.high, pa.binary())))
+        )
 
     def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
         import pyarrow.compute as pc
 
-        if pc.any(pc.is_in(batch.column("operation"), value_set=pa.array(_MARKS))).as_py():
+        if pc.any(pc.is_in(batch.column("operation"), value_set=array_of(_MARKS, pa.string()))).as_py():
             raise FormatError(
                 f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
                 ' read them with view="writes", latest=True'
             )
-        family = pc.equal(batch.column("column_family"), self.version.family)
-        others = pc.is_in(batch.column("operation"), value_set=pa.array(_APART))
+        family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
+        others = pc.is_in(batch.column("operation"), value_set=array_of(_APART, pa.string()))
         kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
         codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
-        codes = pc.if_else(pc.equal(codes, EXCISE), pa.array([RANGE], pa.uint8())[0], codes)
-        columns = [kept.column("sequence"), codes, kept.column("key"), pc.fill_null(kept.column("value"), b"")]
+        codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
+        columns = [
+            kept.column("sequence"),
+            codes,
+            kept.column("key"),
+            pc.fill_null(kept.column("value"), scalar_of(b"", pa.binary())),
+        ]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         columns[2], stamps = split_stamps(columns[2], self.path)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Orphan(KeyRange):
+    """The entries of one file that the MANIFEST does not name; values in blob files stay what leads there."""
+
+    @classmethod
+    def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:
+        """Take a table or a log for all that the database is made of."""
+        table = TABLE_NAME.match(file.name)
+        named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
+        alone = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
+        return cls(*request, file.path, file.size, alone, named, b"", None)
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        place = schema.get_field_index(LIVE)
+        for batch in super().decode(schema, findings):
+            dead = pa.repeat(pa.scalar(False), batch.num_rows)
+            yield batch if place < 0 else batch.set_column(place, schema.field(place), dead)
 
 
 @dataclass(frozen=True)
@@ -295,11 +330,12 @@ def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     return groups
 
 
-def _of_runs(runs: Sequence[Run]) -> dict[str, list[Any]]:
+def _of_runs(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
     """The columns that are the same for all entries of a file."""
     return {
         "file": [posixpath.basename(run.path) for run in runs],
         FILE_COLUMN: [run.path for run in runs],
         LEVEL: [run.level for run in runs],
         OFFSET_COLUMN: [0] * len(runs),
+        ORPHAN: [orphan] * len(runs),
     }

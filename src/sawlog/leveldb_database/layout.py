@@ -36,11 +36,6 @@ BLOB_CHECKSUM = Number(28, 4)
 """Masked CRC-32C of key and value, which follow."""
 BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
 
-BLOB_IN_FILE = 1
-"""First byte of what an entry says about its value: file, place and size as varints, and its compression, follow."""
-BLOB_WITH_EXPIRATION = 2
-"""Likewise, behind a varint of when it expires."""
-
 VALUE_FOOTER_SIZE = 38
 """Of a blob file of Pebble's; the fields stand at these places in it."""
 VALUE_FOOTER_CHECKSUM = Number(0, 4)
@@ -63,6 +58,10 @@ class Kind(IntEnum):
 
 
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
+
+
+ENGINE_NAME = re.compile(r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|marker\.[a-z-]+\.\d+\.\w+)$")
+"""What an engine keeps for itself: messages, locks, settings."""
 
 
 def belongs(path: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import batch_of_rows, fixed_array, scalar_of, values_of
 from sawlog.errors import FormatError
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA, RANGE, STRAY, Run, Stream
 from sawlog.leveldb_database.places import count_below, share
@@ -85,9 +85,9 @@ class _Deletions:
         # As rows, the others belong to the ranges that they begin in.
         self._waiting.append(Run(path, level, [share(sorted_batch(batch), self._low, self._high)]))
         if self._high is not None:
-            batch = batch.filter(pc.less(batch.column(KEY), self._high))
+            batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:
-            batch = batch.filter(pc.greater(batch.column(VALUE), self._low))
+            batch = batch.filter(pc.greater(batch.column(VALUE), scalar_of(self._low, pa.binary())))
         self._every.append(batch)
         self._covers = None
 
@@ -148,7 +148,7 @@ class _Feed:
 
 def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     """The range deletions of a batch, or everything else."""
-    found: NDArray[np.bool_] = np.asarray(batch.column(OPERATION)) == RANGE
+    found: NDArray[np.bool_] = values_of(batch.column(OPERATION), np.uint8) == RANGE
     if not deletions:
         found = ~found
     if found.all():
@@ -156,7 +156,7 @@ def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     return batch.take(fixed_array(pa.int64(), np.flatnonzero(found))) if found.any() else _EMPTY
 
 
-_EMPTY = pa.RecordBatch.from_pylist([], schema=ENTRY_SCHEMA)
+_EMPTY = batch_of_rows([], ENTRY_SCHEMA)
 
 
 def _cut(runs: list[Run], frontier: bytes | None) -> tuple[list[Run], list[Run]]:

@@ -15,6 +15,9 @@ class ReadOptions:
 
     Attributes:
         column_family: Of which column family, by name; LevelDB has one.
+        orphans: Whether view `all` has the entries of tables and logs that the MANIFEST does not name, too: what
+            compactions have merged into others, or what never became part of the database. Column `orphan` marks them.
+            Tables do not say their column family: those of all are read.
         verify_checksums: Whether the checksums of tables and logs are verified.
         recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
             Without it, `on_damage` decides, as everywhere.
@@ -23,6 +26,7 @@ class ReadOptions:
     """
 
     column_family: str = DEFAULT_FAMILY
+    orphans: bool = False
     verify_checksums: bool = True
     recovery: RecoveryMode | None = None
     max_block_bytes: int = 32 << 20

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
 from sawlog.damage import Damage
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import RANGE, STRAY
@@ -58,50 +59,56 @@ class Judge:
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
         own, places = np.arange(rows), np.full(rows, _BEFORE)
-        first = _first(pc.greater_equal(keys, before)) if keys[0].as_py() < before else 0
+        first = _first(pc.greater_equal(keys, scalar_of(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
             self._place = keys[int(k.find_places(*binary_parts(keys), first, places))].as_py()
         if self._place >= end:
-            places[_first(pc.and_(pc.greater_equal(keys, end), pa.array(places == own))) :] = _BEHIND
+            places[
+                _first(
+                    pc.and_(pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == own, pa.bool_()))
+                ) :
+            ] = _BEHIND
             self._place = end
         # Range deletions have blocks of their own.
-        lost = (places != own) | (np.asarray(batch.column(OPERATION)) == RANGE)
+        lost = (places != own) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
         if lost.any():
-            known = pa.concat_arrays([keys, pa.array([before, end], pa.binary())])
+            known = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
             found = np.where(places < 0, rows - 1 - places, places)[lost]
-            yield from self._strays(batch.filter(pa.array(lost)), known.take(pa.array(found)), offset)
-            batch = batch.filter(pa.array(~lost))
+            yield from self._strays(
+                batch.filter(array_of(lost, pa.bool_())), known.take(fixed_array(pa.int64(), found)), offset
+            )
+            batch = batch.filter(array_of(~lost, pa.bool_()))
         kept = self._share(batch)
         if kept.num_rows:
             yield kept
 
     def deletions(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
-        found = np.asarray(batch.column(OPERATION)) == RANGE
+        found = values_of(batch.column(OPERATION), np.uint8) == RANGE
         if VALUE in batch.schema.names and found.any():
-            yield from self._clipped(batch.filter(pa.array(found)), offset)
+            yield from self._clipped(batch.filter(array_of(found, pa.bool_())), offset)
         if not found.all():
             self._told = None
-            yield from self._strays(*self._placed(batch.filter(pa.array(~found))), offset)
+            yield from self._strays(*self._placed(batch.filter(array_of(~found, pa.bool_()))), offset)
 
     def _clipped(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
         smallest, end = self._live.smallest, self._live.end
         keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
-            outside = batch.filter(pa.array([not one for one in inside]))
+            outside = batch.filter(array_of([not one for one in inside], pa.bool_()))
             yield from self._strays(*self._placed(outside), offset, told=False)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
-            pa.array(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
+            array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(pa.array(inside))
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(array_of(inside, pa.bool_()))
 
     def _placed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
         batch = batch.sort_by(KEY)
         smallest, end = self._live.smallest, self._live.end
-        return batch, pa.array([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
+        return batch, array_of([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
 
     def _strays(
         self, batch: pa.RecordBatch, places: pa.Array, offset: int, *, told: bool = True
@@ -110,7 +117,10 @@ class Judge:
         at = batch.schema.get_field_index(KEY)
         strays = batch.set_column(at, batch.schema.field(at), places).append_column(STRAY, keys)
         if self._live.part:
-            inside = pc.and_(pc.greater_equal(keys, self._live.smallest), pc.less(keys, self._live.end))
+            inside = pc.and_(
+                pc.greater_equal(keys, scalar_of(self._live.smallest, pa.binary())),
+                pc.less(keys, scalar_of(self._live.end, pa.binary())),
+            )
             strays = strays.filter(inside)
         strays = self._share(strays)
         if told:

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, batch_of, batch_of_rows, constant_string, fixed_array, values_of
 from sawlog.kernels.gather import gather_slices
 from sawlog.leveldb_database import kernels as k
 from sawlog.leveldb_database.columns import (
     BLOB,
+    ENTITY,
     LIVE,
     OPERATION_NAMES,
     RANGE,
@@ -65,10 +66,12 @@ class Settled:
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
-        self._codes = _joined([np.asarray(batch.column(OPERATION)) for batch in self._batches], np.uint8)
-        self._sequences = _joined([np.asarray(batch.column(SEQUENCE)) for batch in self._batches], np.int64)
+        self._codes = _joined([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
+        self._sequences = _joined([values_of(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64)
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
-        self._stamps = _joined([np.asarray(batch.column(STAMP)) for batch in self._batches if stamped], np.uint64)
+        self._stamps = _joined(
+            [values_of(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
+        )
         lost = [STRAY in batch.schema.names for batch in self._batches]
         self._strays = np.repeat(np.array(lost, np.bool_), np.diff(self._starts)) if any(lost) else None
         entries = self._entries()
@@ -87,8 +90,8 @@ class Settled:
 
     @property
     def blobs(self) -> bool:
-        """Whether values of entries are in blob files."""
-        return bool((self._codes == BLOB).any())
+        """Whether values of entries may be in blob files."""
+        return bool(((self._codes == BLOB) | (self._codes == ENTITY)).any())
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -150,7 +153,7 @@ class Settled:
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
             elif field.name in of_run:
                 runs = np.searchsorted(self._run_ends, numbers, "right")
-                arrays.append(pa.array(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
+                arrays.append(array_of(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
             else:
                 arrays.append(found.column(field.name))
         return batch_of(arrays, schema, len(numbers))
@@ -159,7 +162,7 @@ class Settled:
         """Entries by their numbers: a slice where they stand together in a batch, otherwise copied one by one."""
         kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
-            return pa.RecordBatch.from_pylist([], schema=kinds)
+            return batch_of_rows([], kinds)
         places = np.searchsorted(self._starts, numbers, "right") - 1
         first = int(places[0])
         if (places == first).all() and (np.diff(numbers) == 1).all():
@@ -237,7 +240,7 @@ def _picked(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
 
 def _named(codes: pa.Array) -> pa.Array:
     """The names of operations."""
-    numbers = np.asarray(codes)
+    numbers = values_of(codes, np.uint8)
     if len(numbers) and (numbers == numbers[0]).all():
         return constant_string(OPERATION_NAMES[numbers[0]], len(numbers))
     return operation_names().take(codes)
@@ -276,7 +279,7 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     keys = pa.Array.from_buffers(
         pa.large_binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(entries.keys)]
     )
-    table = pa.table({KEY: keys, SEQUENCE: fixed_array(pa.int64(), entries.sequences[first:last])})
+    table = pa.table([keys, fixed_array(pa.int64(), entries.sequences[first:last])], [KEY, SEQUENCE])
     order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
     numbers: NDArray[np.int64] = np.asarray(order).astype(np.int64) + first
     return numbers

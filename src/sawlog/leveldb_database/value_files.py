@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, values_of
 from sawlog.leveldb_database.layout import (
     VALUE_CHECKSUM_TYPE,
     VALUE_FOOTER_CHECKSUM,
@@ -50,7 +51,7 @@ class Address(NamedTuple):
 
 def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
     """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
-    places = np.flatnonzero(np.asarray(batch.column(OPERATION)) == operation)
+    places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == operation)
     if not len(places) or VALUE not in batch.schema.names:
         return batch
     values = batch.column(VALUE).to_pylist()
@@ -60,7 +61,7 @@ def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> 
             numbers[0] = files[numbers[0]]
             values[place] = MARK + b"".join(map(encode_varint, numbers))
     at = batch.schema.get_field_index(VALUE)
-    return batch.set_column(at, batch.schema.field(at), pa.array(values, pa.binary()))
+    return batch.set_column(at, batch.schema.field(at), array_of(values, pa.binary()))
 
 
 def address_of(value: bytes) -> Address | None:

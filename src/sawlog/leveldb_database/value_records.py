@@ -11,45 +11,23 @@ from sawlog.leveldb_database.layout import (
     BLOB_FILE_HEADER,
     BLOB_FOOTER_CHECKSUM,
     BLOB_HEADER_CHECKSUM,
-    BLOB_IN_FILE,
     BLOB_KEY_SIZE,
     BLOB_MAGIC,
     BLOB_MAGIC_NUMBER,
     BLOB_RECORD_HEADER,
     BLOB_VALUE_SIZE,
-    BLOB_WITH_EXPIRATION,
 )
 from sawlog.leveldb_log.kernels import masked_checksum
+from sawlog.leveldb_table.addresses import BlobIndex
 from sawlog.leveldb_table.columnar import MalformedError
-from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
     from sawlog.storage import Source
 
 
-class BlobIndex(NamedTuple):
-    """Where a value is: the number of its file, its place there, its bytes as stored, and how they are compressed."""
-
-    file: int
-    offset: int
-    size: int
-    compression: int
-
-    def record(self, key: bytes) -> int:
-        """Where the record of a key begins that holds the value."""
-        return self.offset - len(key) - BLOB_RECORD_HEADER
-
-
-def blob_index(value: bytes) -> BlobIndex | None:
-    """What the value of an entry of the type `put_blob_index` says; `None` where it is no place in a file."""
-    if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
-        return None
-    skipped = 1 if value[0] == BLOB_WITH_EXPIRATION else 0
-    numbers = list(decode_varints(value[1:-1]))[skipped:]
-    if len(numbers) != 3:
-        return None
-    file, offset, size = numbers
-    return BlobIndex(file, offset, size, value[-1])
+def record_of(index: BlobIndex, key: bytes) -> int:
+    """Where the record of a key begins that holds a value."""
+    return index.offset - len(key) - BLOB_RECORD_HEADER
 
 
 class Part(NamedTuple):
@@ -84,7 +62,7 @@ class RecordFile:
         Raises:
             MalformedError: When it is not there, or not whole.
         """
-        start = index.record(key)
+        start = record_of(index, key)
         if start < 0 or index.offset + index.size > self._source.size:
             raise MalformedError("no such value")
         record = bytes(self._source.window(start, BLOB_RECORD_HEADER + len(key) + index.size))

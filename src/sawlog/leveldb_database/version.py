@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import scalar_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
 from sawlog.leveldb_database.layout import (
@@ -182,7 +183,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         for number, sequence in _ingested(ordered, storage):
             if number in unnamed:
                 dead.remove(unnamed[number])
-                tables.append(_unnamed(unnamed.pop(number), sequence, storage, comparator))
+                tables.append(unnamed_table(unnamed.pop(number), sequence, storage, comparator))
             elif number not in alive:
                 missing.append(_table_path(manifest, number))
             alive.add(number)
@@ -274,21 +275,24 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     for log in logs:
         whole = WriteRange(scan, projection, log.path, log.size, log, 0, log.size, synced=True, dialect="pebble")
         for batch in whole.decode(_INGESTS, Findings("skip")):
-            found = batch.filter(pc.equal(batch.column("operation"), INGEST))
+            found = batch.filter(pc.equal(batch.column("operation"), scalar_of(INGEST, pa.string())))
             for key, sequence in zip(
                 found.column("key").to_pylist(), found.column("sequence").to_pylist(), strict=True
             ):
                 yield from ((number, sequence) for number in list(decode_varints(key))[:1])
 
 
-def _unnamed(file: File, sequence: int, storage: Storage, comparator: str) -> LiveTable:
-    """A table that the MANIFEST does not name yet, between the keys that it holds; Pebble puts it on level 0."""
+def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:
+    """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
     scan = Scan(options=TableOptions(comparator=comparator), storage=storage)
     schema = SCHEMAS["internal"]
     whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
     smallest, end = None, b""
     for batch in whole.decode(schema, Findings("skip")):
-        keys, behind = batch.column(KEY), batch.filter(pc.equal(batch.column(OPERATION), "delete_range")).column(VALUE)
+        keys, behind = (
+            batch.column(KEY),
+            batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
+        )
         first, last = pc.min_max(keys).values()
         smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
         end = max(end, last.as_py() + b"\0", pc.max(behind).as_py() or b"")

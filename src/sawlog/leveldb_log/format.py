@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,6 +45,7 @@ class LevelDBLog(Format):
     name = "leveldb_log"
     title = "LevelDB / RocksDB log"
     suffix = ".log"
+    rescue: ClassVar = {"resync": True}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
     views: ClassVar = {
         "rows": "one row per record: record (binary)",
@@ -71,15 +73,20 @@ class LevelDBLog(Format):
         return sorted(chosen, key=_log_order)
 
     def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """Tables hold operations that have left the logs: to views of operations they are missing."""
-        reason = "a table, to which the database has moved operations from its logs; sawlog reads logs only"
+        """See `Format.left_out`. Tables hold operations that have left the logs: views of operations miss them."""
+        databases = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        tables = [file for file in files if layout.TABLE_NAME.match(file.name)]
+        found = super().left_out([file for file in files if file not in tables], view)
+        for file in tables:
+            home = self.home(file)
+            command = f"sawlog cat {shlex.quote(home)}{'' if home in databases else ' --format leveldb_table'}"
+            reason = f"a table, to which the database has moved operations from its logs; read by: {command}"
+            found.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
+        return found
 
-        def judged(one: Skipped) -> Skipped:
-            if not layout.TABLE_NAME.match(posixpath.basename(one.path)):
-                return one
-            return Skipped(one.path, reason, one.bytes, missed=view in ("rows", "writes"))
-
-        return list(map(judged, super().left_out(files, view)))
+    def home(self, file: File) -> str:
+        """An archive belongs to the directory that it is in."""
+        return _log_order(file)[0]
 
     def stream_name(self, name: str) -> str:
         """RocksDB moves logs into its archive."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, binary_array, constant, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings, Tail, TailStatus
@@ -141,7 +141,7 @@ class Walk(ChainWalk):
         from sawlog.leveldb_log.compression import expand
 
         if not rows:
-            yield 0, self._batch(slice(0, 0), pa.array([], pa.binary()))
+            yield 0, self._batch(slice(0, 0), array_of([], pa.binary()))
         for group in expand(self._data.values, self._ends[: rows + 1], self._longest):
             kept = len(group.rows)
             if group.failed and self.fails:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.minlz import expand_minlz
 from sawlog.kernels.snappy import SLACK
@@ -54,7 +54,7 @@ class BlockRules:
     """What a table's footer says about all of its blocks, and what is believed of them.
 
     Attributes:
-        dialect: Whose codes of compression are used.
+        dialect: Whose codes of compression are used: RocksDB's, too, in its first version, which has LevelDB's footer.
         version: RocksDB's format version; 0 for LevelDB.
         checksum: Type of the checksums.
         context: What makes checksums depend on their place, or 0.
@@ -63,6 +63,7 @@ class BlockRules:
         longest: Bytes that a block may expand to.
         dictionary: What codecs were given before each block of entries.
         foreign: Whether codes of compression are an application's own.
+        embedded: Whether values may stand between blocks, see `embedded.EmbeddedLayer`.
     """
 
     dialect: Dialect
@@ -74,6 +75,7 @@ class BlockRules:
     longest: int
     dictionary: bytes = b""
     foreign: bool = False
+    embedded: bool = False
 
     def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
         """Judge stored blocks: one VERDICT for each HANDLE, see `kernels.judge_blocks`."""
@@ -96,8 +98,8 @@ class BlockRules:
 
     @property
     def layered(self) -> bool:
-        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer`."""
-        return self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES
+        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer` and `embedded.EmbeddedLayer`."""
+        return self.embedded or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
 
     @property
     def _sizes(self) -> bool:
@@ -120,7 +122,7 @@ class BlockRules:
         """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         found: np.void = self.judge(window, offset, handles)[0]
-        if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect == "rocksdb":
+        if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             place = _global_sequence(bytes(window[:size]))
             if place is not None:
                 before = window.copy()
@@ -196,8 +198,11 @@ class BlockRules:
             # LevelDB's forks keep zlib's header, RocksDB does not.
             bare = self.dialect != "leveldb" or _head(data, 1) != b"\x78"
             return _drained(zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS, dictionary), data, most)
-        if kind is Compression.ZSTD and (dictionary or size is None):
+        if kind is Compression.ZSTD and dictionary:
             return _zstd(data, most, dictionary)
+        if kind is Compression.ZSTD and size is None:
+            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+                return stream.read_buffer(most)
         if size is None:
             raise ValueError("no size")
         if kind is Compression.MINLZ:
@@ -217,12 +222,12 @@ def _drained(decoder: Any, data: pa.Buffer, most: int) -> pa.Buffer:
 
 
 def _zstd(data: pa.Buffer, most: int, dictionary: bytes) -> pa.Buffer:
-    import zstandard
-
+    """Content that refers to a dictionary, which Arrow's codec does not take."""
+    zstandard = optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
     if declared > most:
         raise ValueError(f"a frame of {declared} bytes")
-    given = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    given = zstandard.ZstdCompressionDict(dictionary)
     return pa.py_buffer(zstandard.ZstdDecompressor(dict_data=given).decompress(data, max_output_size=most))
 
 

@@ -184,6 +184,8 @@ OTHER_OPERATIONS = {0x12: "put", 0x14: "delete"}
 """In tables that Pebble writes in formats of others, and in those of keys with timestamps."""
 DELETE_RANGE = 0x0F
 BLOB_INDEX = 0x11
+PUT = 0x01
+PUT_ENTITY = 0x16
 PEBBLE_OPERATIONS = {
     **{code: OPERATIONS[code] for code in (0x00, 0x01, 0x02, 0x07, DELETE_RANGE, BLOB_INDEX, 0x17)},
     0x12: "put",
@@ -191,6 +193,18 @@ PEBBLE_OPERATIONS = {
 """Pebble's; the last is a `put` behind which something may have been deleted."""
 PREFIXED_KIND = 0x01
 """From version 3 on, a byte stands before the values of these."""
+
+ENTITY_VERSION = 1
+"""Of wide-column entities: names and sizes of columns, in turns; then values."""
+TYPED_ENTITY_VERSION = 2
+"""A type for each column, then names and values, sizes first; a value may be an address, as in BLOB_INDEX."""
+ENTITY_LENGTHS = 3
+"""Before the types: bytes of the sizes of names, of those of values, and of the names."""
+
+BLOB_IN_FILE = 1
+"""First byte of an address: file, place and size as varints, and its compression, follow."""
+BLOB_WITH_EXPIRATION = 2
+"""Likewise, behind a varint of when it expires."""
 
 INDEX_NAME = b"rocksdb.index"
 """In the metaindex: the index, where the footer has no handle of it."""
@@ -216,6 +230,10 @@ COMPARATOR = b"rocksdb.comparator"
 COMPRESSION = b"rocksdb.compression"
 GLOBAL_SEQUENCE_SIZE = 8
 COLUMN_FAMILY = b"rocksdb.column.family.name"
+EMBEDDED_VALUES = b"rocksdb.embedded.blob.stats"
+"""Values stand between the blocks of entries, each with the trailer of a block; entries lead to them."""
+SAME_FILE = 0
+"""The number of the file in the address of such a value."""
 STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
 """Properties whose values are fixed integers; those of the others that are no text are varints."""

@@ -19,6 +19,7 @@ from sawlog.leveldb_table.blocks import BlockRules, Flaw, block_damage, entries,
 from sawlog.leveldb_table.bounds import Bounds, bounds_of
 from sawlog.leveldb_table.columnar import Columns, MalformedError
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
+from sawlog.leveldb_table.embedded import EmbeddedLayer
 from sawlog.leveldb_table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb_table.spans import Role, spans_of
 from sawlog.leveldb_table.stamps import SUFFIX
@@ -302,13 +303,16 @@ class MapReader:
                 named[key] = Handle(*numbers[:2])
             if key == layout.VALUE_INDEX_NAME:
                 self._read_value_index(Handle(*numbers[:2]), value[-3:])
+        if table.footer.dialect == "leveldb" and not named.keys().isdisjoint(layout.PROPERTIES_NAMES):
+            table.rules = replace(table.rules, dialect="rocksdb")
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
         for name in layout.PROPERTIES_NAMES:
             if name in named:
                 table.properties.update(self._pairs(self.block(named[name]), layout.COLUMNAR_PROPERTIES))
         if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
-            table.rules = replace(table.rules, foreign=manager not in layout.BUILTIN_MANAGERS)
+            embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
+            table.rules = replace(table.rules, foreign=manager not in layout.BUILTIN_MANAGERS, embedded=embedded)
         for name, handle in named.items():
             if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:
                 # Up to its second version, Pebble gives the one block both names.
@@ -324,6 +328,8 @@ class MapReader:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
+            if table.rules.embedded:
+                self._find_embedded()
             table.bounds = bounds_of(table)
             if table.bounds is not None and not (table.bounds.ascend() and _ascend(table.handles["offset"])):
                 table.bounds = None
@@ -358,6 +364,14 @@ class MapReader:
         table.values = np.zeros(len(fields), k.HANDLE)
         table.values["offset"], table.values["stored"] = offsets, sizes
         table.others += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
+
+    def _find_embedded(self) -> None:
+        """Find the values between the blocks of entries: only these lead to them, so that all are read."""
+        table = self.map
+        layer = EmbeddedLayer(table.rules, self._source)
+        blocks = zip(table.handles["offset"].tolist(), table.handles["stored"].tolist(), strict=True)
+        found = {Handle(*place) for block in blocks for place in layer.handles(*block)}
+        table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(found)]
 
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""

@@ -47,6 +47,34 @@ class Entries(NamedTuple):
     places: NDArray[np.uint8]
 
 
+def laid_out(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
+    """Header, key, trailer and value of each entry that is whole, and no restart points; and how many are not."""
+    sources, keys, trailers, values, _ = entries
+    lost = int((~whole).sum())
+    if lost:
+        rows = np.flatnonzero(whole)
+        keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
+    count = len(trailers)
+    sizes = np.full(count, _KEY_TRAILER, np.int64)
+    for piece in keys:
+        sizes += piece.lengths
+    headers = np.zeros((count, _HEADER), np.uint8)
+    headers[:, 1 : 1 + _NUMBER] = _varints(sizes)
+    headers[:, 1 + _NUMBER :] = _varints(values.lengths)
+    total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
+    if total > longest:
+        return (Kind.BLOCK_TOO_LARGE, total, longest), 0
+    at = sum(map(len, sources))
+    fixed = Slices(at + _HEADER * np.arange(count), np.full(count, _HEADER))
+    tails = Slices(at + headers.size + _KEY_TRAILER * np.arange(count), np.full(count, _KEY_TRAILER))
+    source = np.concatenate([*sources, headers.ravel(), trailers.astype("<u8").view(np.uint8)])
+    pieces = [fixed, *keys, tails, values]
+    starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
+    out = np.zeros(total, np.uint8)
+    gather_slices(source, starts, lengths, out, np.zeros(len(starts) + 1, np.int32))
+    return pa.py_buffer(out), lost
+
+
 class BlockLayer:
     """Lays out the blocks of a table."""
 
@@ -67,7 +95,7 @@ class BlockLayer:
                 entries = _of_columns(content, self._table.properties.get(layout.KEY_SCHEMA, b""), self._longest)
             else:
                 entries = _of_rows(content, self._longest)
-            return self._laid_out(entries)
+            return self._with_values(entries)
         except MalformedError:
             return (Kind.BAD_BLOCK, content.size, 0), 0
 
@@ -75,37 +103,14 @@ class BlockLayer:
     def _longest(self) -> int:
         return self._table.rules.longest
 
-    def _laid_out(self, entries: Entries) -> tuple[Expanded, int]:
-        """Header, key, trailer and value of each entry, and no restart points."""
+    def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
+        """Entries, each with its value; and how many are left out."""
         sources, keys, trailers, values, places = entries
         place = places & layout.VALUE_PLACE
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
-        lost = 0
-        if len(apart):
-            whole = self._fetch(sources, values, apart)
-            lost = int((~whole).sum())
-            rows = np.flatnonzero(whole)
-            keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
-        count = len(trailers)
-        sizes = np.full(count, _KEY_TRAILER, np.int64)
-        for piece in keys:
-            sizes += piece.lengths
-        headers = np.zeros((count, _HEADER), np.uint8)
-        headers[:, 1 : 1 + _NUMBER] = _varints(sizes)
-        headers[:, 1 + _NUMBER :] = _varints(values.lengths)
-        total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
-        if total > self._longest:
-            return (Kind.BLOCK_TOO_LARGE, total, self._longest), 0
-        at = sum(map(len, sources))
-        fixed = Slices(at + _HEADER * np.arange(count), np.full(count, _HEADER))
-        tails = Slices(at + headers.size + _KEY_TRAILER * np.arange(count), np.full(count, _KEY_TRAILER))
-        source = np.concatenate([*sources, headers.ravel(), trailers.astype("<u8").view(np.uint8)])
-        pieces = [fixed, *keys, tails, values]
-        starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
-        out = np.zeros(total, np.uint8)
-        gather_slices(source, starts, lengths, out, np.zeros(len(starts) + 1, np.int32))
-        return pa.py_buffer(out), lost
+        whole = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
+        return laid_out(Entries(sources, keys, trailers, values, places), whole, self._longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Tells which entries have theirs."""
@@ -137,7 +142,18 @@ class BlockLayer:
 
 
 def _of_rows(content: pa.Buffer, longest: int) -> Entries:
-    """Entries of a block with shared prefixes, of which all keys together have no more bytes than a block may have."""
+    """Entries of a block with shared prefixes, without the byte before each value that says where it is."""
+    entries = split_rows(content, longest)
+    prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
+    return entries._replace(places=_places(entries.sources[0], entries.values, prefixed))
+
+
+def split_rows(content: pa.Buffer, longest: int) -> Entries:
+    """Entries of a block with shared prefixes, of which all keys together have no more bytes than a block may have.
+
+    Raises:
+        MalformedError: When it is none.
+    """
     data = np.frombuffer(content, np.uint8)
     end = int(k.end_of_entries(data))
     if not end and not _empty(data):
@@ -160,9 +176,7 @@ def _of_rows(content: pa.Buffer, longest: int) -> Entries:
     tails = (starts + sizes)[:, None] + np.arange(_KEY_TRAILER)
     trailers = keys[tails].view("<u8").ravel().astype(np.uint64)
     values = Slices(fields["value"].copy(), fields["length"].copy())
-    prefixed = trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
-    places = _places(data, values, prefixed)
-    return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, places)
+    return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, np.zeros(count, np.uint8))
 
 
 def _empty(data: NDArray[np.uint8]) -> bool:

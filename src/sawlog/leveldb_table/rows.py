@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, batch_of, constant_string, fixed_array
 from sawlog.damage import Findings
 from sawlog.errors import DiskError, SchemaError
 from sawlog.format import OFFSET_COLUMN
@@ -19,6 +19,7 @@ from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb_table.bounds import BoundsReader
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
+from sawlog.leveldb_table.embedded import EmbeddedLayer
 from sawlog.leveldb_table.layout import Kind
 from sawlog.leveldb_table.pebble import BlockLayer
 from sawlog.leveldb_table.spans import Role
@@ -54,7 +55,7 @@ def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
         types[code] = names.index(name)
         if pebble >= layout.OBSOLETE_VERSION:
             types[code | layout.OBSOLETE] = names.index(name)
-    return types, pa.array(names, pa.string())
+    return types, array_of(names, pa.string())
 
 
 class RowReader(SpanWalk):
@@ -75,7 +76,9 @@ class RowReader(SpanWalk):
         wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
         self._take = e.Take(internal, *wanted, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
-        self._layer = BlockLayer(table, source) if table.rules.layered else None
+        self._layer: BlockLayer | EmbeddedLayer | None = None
+        if table.rules.layered:
+            self._layer = EmbeddedLayer(table.rules, source) if table.rules.embedded else BlockLayer(table, source)
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import batch_of_rows
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import block_damage
 from sawlog.leveldb_table.bounds import BoundsReader, separators
@@ -135,14 +137,9 @@ def value_text(name: bytes, value: bytes) -> str:
         number = sum((byte & 127) << 7 * place for place, byte in enumerate(value))
         if value[-1] < 128:
             return str(number)
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.hex()
+    text = decode_by(bytes.decode, value)
+    return value.hex() if isinstance(text, Undecodable) else text
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch_of_rows(rows, schema)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus_binlog import kernels, layout
 from sawlog.milvus_binlog.columns import _SHAPES, _validity, offsets_of
 from sawlog.milvus_binlog.kernels import Elements, Messages
@@ -87,10 +87,9 @@ def _check_length(field: Field, text: pa.Array, row: int) -> None:
 def _json(field: Field, array: pa.Array, row: int) -> pa.Array:
     binary = array.cast(pa.binary())
     for at, cell in enumerate(binary.to_pylist()):
-        try:
-            parsed = None if cell is None else json.loads(cell)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError(f"column {field.name!r}, row {row + at}: not JSON: {cell[:60]!r}: {error}") from None
+        parsed = None if cell is None else decode_json(cell)
+        if isinstance(parsed, Undecodable):
+            raise SchemaError(f"column {field.name!r}, row {row + at}: not JSON: {cell[:60]!r}: {parsed.detail}")
         if field.dynamic and not isinstance(parsed, dict | None):
             raise SchemaError(f"column {field.name!r}, row {row + at}: dynamic fields are a JSON object: {cell[:60]!r}")
     return binary

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sawlog.damage import Damage, Findings
+from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import EventType, Kind
 from sawlog.storage import Source
@@ -218,14 +218,12 @@ def _make(
 
 
 def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
-    try:
-        extra = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        extra, detail = None, f"expected a JSON object, found {text[:60]!r}: {error}"
-    else:
-        detail = f"expected a JSON object, found {text[:60]!r}"
+    extra = decode_json(text)
     if isinstance(extra, dict):
         return extra
+    detail = f"expected a JSON object, found {text[:60]!r}"
+    if isinstance(extra, Undecodable):
+        detail += f": {extra.detail}"
     findings.damage(Damage(path, offset, len(text), Kind.BAD_EXTRA, detail))
     findings.account.header -= len(text)
     return {}

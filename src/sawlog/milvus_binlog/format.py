@@ -13,6 +13,7 @@ from sawlog.milvus_binlog.layout import FOLLOWED
 from sawlog.milvus_binlog.options import ReadOptions, WriteOptions
 from sawlog.milvus_binlog.paths import segment_of
 from sawlog.partitions import check_column
+from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +60,18 @@ class MilvusBinlog(Format):
         if explicit and len(explicit) == len(files):
             return list(files)
         return [file for file in files if _is_log(file) or (file.name == layout.BACKUP_META and len(files) > 1)]
+
+    def home(self, file: File) -> str:
+        """The directory that holds those of insert and delta logs."""
+        log = paths.parse(file)
+        return log.root if log is not None else super().home(file)
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """See `Format.left_out`. What a standalone server keeps for itself holds no rows of collections."""
+        own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
+        others = [file for file in files if layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
+        kept = [Skipped(file.path, "the server's own: its queue or its metadata", file.size) for file in own]
+        return [*super().left_out(others, view), *kept]
 
     def follows(self, file: File, view: str) -> bool:
         """Inserts are read from insert logs alone, deletes from delta logs."""

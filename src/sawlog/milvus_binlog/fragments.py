@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.arrow import constant_string
+from sawlog.arrow import array_of, batch_of_rows, constant, constant_string, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -195,7 +195,7 @@ class FileFragment(Fragment):
             elif one.name == FILE_COLUMN:
                 arrays.append(constant_string(self.path, count))
             else:
-                arrays.append(pa.repeat(pa.scalar(offset, pa.int64()), count))
+                arrays.append(constant(offset, pa.int64(), count))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -227,14 +227,12 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
         raise payload.unreadable("the payload has no column")
     values = payload.whole_column(0, layout.MAX_FILE_SIZE)
     if subject.content == "index":
-        data = pa.array([_concatenated(values, payload)], pa.large_binary())
+        data = array_of([_concatenated(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)
     cells = [cell for array in values for cell in _cells(array, payload)]
     event = part.event
     name, time = (event.type.name, event.start_timestamp) if event is not None else ("", 0)
-    return pa.RecordBatch.from_pylist(
-        [{"type": name, "timestamp": time, "request": cell} for cell in cells], schema=DDL_SCHEMA
-    )
+    return batch_of_rows([{"type": name, "timestamp": time, "request": cell} for cell in cells], DDL_SCHEMA)
 
 
 def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
@@ -248,7 +246,7 @@ def _concatenated(values: Sequence[pa.Array], payload: Payload) -> bytes:
     parts: list[bytes] = []
     for array in values:
         if pa.types.is_int8(array.type) or pa.types.is_uint8(array.type):
-            parts.append(array.to_numpy(zero_copy_only=False).tobytes())
+            parts.append(values_of(array, np.uint8).tobytes())
         elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
             parts += [cell or b"" for cell in array.cast(pa.binary()).to_pylist()]
         else:
@@ -272,8 +270,7 @@ class EventsFragment(Fragment):
                 return
             for row in self._rows(log, findings):
                 findings.rows += 1
-                columns = [pa.array([row.get(one.name)], one.type) for one in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield batch_of_rows([row], schema)
 
     def _rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
         inside = Findings("skip", drained=True)  # what is wrong within the descriptor is told behind it

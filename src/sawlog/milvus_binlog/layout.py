@@ -134,6 +134,8 @@ INDEX_FILES = "index_files"
 DDL_LOG = "data_definition_log"
 BM25_STATS = "bm25_stats"
 DIRECTORIES = (INSERT_LOG, DELTA_LOG, STATS_LOG, INDEX_FILES, DDL_LOG, BM25_STATS)
+SERVER_DIRECTORIES = frozenset({"rocksmq", "rdb_data", "rdb_data_meta_kv", "etcd"})
+"""Where a standalone server keeps its queue and its metadata, next to the logs of collections."""
 FOLLOWED = {"inserts": INSERT_LOG, "deletes": DELTA_LOG}
 """The views that are streams, and the directories whose files they read."""
 ID = re.compile(r"^(-1|\d{1,19})$")

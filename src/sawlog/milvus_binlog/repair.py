@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, Unreada
 from sawlog.milvus_binlog.payloads.stored import described_field
 from sawlog.milvus_binlog.stats import bm25_batch, check_stats
 from sawlog.milvus_binlog.subject import Subject, subject_of
+from sawlog.milvus_binlog.types import Field
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
 
 
 def repair(
-    file: File, target: str, options: ReadOptions, storage: Storage, kept: NDArray[np.uint8] | None = None
+    file: File,
+    target: str,
+    options: ReadOptions,
+    storage: Storage,
+    kept: NDArray[np.uint8] | None = None,
+    fields: Mapping[int, Field] = MappingProxyType({}),
 ) -> None:
     """Write what can be read of a file. See `Format.repair`.
 
@@ -43,6 +50,7 @@ def repair(
         options: Read options.
         storage: Where both are.
         kept: 1 for each row of an insert log whose other columns have it, too, 0 for the others; `None` for all.
+        fields: Those of its collection that are known, by id.
 
     Raises:
         FormatError: When nothing can be taken out of it.
@@ -56,7 +64,7 @@ def repair(
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         try:
-            for piece in _pieces(log.behind(base) if base else log, file, inside, kept):
+            for piece in _pieces(log.behind(base) if base else log, file, inside, kept, fields):
                 staged.write(piece)
             storage.publish([staged.finish()])
         except BaseException:
@@ -64,11 +72,13 @@ def repair(
             raise
 
 
-def _pieces(log: Log, file: File, findings: Findings, rows: NDArray[np.uint8] | None) -> Iterator[Any]:
+def _pieces(
+    log: Log, file: File, findings: Findings, rows: NDArray[np.uint8] | None, fields: Mapping[int, Field]
+) -> Iterator[Any]:
     """The bytes of the repaired file, with some rows. See `repair`."""
     place = paths.parse(file)
     try:
-        subject = subject_of(log, place, {})
+        subject = subject_of(log, place, fields)
     except FormatError as error:
         raise FormatError(f"{error}; nothing can be taken out of it") from None
     if subject.content in ("stats", "bm25"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import batch_of_rows, fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import kernels, layout
@@ -175,7 +175,7 @@ def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
                 "bits_set": int(np.bitwise_count(bloom.words).sum()) if bloom is not None else None,
             }
         )
-    return pa.RecordBatch.from_pylist(rows, schema=STATS_SCHEMA)
+    return batch_of_rows(rows, STATS_SCHEMA)
 
 
 BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.field("rows", pa.int32(), nullable=False)])
@@ -189,7 +189,7 @@ def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
     if count < 0 or rest:
         detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
         findings.damage(Damage(path, 0, len(data), Kind.BAD_STATS, detail))
-        return pa.RecordBatch.from_pylist([], schema=BM25_SCHEMA)
+        return batch_of_rows([], BM25_SCHEMA)
     findings.account.header += header
     findings.account.record += len(data) - header
     findings.rows += count

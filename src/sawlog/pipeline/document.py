@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import OptionError
+from sawlog.guard import Undecodable, decode_by, saying
 from sawlog.pipeline.secrets import Secrets, looks_secret
 
 Path = tuple[str, ...]
@@ -51,12 +52,12 @@ class Document:
             data = file.read()
         try:
             text = data.decode()
-            written = tomllib.loads(text)
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise OptionError(f"{name}:{line}: expected UTF-8; found byte {data[error.start]:#04x}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise OptionError(f"{name}: no TOML: {error}") from None
+        written = decode_by(_parse_toml, text)
+        if isinstance(written, Undecodable):
+            raise OptionError(f"{name}: no TOML: {written.detail}")
         secrets = Secrets(os.environ if environment is None else environment)
         lines: dict[Path, int] = {}
         for path, line in _locate(text):
@@ -117,11 +118,12 @@ def _locate(text: str) -> Iterator[tuple[Path, int]]:
         start = end
 
 
+_parse_toml = saying(tomllib.loads, RecursionError)
+
+
 def _parse(statement: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(statement)
-    except tomllib.TOMLDecodeError:
-        return None
+    found = decode_by(_parse_toml, statement)
+    return None if isinstance(found, Undecodable) else found
 
 
 def _paths(values: Any, path: Path) -> Iterator[Path]:

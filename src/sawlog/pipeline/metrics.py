@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sawlog.errors import OptionError
+from sawlog.guard import optional
 
 if TYPE_CHECKING:
     from sawlog.pipeline.progress import BatchReport
@@ -27,10 +27,9 @@ def serve(settings: Metrics) -> Iterator[Callable[[BatchReport], None]]:
         OptionError: When prometheus-client is missing.
         OSError: When the port cannot be had.
     """
-    try:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-    except ImportError:
-        raise OptionError("metrics need prometheus-client: pip install 'sawlog[metrics]'") from None
+    optional("prometheus_client", "metrics", "a pipeline's metrics")
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
     registry = CollectorRegistry()
     rows = Counter("sawlog_rows", "Rows that sinks have taken.", _LABELS, registry=registry)
     read = Counter("sawlog_read_bytes", "Bytes of sources' files that were read.", _LABELS, registry=registry)

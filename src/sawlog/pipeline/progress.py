@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sawlog.errors import SawlogError
+from sawlog.guard import decode_json
 from sawlog.stream.offset import Offset
 
 if TYPE_CHECKING:
@@ -93,15 +93,15 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 def _between(start: str | None, end: str | None) -> int | None:
     """None for the offsets of other sources."""
     try:
-        after = Offset.from_json(json.loads(end or ""))
-        before = Offset.from_json(json.loads(start)) if start else Offset()
-    except (ValueError, SawlogError):
+        after = Offset.from_json(decode_json(end or ""))
+        before = Offset.from_json(decode_json(start)) if start else Offset()
+    except SawlogError:
         return None
     return sum(place.at - before.begin_of(name, place) for name, place in after.files.items())
 
 
 def _behind(latest: str | None) -> int | None:
-    try:
-        return int(json.loads(latest or "")[BEHIND][BYTES])
-    except (ValueError, KeyError, TypeError):
-        return None
+    found = decode_json(latest or "")
+    behind = found.get(BEHIND) if isinstance(found, dict) else None
+    count = behind.get(BYTES) if isinstance(behind, dict) else None
+    return int(count) if isinstance(count, int) else None

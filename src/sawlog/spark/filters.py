@@ -9,7 +9,6 @@ the option `pushdown`, and the option `filters` prunes without that danger.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ import pyarrow as pa
 from pyarrow import types as arrow
 
 from sawlog.errors import OptionError, SawlogError
+from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.query import parse
 from sawlog.spark.schema import spark_field
 
@@ -75,10 +75,7 @@ def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
     """
     if text is None:
         return ()
-    try:
-        conditions = json.loads(text)
-    except json.JSONDecodeError:
-        conditions = None
+    conditions = decode_json(text)
     if not isinstance(conditions, list) or not all(isinstance(one, list) and len(one) == 3 for one in conditions):
         raise OptionError(f"option filters={text!r}: expected a JSON list of [column, operator, value]")
     return tuple((column, op, _from_json(value, column, schema)) for column, op, value in conditions)
@@ -90,12 +87,13 @@ def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
     if not isinstance(value, str) or column not in schema.names:
         return value
     kind = schema.field(column).type
-    try:
-        if arrow.is_timestamp(kind):
-            return dt.datetime.fromisoformat(value)
-        return dt.date.fromisoformat(value) if arrow.is_date(kind) else value
-    except ValueError as error:
-        raise OptionError(f"option filters: column {column!r} is {kind}: {error}") from error
+    if not arrow.is_timestamp(kind) and not arrow.is_date(kind):
+        return value
+    parse = dt.datetime.fromisoformat if arrow.is_timestamp(kind) else dt.date.fromisoformat
+    found = decode_by(parse, value)
+    if isinstance(found, Undecodable):
+        raise OptionError(f"option filters: column {column!r} is {kind}: {found.detail}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

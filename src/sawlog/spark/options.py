@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +13,7 @@ from sawlog.damage import OnDamage
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES, Format, get_format
+from sawlog.guard import Undecodable, decode_json
 from sawlog.options import parse_options
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
@@ -196,10 +196,7 @@ def _take_paths(rest: dict[str, Any]) -> tuple[str, ...]:
     one = rest.pop("path", None)
     several = rest.pop("paths", None)
     if several is not None:
-        try:
-            paths = json.loads(several)
-        except json.JSONDecodeError:
-            paths = None
+        paths = decode_json(several)
         if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
             raise OptionError(f"option paths={several!r}: expected a JSON list of paths")
         if one is not None:
@@ -228,10 +225,7 @@ def _take_storage(rest: dict[str, Any]) -> Storage:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    try:
-        options = json.loads(text)
-    except json.JSONDecodeError:
-        options = None
+    options = decode_json(text)
     if not isinstance(options, dict):
         raise OptionError("option storage_options: expected a JSON object (its value is not shown)")
     return options
@@ -243,10 +237,10 @@ def _storage_value(name: str, text: str) -> Any:
         return text.lower() == "true"
     if not text.startswith(_JSON_BEGINNINGS):
         return text
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise OptionError(f"option {name}: expected JSON (its value is not shown)") from None
+    found = decode_json(text)
+    if isinstance(found, Undecodable):
+        raise OptionError(f"option {name}: expected JSON (its value is not shown)")
+    return found
 
 
 def _take_own(cls: Any, rest: dict[str, Any], format: str | None, where: str) -> Any:

@@ -13,6 +13,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_by
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -192,10 +193,14 @@ def _original_field(given: spark.StructField) -> pa.Field | None:
     kept = (given.metadata or {}).get(ORIGINAL_KEY)
     if not isinstance(kept, str):
         return None
+    stored = decode_by(base64.b64decode, kept)
+    schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
+    if isinstance(schema, Undecodable) or len(schema) != 1:
+        return None
+    field = schema.field(0)
     try:
-        field = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept))).field(0)
         same = nullable(spark_type(field.type, given.name)) == nullable(given.dataType)
-    except (ValueError, pa.ArrowException, SchemaError):
+    except SchemaError:
         return None
     return field if same else None
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sawlog.commit import Delivery, Job
 from sawlog.errors import SawlogError
+from sawlog.guard import decode_json
+from sawlog.shapes import shaped
 from sawlog.spark.tasks import running_task
 from sawlog.spark.writer import SawlogWriter, abort, make_writer
 from sawlog.storage import Staged
@@ -112,7 +113,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         storage, path = self._sink.storage, f"{self._sink.job.root}/{LEDGER}/{query}.json"
         if not storage.exists(path):
             return None
-        kept = json.loads(storage.read(path))
+        kept = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
         if not kept["complete"]:
             for one in kept["files"]:
                 storage.remove(one["final"])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sawlog.commitlog import LOG, committed
-from sawlog.errors import ChangedError, OptionError, without_secrets
+from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import in_order, once
 from sawlog.staging import (
@@ -594,7 +594,10 @@ class Storage:
         fs, path = self._remote(url)
         state = self._states.get(url)
         if state is None:
-            state = State.of(fs.info(path))
+            info = fs.info(path)
+            if info["size"] is None:
+                raise StorageError(f"{url}: the server does not say how long the file is; download it first")
+            state = State.of(info)
             if found is not None:
                 state.earlier(found.size, found.version, found.modified).check(state, url)
             self._states[url] = state

@@ -7,6 +7,7 @@ import datetime as dt
 import email.utils
 import errno
 import os
+import posixpath
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -165,6 +166,15 @@ class Store:
         """Whether it is asked for the version of an object with each request."""
         return hasattr(self.fs, "call_s3") and "etag" in state.tags
 
+    def unstrip_protocol(self, path: str) -> str:
+        """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
+        url = self._url.rstrip("/")
+        inner = self.fs._strip_protocol(url).rstrip("/")
+        begun = url.removesuffix(inner)
+        if "::" in url or "://" in path or not url.endswith(inner) or not begun.partition("://")[2]:
+            return str(self.fs.unstrip_protocol(path))
+        return begun + path
+
     def find(self, path: str) -> dict[str, dict[str, Any]]:
         """All files below a path, or the file that it is; none where it is missing.
 
@@ -178,6 +188,9 @@ class Store:
             found: dict[str, dict[str, Any]] = ask(self._url, self.fs.find, path, withdirs=False, detail=True, **strict)
         except (FileNotFoundError, NotADirectoryError):
             return {}
+        within = f"{path.rstrip('/')}/{posixpath.basename(path)}"
+        if list(found) == [within] and (info := self.info(path))["type"] == "file":
+            return {path: info}  # which FTP servers list as if it lay in itself
         return {name: info or self.info(path) for name, info in found.items()}
 
     def exists(self, path: str) -> bool:

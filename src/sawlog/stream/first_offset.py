@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.errors import SawlogError
+from sawlog.errors import FormatError, SawlogError
 from sawlog.names import natural_order
 
 RUN_FILES = 1000
 """Finished files that one entry of the offset stands for."""
 
 _DIGEST_BYTES = 8
+_RUN = re.compile(r"(\d{1,18}) ([0-9a-f]{1,16})")
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
 
 
@@ -84,8 +86,10 @@ class Finished:
         """Runs as `{last name: "count digest"}`."""
         runs = []
         for through, text in data.items():
-            count, digest = text.split()
-            runs.append(Run(through, int(count), int(digest, 16)))
+            found = _RUN.fullmatch(text)
+            if found is None:
+                raise FormatError(f"expected a count and a digest, found {text[:60]!r}")
+            runs.append(Run(through, int(found[1]), int(found[2], 16)))
         return cls(sorted(runs, key=lambda run: natural_order(run.through)))
 
 

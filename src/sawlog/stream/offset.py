@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.errors import SawlogError
+from sawlog.errors import FormatError, SawlogError
+from sawlog.guard import Undecodable, decode_by
+from sawlog.shapes import shaped
 from sawlog.stream import first_offset
 
 VERSION = 2
@@ -21,6 +23,7 @@ FINISHED_BYTES = 30
 WAITING = 10_000
 """Files that were seen and not begun that an offset remembers, at most."""
 
+_EXPECTED = "expected an offset of sawlog's"
 _BUCKETS = 256
 _FINISHED = struct.Struct(">6s5s4s3s3s")  # what of the name the bucket does not say, position, head, tail, version
 _WAITING = struct.Struct(">7s5s")
@@ -97,7 +100,27 @@ def dump_schema(schema: pa.Schema) -> str:
 
 def load_schema(text: str) -> pa.Schema:
     """What `dump_schema` made."""
-    return pa.ipc.read_schema(pa.py_buffer(zlib.decompress(base64.b64decode(text))))
+    stored = decode_by(zlib.decompress, _bytes(text))
+    found = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{_EXPECTED}, found a schema that cannot be read: {found.detail}")
+    return found
+
+
+def _bytes(text: str) -> bytes:
+    """What base64 stands for."""
+    found = decode_by(base64.b64decode, text, validate=True)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{_EXPECTED}, found no base64: {text[:60]!r}")
+    return found
+
+
+def _entries(text: str, entry: struct.Struct) -> Iterator[tuple[bytes, ...]]:
+    """Entries of one size, back to back in base64."""
+    data = _bytes(text)
+    if len(data) % entry.size:
+        raise FormatError(f"{_EXPECTED}, found {len(data)} bytes where each entry takes {entry.size}")
+    return entry.iter_unpack(data)
 
 
 class Link(NamedTuple):
@@ -170,10 +193,32 @@ class Finished:
         """What `to_json` made."""
         buckets = [_Bucket() for _ in range(_BUCKETS)]
         for first, text in data.items():
-            prefix = bytes.fromhex(first)
-            for rest, at, *digests in _FINISHED.iter_unpack(base64.b64decode(text)):
+            prefix = decode_by(bytes.fromhex, first)
+            if isinstance(prefix, Undecodable) or len(prefix) != 1:
+                raise FormatError(f"{_EXPECTED}, found files by {first[:60]!r}")
+            for rest, at, *digests in _entries(text, _FINISHED):
                 buckets[prefix[0]][prefix + rest] = Ended(int.from_bytes(at, "big"), *digests)
         return cls(buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """An offset of the first version as JSON."""
+
+    files: dict[str, Place]
+    finished: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """An offset as JSON; see `Offset.to_json`."""
+
+    files: dict[str, tuple[int, str, int]]
+    finished: dict[str, str]
+    waiting: str = ""
+    copies: str = ""
+    table: str | None = None
+    schema: str | None = None
 
 
 @dataclass(slots=True)
@@ -215,32 +260,30 @@ class Offset:
         return name in self.files or self.finished.get(key_of(name)) is not None
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Offset:
+    def from_json(cls, data: Any) -> Offset:
         """What `to_json` made, in this version or in the first.
 
         Raises:
             SawlogError: When it is something else.
         """
-        try:
-            version = data.get("version", 1)
-            if version == 1:
-                files = {
-                    name: Place(int(one["at"]), str(one["proof"]), _SINCE_BEFORE) for name, one in data["files"].items()
-                }
-                return cls(files, old=first_offset.Finished.from_json(data["finished"]))
-            if version == VERSION:
-                waiting = _WAITING.iter_unpack(base64.b64decode(data.get("waiting", "")))
-                copies = _COPY.iter_unpack(base64.b64decode(data.get("copies", "")))
-                return cls(
-                    {name: Place(*one) for name, one in data["files"].items()},
-                    Finished.from_json(data["finished"]),
-                    {key: int.from_bytes(size, "big") for key, size in waiting},
-                    data.get("table"),
-                    data.get("schema"),
-                    copies={key: Link(origin, int.from_bytes(size, "big")) for key, origin, size in copies},
-                )
-        except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
-            raise SawlogError(f"expected an offset of sawlog's, found {str(data)[:200]}") from error
+        version = shaped(data, dict[str, Any], _EXPECTED).get("version", 1)
+        if version == 1:
+            first: _First = shaped(data, _First, _EXPECTED)
+            files = {name: Place(one.at, one.proof, _SINCE_BEFORE) for name, one in first.files.items()}
+            return cls(files, old=first_offset.Finished.from_json(first.finished))
+        if version == VERSION:
+            given: _Stored = shaped(data, _Stored, _EXPECTED)
+            return cls(
+                {name: Place(*one) for name, one in given.files.items()},
+                Finished.from_json(given.finished),
+                {key: int.from_bytes(size, "big") for key, size in _entries(given.waiting, _WAITING)},
+                given.table,
+                given.schema,
+                copies={
+                    key: Link(origin, int.from_bytes(size, "big"))
+                    for key, origin, size in _entries(given.copies, _COPY)
+                },
+            )
         raise SawlogError(f"found an offset of version {version}; this sawlog knows up to {VERSION}")
 
     def to_json(self) -> dict[str, Any]:

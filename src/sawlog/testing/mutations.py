@@ -14,7 +14,8 @@ Mutator: TypeAlias = Callable[[Sample, Random], Mutation]
 and checksums good again, and so reaches what lies below them."""
 
 EFFORT = float(os.environ.get("SAWLOG_LAWS_EFFORT", "1"))
-"""How many times more changes are tried than by default, where they are chosen; every bit of headers always is."""
+"""How many times more changes are tried than by default, where they are chosen. Every bit of headers is, unless it is
+less than 1: then as large a share of them, spread evenly."""
 
 _WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 40, (1 << 63) - 1)
 """Numbers that break lengths and counts."""
@@ -58,10 +59,11 @@ def cut(sample: Sample, name: str, length: int) -> Mutation:
 
 
 def header_bits(sample: Sample) -> Iterator[Mutation]:
-    """Every bit of every header and length."""
-    for span in sample.headers:
-        for bit in range(span.offset * 8, (span.offset + span.length) * 8):
-            yield flip(sample, sample.place(span), bit)
+    """Every bit of every header and length; see `EFFORT`."""
+    step = max(1, round(1 / EFFORT)) | 1  # odd, so that it takes all bits of bytes in turn
+    bits = [(span, bit) for span in sample.headers for bit in range(span.offset * 8, (span.offset + span.length) * 8)]
+    for span, bit in bits[::step]:
+        yield flip(sample, sample.place(span), bit)
 
 
 def cuts(sample: Sample, count: int) -> Iterator[Mutation]:

@@ -7,15 +7,17 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from sawlog import api
-from sawlog.damage import OnDamage
+from sawlog.damage import OnDamage, Report
 from sawlog.errors import InternalError, SawlogError, StorageError
-from sawlog.testing.mutations import effort, seeded
+from sawlog.names import hidden
+from sawlog.testing.mutations import EFFORT, effort, seeded
 from sawlog.testing.outcome import delivered, places, texts
-from sawlog.testing.sample import Subject
+from sawlog.testing.sample import Sample, Subject, scratch
 from sawlog.testing.stores import FAULTS, stored, troubled
 
 Answer = Any
@@ -53,51 +55,118 @@ def _table(batch: Any) -> Any:
     return pa.Table.from_batches([batch])
 
 
-def _command(url: str, given: dict[str, Any]) -> Answer:
+def _filtered(url: str, given: dict[str, Any]) -> Answer:
+    """Rows by a filter on the first column that has one."""
+    schema = api.open(url, **given).schema
+    filters = [(schema.names[0], "is not null", None)] if schema.names else None
+    found = api.open(url, on_damage="skip", filters=filters, **given)
+    return texts(found.to_table()), found.count_rows()
+
+
+def _repaired(url: str, given: dict[str, Any]) -> Answer:
+    """What `repair` writes; nothing of it is there when it fails."""
+    options = {key: value for key, value in given.items() if key != "view"}
+    return _written(lambda target: _found(api.repair(url, target, **options)))
+
+
+def _found(report: Report) -> Answer:
+    return [(file.rows, places(file.damages)) for file in report.files]
+
+
+def _written(write: Callable[[str], Answer]) -> Answer:
+    """An answer, and the files that a verb has written for it."""
+    with scratch() as directory:
+        target = Path(directory, "repaired")
+        try:
+            answer = write(str(target))
+        except SawlogError:
+            left = [str(one) for one in (target, *target.rglob("*")) if one.is_file() and not hidden(one.name)]
+            if left:
+                raise AssertionError(f"a verb that fails has written {left}") from None
+            raise
+        files = [target] if target.is_file() else sorted(one for one in target.rglob("*") if one.is_file())
+        return answer, [(str(one.relative_to(directory)), one.read_bytes()) for one in files]
+
+
+def _command(verb: str, url: str, given: dict[str, Any], *more: str) -> Answer:
     from sawlog.cli import main
 
     options = {key: value for key, value in given.items() if key not in ("format", "view")}
-    words = ["verify", url, "--format", given["format"], "--json"]
+    words = [verb, url, *more, "--format", given["format"], "--json"]
+    words += ["--view", given["view"]] if verb == "cat" else []
     for key, value in options.items():
         words += ["-o", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    said, complained = io.StringIO(), io.StringIO()
+    said, complained = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
         code = main(words)
+    if code == 70:
+        raise InternalError(complained.getvalue()[-400:])
     if code == 2:
         raise StorageError(complained.getvalue())
-    return code, said.getvalue()
+    said.flush()
+    return code, said.buffer.getvalue()
+
+
+def _repaired_by_command(url: str, given: dict[str, Any]) -> Answer:
+    """What `sawlog repair` writes, and its exit code."""
+    return _written(lambda target: _command("repair", url, given, target)[0])
 
 
 _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "fail": lambda url, given: _whole(url, given, "fail"),
     "skip": lambda url, given: _whole(url, given, "skip"),
     "fragments": lambda url, given: _read(url, given, "skip"),
+    "head": lambda url, given: texts(api.open(url, on_damage="skip", **given).head(3)),
     "count_rows": lambda url, given: api.open(url, on_damage="skip", **given).count_rows(),
+    "a filter": _filtered,
     "verify": _verified,
     "the damage view": _damages,
+    "repair": _repaired,
     "watch": _watched,
-    "sawlog verify": _command,
+    "sawlog verify": lambda url, given: _command("verify", url, given),
+    "sawlog cat": lambda url, given: _command("cat", url, given),
+    "sawlog info": lambda url, given: _command("info", url, given),
+    "sawlog repair": _repaired_by_command,
 }
+_OF_SOME: dict[str, Callable[[Sample], bool]] = {
+    "watch": lambda sample: sample.grows,
+    "repair": lambda sample: sample.repaired != "no",
+    "sawlog repair": lambda sample: sample.repaired != "no",
+}
+"""Verbs that not all samples have."""
 
 
 _DOORS = 3
-"""Verbs that a sample is read with; which, is chosen by its name."""
+"""Verbs that a sample is read with, about."""
 
 
-def stores(subject: Subject) -> Iterator[str]:
-    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
+def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
+    """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
+    found = []
+    for number, verb in enumerate(_VERBS):
+        takers = [one for one in samples if verb not in _OF_SOME or _OF_SOME[verb](one)]
+        step = min(len(takers), max(1, round(len(_VERBS) / (_DOORS * EFFORT))))
+        if sample in takers and (takers.index(sample) - number) % step == 0:
+            found.append(verb)
+    return found
+
+
+def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
+    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so.
+
+    Args:
+        samples: All of the format's.
+        subject: One of them.
+    """
     others = {name: _other(data) for name, data in subject.files.items()}
     given = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
-    dice = seeded(subject.sample.format, subject.sample.name)
-    for verb in dice.sample(list(_VERBS), min(len(_VERBS), effort(subject.sample, _DOORS))):
+    for verb in _dealt(samples, subject.sample):
         ask = _VERBS[verb]
-        if verb == "watch" and not subject.sample.grows:
-            continue
         with stored(subject.files, {}) as root:
             url = root + subject.path.removeprefix(subject.directory)
             with troubled() as trouble:
                 whole = _answer(ask, url, given)
-            if isinstance(whole, StorageError) and ask is _command:
+            if isinstance(whole, StorageError) and verb.startswith("sawlog "):
                 continue  # which takes no options of other views
             if isinstance(whole, StorageError):
                 yield f"a store that is well: {verb}: {_shown(whole)}"

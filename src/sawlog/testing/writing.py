@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sawlog import api
 from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
+from sawlog.format import formats
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch
@@ -30,10 +31,12 @@ def repaired(subject: Subject) -> Iterator[str]:
     Damage to what no row needs may stand in the way: without it, the copy would lack a file.
     """
     sample = subject.sample
-    rows = _valued(delivered(opened(subject, on_damage="skip"))[0])
+    rescue = _rescue(subject)
+    marks = formats()[sample.format].marks
+    rows = _valued(delivered(opened(subject, on_damage="skip", **rescue))[0], marks)
     with scratch() as place:
         try:
-            report = _repair(subject, subject.path, f"{place}/once/x")
+            report = _repair(subject, subject.path, f"{place}/once/x", rescue)
         except InternalError:
             raise
         except SawlogError as error:
@@ -45,13 +48,13 @@ def repaired(subject: Subject) -> Iterator[str]:
             damages = [damage for damage in one.damages if damage.kind not in (*sample.kept, UNSUPPORTED)]
             if damages or one.tail.unfinished:
                 yield f"the repaired {os.path.basename(one.path)} is not clean: {damages[:2]} {one.tail}"
-        kept = _valued(delivered(opened(once, on_damage="skip"))[0])
+        kept = _valued(delivered(opened(once, on_damage="skip"))[0], marks)
         if kept != rows:
             yield f"skip delivers {len(rows)} rows, the repaired file {len(kept)}, or others"
         if sample.view == "rows" and not sample.folded and report.rows != len(rows):
             yield f"skip delivers {len(rows)} rows, repair reports {report.rows}"
         yield from _other_views(subject, once)
-        _repair(subject, once.path, f"{place}/twice/x")
+        _repair(subject, once.path, f"{place}/twice/x", rescue)
         if contents(f"{place}/once") != contents(f"{place}/twice"):
             yield "repairing the repaired file changes it"
         if subject.intact and sample.repaired == "bytes" and _beneath(contents(f"{place}/once")) != _original(subject):
@@ -65,9 +68,10 @@ def _unneeded(subject: Subject) -> bool:
     return any(one not in seen for report in dataset.verify(every=True) for one in places(report.damages))
 
 
-def _valued(table: pa.Table) -> list[str]:
+def _valued(table: pa.Table, marks: Collection[str]) -> list[str]:
     """The rows of a table, for comparison: columns without a value, which only damaged files may show, say nothing."""
-    named = sorted((name, at) for at, name in enumerate(table.schema.names) if table.column(at).null_count < len(table))
+    columns = [(name, at) for at, name in enumerate(table.schema.names) if name not in marks]
+    named = sorted((name, at) for name, at in columns if table.column(at).null_count < len(table))
     return [f"{[name for name, _ in named]} {row}" for row in texts(table.select([at for _, at in named]))]
 
 
@@ -84,11 +88,24 @@ def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
             yield f"the repaired file is refused in view {view}, which the source is not: {error}"
 
 
-def _repair(subject: Subject, source: str, target: str) -> Report:
+def _rescue(subject: Subject) -> dict[str, Any]:
+    """The options under which the view reads what `repair` saves; turned off where the view does not take them."""
+    known = formats()[subject.sample.format].rescue
+    rescue = {name: value for name, value in known.items() if name not in subject.options}
+    try:
+        opened(subject, on_damage="skip", **rescue)
+    except OptionError:
+        return dict.fromkeys(rescue, False)
+    except SawlogError:
+        pass
+    return rescue
+
+
+def _repair(subject: Subject, source: str, target: str, rescue: Mapping[str, Any]) -> Report:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
-    return api.repair(source, target, format=subject.sample.format, **_records_options(subject))
+    return api.repair(source, target, format=subject.sample.format, **rescue, **_records_options(subject))
 
 
 def _records_options(subject: Subject) -> dict[str, Any]:

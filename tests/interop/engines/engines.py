@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -34,13 +35,15 @@ class Engine:
         name: Its name and release.
         profile: What is drawn for it.
         build: Fetches it into a directory, and returns the command that drives it.
-        joint: What stands between operands that its merge operator joins.
+        joint: What is between operands that its merge operator joins.
+        revives: Whether its compactions join operands with values that a range deletion has removed, see `_revived`.
     """
 
     name: str
     profile: Callable[[Random], Profile]
     build: Callable[[Path], Sequence[str]]
     joint: bytes = b""
+    revives: bool = False
 
     def ready(self, cache: Path) -> Sequence[str]:
         """The command that drives it, built where it is not yet."""
@@ -140,20 +143,28 @@ ENGINES = (
     ),
     *(
         Engine(f"rocksdict-{release}", profiles.rocksdict(formats), python(f"rocksdict=={release}", "rocksdict"))
-        for release, formats in (("0.3.2", range(2, 6)), ("0.3.16", range(2, 6)), ("0.3.29", range(2, 7)))
+        for release, formats in (("0.3.2", range(6)), ("0.3.16", range(6)), ("0.3.29", range(7)))
     ),
     *(
         Engine(
-            f"rocksdbjni-{release}", profiles.rocksdb(int(release.split(".")[0]), formats), rocksdbjni(release), b","
+            f"rocksdbjni-{release}",
+            profiles.rocksdb(int(release.split(".")[0]), formats),
+            rocksdbjni(release),
+            joint=b",",
+            revives=release == "5.18.4",
         )
         for release, formats in (
-            ("5.18.4", range(2, 5)),
-            ("7.10.2", range(2, 6)),
-            ("8.11.4", range(2, 7)),
+            ("5.18.4", range(5)),
+            ("7.10.2", range(6)),
+            ("8.11.4", range(7)),
             ("11.8.1", range(2, 8)),
         )
     ),
 )
+
+
+Rows = dict[str, dict[bytes, bytes]]
+"""Keys and values of each column family."""
 
 
 @dataclass
@@ -162,16 +173,28 @@ class Answer:
 
     path: Path
     steps: list[Step]
-    rows: dict[str, dict[bytes, bytes]]
+    rows: Rows
 
 
 def ask(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> Answer:
     """Have an engine replay the workload of a seed; of three seeds each leaves its database in another way."""
-    ending = ENDINGS[seed % 3]
-    path, script = directory / "db", directory / "workload.jsonl"
-    steps = workload(engine.profile, seed)
+    path, steps = directory / "db", workload(engine.profile, seed)
+    with _replayed(command, path, steps, directory / "workload.jsonl") as (driver, rows):
+        ending = ENDINGS[seed % 3]
+        if ending == "killed":
+            driver.send_signal(signal.SIGKILL)
+        elif ending == "copied":
+            path = _copy(path, directory / "copy")
+    return Answer(path, steps, rows)
+
+
+@contextlib.contextmanager
+def _replayed(
+    command: Sequence[str], path: Path, steps: Sequence[Step], script: Path
+) -> Iterator[tuple[subprocess.Popen[str], Rows]]:
+    """A driver that has replayed steps and has the database open, and what it has answered."""
     script.write_text("".join(json.dumps(step) + "\n" for step in steps))
-    errors = directory / "errors.txt"
+    errors = script.with_suffix(".txt")
     with (
         errors.open("w") as log,
         subprocess.Popen(
@@ -182,7 +205,7 @@ def ask(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> A
         assert driver.stdout
         watch = threading.Timer(PATIENCE, driver.kill)
         watch.start()
-        rows: dict[str, dict[bytes, bytes]] = {"default": {}}
+        rows: Rows = {"default": {}}
         for line in driver.stdout:
             if line == "open\n":
                 break
@@ -190,15 +213,11 @@ def ask(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> A
             rows.setdefault(family, {})[bytes.fromhex(key)] = bytes.fromhex(value)
         else:
             watch.cancel()
-            raise AssertionError(f"{engine.name}, seed {seed}: {errors.read_text()[-3000:]}")
-        if ending == "killed":
-            driver.send_signal(signal.SIGKILL)
-        elif ending == "copied":
-            path = _copy(path, directory / "copy")
+            raise AssertionError(f"{' '.join(command)}, {script}: {errors.read_text()[-3000:]}")
+        yield driver, rows
         driver.stdin.close()
         driver.wait()
         watch.cancel()
-    return Answer(path, steps, rows)
 
 
 def _copy(path: Path, to: Path) -> Path:
@@ -214,7 +233,8 @@ def _copy(path: Path, to: Path) -> Path:
 
 
 def _listing(path: Path) -> dict[str, int]:
-    return {one.name: one.stat().st_size for one in os.scandir(path)}
+    with os.scandir(path) as found:
+        return {one.name: one.stat().st_size for one in found}
 
 
 def live(path: Path, family: str, joint: bytes = b"") -> dict[bytes, bytes]:
@@ -234,10 +254,44 @@ def difference(engine: Engine, command: Sequence[str], seed: int, directory: Pat
         for family, expected in answer.rows.items():
             found = live(answer.path, family, engine.joint)
             wrong = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
-            if wrong:
+            if wrong and not (engine.revives and _revived(command, answer, family, wrong, found, directory)):
                 one, other = found.get(wrong[0]), expected.get(wrong[0])
                 first = f"{wrong[0]!r} is {one!r:.60}, not {other!r:.60}"
                 return f"{family}: {len(wrong)} of {len(expected)} keys differ: {first}"
     except Exception as error:  # noqa: BLE001 whatever it is, it is counted
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def _revived(
+    command: Sequence[str],
+    answer: Answer,
+    family: str,
+    keys: Sequence[bytes],
+    found: dict[bytes, bytes],
+    directory: Path,
+) -> bool:
+    """Whether RocksDB itself has changed what the database holds, between its answer and its end.
+
+    Before 6.3.0 its compactions joined operands with values that a range deletion had removed ("allowed `Put`s covered
+    by range tombstones to reappear", says its history). They run in the background. So for keys with both operands and
+    range deletions, what counts is what the engine answers for the very files that sawlog has read.
+    """
+    merged: set[bytes] = set()
+    ranges: list[tuple[bytes, bytes]] = []
+    for step in answer.steps:
+        if step.get("family") == family:
+            for name, *texts in chain(step.get("of", []), *(table["of"] for table in step.get("tables", []))):
+                operands = [bytes.fromhex(text) for text in texts]
+                if name == "merge":
+                    merged.add(operands[0])
+                elif name == "delete_range":
+                    ranges.append((operands[0], operands[1]))
+    if not all(key in merged and any(low <= key < high for low, high in ranges) for key in keys):
+        return False
+    opening = answer.steps[0]
+    still = opening["options"]["family"] | {"disable_auto_compactions": "true"}
+    again = {**opening, "options": {**opening["options"], "family": still}}
+    copy = _copy(answer.path, directory / "again")
+    with _replayed(command, copy, [again], directory / "again.jsonl") as (_, rows):
+        return rows.get(family, {}) == found

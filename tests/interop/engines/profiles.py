@@ -114,6 +114,7 @@ def rocksdict(formats: range) -> Callable[[random.Random], Profile]:
             "target": dice.choice([2000, 1 << 20]),
             "block": dice.choice([200, 1000, 4096]),
             "format": dice.choice(formats),
+            "checksum": dice.choice(["crc32c", "no_checksum", "xxhash", "xxhash64", "xxh3"]),
             "restarts": dice.choice([1, 4, 16]),
             "blobs": dice.choice([0, 0, 30, 500]),
             "blob_codec": dice.choice(BLOB_CODECS),
@@ -131,6 +132,7 @@ def rocksdb(release: int, formats: range) -> Callable[[random.Random], Profile]:
         checksums = [
             "kCRC32c",
             "kxxHash",
+            "kNoChecksum",
             *(["kxxHash64"] if release >= 6 else []),
             *(["kXXH3"] if release >= 7 else []),
         ]
@@ -143,12 +145,17 @@ def rocksdb(release: int, formats: range) -> Callable[[random.Random], Profile]:
             "block_restart_interval": dice.choice([1, 4, 16]),
             "index_block_restart_interval": dice.choice([1, 4]),
             "metadata_block_size": dice.choice([100, 4096]),
-            "partition_filters": "false",
+            "enable_index_compression": dice.choice(["true", "false"]),
         }
+        two_levels = found["index_type"] == "kTwoLevelIndexSearch"
+        found["partition_filters"] = dice.choice(["true", "false"]) if two_levels else "false"
         if release >= 11:
             found["use_delta_encoding"] = dice.choice(["true", "false"])
+            found["separate_key_value_in_data_block"] = dice.choice(["true", "false"])
+            found["uniform_cv_threshold"] = dice.choice(["-1", "0.2", "1000"])
         if dice.random() < 0.5:
-            found["filter_policy"] = "bloomfilter:10:false"
+            ribbon = release >= 7 and dice.random() < 0.5
+            found["filter_policy"] = "ribbonfilter:10:0" if ribbon else "bloomfilter:10:false"
         if release >= 6:
             found["data_block_index_type"] = dice.choice(["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"])
         return "{" + "".join(f"{name}={value};" for name, value in found.items()) + "}"

@@ -13,7 +13,7 @@ Operations: put, delete, single_delete, delete_sized (with the value that was pu
 range_key_delete, log_data.
 
 A driver is called with a directory and the file of a workload. It replays the workload, iterates over everything that
-the engine holds, prints `[FAMILY, KEY, VALUE]` a line, and then `open`. Whoever has called it kills it then, or ends
+the engine holds, prints `[FAMILY, KEY, VALUE]` a line, and then `open`. The caller then kills it, or ends
 its input, whereupon it closes the database.
 """
 
@@ -38,7 +38,7 @@ class Profile:
         steps: The same for what follows writes.
         table: Draws what a table that is ingested is like.
         ingested: The operations that such tables may hold.
-        families: Column families beside the default one.
+        families: Column families besides the default one.
     """
 
     options: dict[str, Any]
@@ -167,7 +167,7 @@ class _Draw:
         return {"do": "ingest", "family": family, "tables": inside, "low": low, "high": high}
 
     def _table(self, keys: list[str]) -> Step:
-        """A table that is written apart: its keys in order, each once; or range keys or range deletions alone."""
+        """A table that is written apart: its keys in order, each once; or only range keys or range deletions."""
         dice, known = self._dice, self._profile.ingested
         made = self._profile.table(dice)
         ranges = [name for name in ("delete_range", "range_key_set") if name in known]

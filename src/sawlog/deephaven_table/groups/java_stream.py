@@ -28,6 +28,7 @@ from sawlog.deephaven_table.groups.java_values import (
 from sawlog.deephaven_table.groups.product_stream import ProductReader
 from sawlog.deephaven_table.layout import JAVA_STREAM_MAGIC
 from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
 
 FIRST_HANDLE = 0x7E0000
 MAX_BYTES = 64 << 20
@@ -140,21 +141,23 @@ class Reader:
 
     def number(self, layout: str) -> Any:
         """The next number, laid out as `struct` says."""
-        try:
-            (value,) = struct.unpack_from(layout, self.data, self.position)
-        except struct.error as error:
-            left = len(self.data) - self.position
-            raise self.error(f"expected {struct.calcsize(layout)} bytes, found {left}") from error
-        self.position += _SIZES[layout]
+        size = _SIZES[layout]
+        if self.position + size > len(self.data):
+            raise self.error(f"expected {size} bytes, found {len(self.data) - self.position}")
+        (value,) = struct.unpack_from(layout, self.data, self.position)
+        self.position += size
         return value
 
     def text(self, length: int) -> str:
         """The next bytes as text in modified UTF-8."""
-        data = self.take(length)
-        try:
-            return decode_modified(data)
-        except UnicodeDecodeError as error:
-            raise self.error(f"malformed text: {error}") from error
+        return self.decoded(self.take(length))
+
+    def decoded(self, data: bytes) -> str:
+        """Bytes as text in modified UTF-8."""
+        text = decode_by(decode_modified, data)
+        if isinstance(text, Undecodable):
+            raise self.error(f"malformed text: {text.detail}")
+        return text
 
     def value(self, depth: int) -> Any:
         """The next value. Block data is none."""

@@ -6,7 +6,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from sawlog.deephaven_table.groups.java_values import MAX_DEPTH, JavaArray, JavaMap, decode_modified
+from sawlog.deephaven_table.groups.java_values import MAX_DEPTH, JavaArray, JavaMap
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.groups.java_stream import Reader
@@ -64,11 +64,7 @@ class ProductReader:
         raise self._reader.error(f"values of type {code} can only be read by the classes that wrote them")
 
     def _text(self) -> str:
-        data = self._take(self._number(">H"))
-        try:
-            return decode_modified(data)
-        except UnicodeDecodeError as error:
-            raise self._reader.error(f"malformed text: {error}") from error
+        return self._reader.decoded(self._take(self._number(">H")))
 
     def _number(self, layout: str) -> Any:
         return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]

@@ -12,7 +12,6 @@ from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import state as s
 from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, Memory, gather_columns
-from sawlog.filodb_record.kernels.settle import load_word
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
 from sawlog.kernels.memory import load_u32, load_u64, prefetch, store_u32, store_u64
@@ -35,6 +34,7 @@ _AHEAD = np.uint64(32)
 _LINE = np.uint64(64)
 _load_length = loader(layout.LENGTH)
 _load_id = loader(layout.SCHEMA_ID)
+_load_word = loader(layout.VERSION_WORD)
 
 
 class Out(NamedTuple):
@@ -100,7 +100,7 @@ def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
 @always_inlined
 def _begins_like_header(data: Any, pos: Any, rules: Any) -> Any:
     """Whether what begins at a position has the version word of a container."""
-    word = np.int64(load_word(data, pos))
+    word = np.int64(_load_word(data, pos))
     return word == PLAIN_WORD or word == rules.flagged  # noqa: PLR1714 - for Numba
 
 
@@ -284,7 +284,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 @always_inlined
 def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """The common case: whole records, or a block of them, located first and then gathered from the cache."""
-    if state.phase != s.READING or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
+    if state.inside == 0 or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
         return pos
     begun = pos
     pos = _take_fixed(window, pos, state, out, rules)

@@ -14,6 +14,7 @@ from sawlog.errors import SchemaError
 from sawlog.filodb_record.hashing import combine, h32
 from sawlog.filodb_record.java import java_string_hash, signed
 from sawlog.filodb_record.layout import HASH_INIT, POINTER_TYPES, SLOT_SIZES, ColumnType
+from sawlog.guard import Undecodable, decode_by, decode_json
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas.record import RecordSchema
@@ -164,23 +165,29 @@ def _parameters(text: str, column: str) -> dict[str, ParamValue]:
             raise SchemaError(f"parameters of column {column!r}: expected key=value, found {inner[at:].strip()!r}")
         at = match.end()
         if match["key"]:
-            key = json.loads(match["key"]) if match["key"].startswith('"') else match["key"]
-            found[key] = _value(match["value"].strip())
+            key = match["key"]
+            found[_quoted(key) if key.startswith('"') else key] = _value(match["value"].strip())
     return found
 
 
 def _value(text: str) -> ParamValue:
     if text.startswith('"'):
-        return str(json.loads(text))
+        return _quoted(text)
     if text in _WORDS:
         return _WORDS[text]
     if not _NUMBER.fullmatch(text):
         return text
-    try:
-        number = float(text) if set(text) & set(".eE") else int(text)
-    except ValueError:
+    number = decode_by(float if set(text) & set(".eE") else int, text)
+    if isinstance(number, Undecodable):  # of more digits than Python takes
         return text
     return number if isinstance(number, float) or -(2**63) <= number < 2**63 else text
+
+
+def _quoted(text: str) -> str:
+    found = decode_json(text)
+    if not isinstance(found, str):
+        raise SchemaError(f"parameters of a column: expected a string as in JSON, found {text}")
+    return found
 
 
 def _key_text(key: str) -> str:

@@ -19,6 +19,7 @@ from sawlog.errors import SchemaError
 from sawlog.filodb_record.schemas import hocon
 from sawlog.filodb_record.schemas.column import Column, parse_columns, schema_hash
 from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.guard import Undecodable, decode_by, saying
 
 
 @dataclass(frozen=True)
@@ -202,10 +203,11 @@ class Schemas(Mapping[str, Schema]):
             SchemaError: When it is not understood, or not there.
         """
         try:
-            return cls.parse(
-                Path(path).read_text("utf-8"), where=os.fspath(path), directory=os.path.dirname(os.path.abspath(path))
-            )
-        except (OSError, UnicodeDecodeError) as error:
+            text = decode_by(Path(path).read_text, "utf-8")
+            if isinstance(text, Undecodable):
+                raise SchemaError(f"schema definitions: {os.fspath(path)}: {text.detail}")
+            return cls.parse(text, where=os.fspath(path), directory=os.path.dirname(os.path.abspath(path)))
+        except OSError as error:
             raise SchemaError(f"schema definitions: {error}") from error
 
     @classmethod
@@ -276,10 +278,7 @@ class Schemas(Mapping[str, Schema]):
 def _document(text: str, where: str, directory: str | None) -> dict[str, Any]:
     """A document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
     for load in (json.loads, tomllib.loads):
-        try:
-            found = load(text)
-        except (ValueError, RecursionError):
-            continue
+        found = decode_by(saying(load, RecursionError), text)
         if isinstance(found, dict):
             return found
     return hocon.parse(text, where=where, directory=directory)

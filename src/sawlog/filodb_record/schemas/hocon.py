@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_by, optional, saying
 
 _REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
@@ -20,23 +21,20 @@ def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, A
         directory: Where included files are looked for; without it there are none.
 
     Raises:
+        OptionError: When pyhocon is not installed.
         SchemaError: When it is not understood.
     """
-    from pyhocon import ConfigFactory, ConfigTree
-    from pyhocon.exceptions import ConfigException
-    from pyparsing import ParseBaseException
+    pyhocon = optional("pyhocon", "filodb", f"{where}: definitions in HOCON")
 
     if _REMOTE.search(text):
         raise SchemaError(f"{where}: include: only files can be included")
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
         raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found beside it")
-    try:
-        found = ConfigFactory.parse_string(text, basedir=directory or os.devnull)
-    except ParseBaseException as error:
-        raise SchemaError(f"{where}, line {error.lineno}: {error.msg}, found {error.line.strip()!r}") from error
-    except (ConfigException, OSError, RecursionError, ValueError, TypeError, KeyError) as error:
-        raise SchemaError(f"{where}: {error or type(error).__name__}") from error
-    if not isinstance(found, ConfigTree):
+    read = saying(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
+    found = decode_by(read, text, basedir=directory or os.devnull)
+    if isinstance(found, Undecodable):
+        raise SchemaError(f"{where}: {found.detail}")
+    if not isinstance(found, pyhocon.ConfigTree):
         raise SchemaError(f"{where}: expected an object, found a list")
     plain: dict[str, Any] = _plain(found)
     return plain

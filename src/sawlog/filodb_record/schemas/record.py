@@ -17,6 +17,7 @@ from sawlog.filodb_record.hashing import combine, h32
 from sawlog.filodb_record.histograms import Histogram
 from sawlog.filodb_record.java import java_double
 from sawlog.filodb_record.schemas.column import Column, parse_columns
+from sawlog.guard import Undecodable, decode_by
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.builder import RecordBuilder
@@ -354,10 +355,10 @@ class RecordSchema:
             raise SchemaError(f"column {column.name!r} is {column.type}, not {' or '.join(kinds)}")
 
     def _text(self, data: bytes, index: int) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"record, column {self.columns[index].name!r}: not UTF-8: {error}") from error
+        text = decode_by(bytes.decode, data)
+        if isinstance(text, Undecodable):
+            raise FormatError(f"record, column {self.columns[index].name!r}: not UTF-8: {text.detail}")
+        return text
 
     def _as_text(self, record: Buffer, index: int) -> str:
         kind = self.columns[index].type

@@ -126,7 +126,7 @@ class EntityRange(LogRange):
                 key = decoder.key(message)
                 if wanted is None or key["kind"] == wanted:
                     entities.append(Entity(offset, key, key_path(message), decoder.properties(message)))
-            except ValueError as error:  # protobuf's own for text that is no UTF-8 included
+            except EntityError as error:
                 length = records.column(END_COLUMN)[index].as_py() - offset
                 yield entities, Damage(self.path, offset, length, layout.ENTITY_DAMAGE, str(error))
                 entities = []

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log.columns import RECORD_COLUMN
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
@@ -118,19 +119,19 @@ def _beside(file: File, name: str) -> str:
 
 def _existing(path: str, source: File, storage: Storage) -> File:
     try:
-        (file,) = storage.find(path)
-    except (FileNotFoundError, ValueError):
-        raise FormatError(f"{source.path}: the export has a file {path}, which is missing") from None
-    return file
+        found = storage.find(path)
+    except FileNotFoundError:
+        found = []
+    if len(found) != 1:
+        raise FormatError(f"{source.path}: the export has a file {path}, which is missing")
+    return found[0]
 
 
 def _parse(name: str, data: bytes, path: str) -> Any:
-    from google.protobuf.message import DecodeError
-
-    try:
-        return message_class(name).FromString(data)
-    except DecodeError as error:
-        raise FormatError(f"{path}: expected the metadata of an export: {error}") from error
+    found = decode_by(message_class(name).FromString, data)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{path}: expected the metadata of an export: {found.detail}")
+    return found
 
 
 def _time(micros: int) -> datetime:

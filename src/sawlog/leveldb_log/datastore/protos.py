@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sawlog.errors import SawlogError
+from sawlog.guard import optional
 from sawlog.leveldb_log.datastore.layout import MESSAGES
 
 _PACKAGE = "sawlog.datastore"
@@ -16,12 +16,9 @@ def message_class(name: str) -> Any:
     """The class of a message in `MESSAGES`.
 
     Raises:
-        SawlogError: When the packages that the view `entities` needs are not installed.
+        OptionError: When the packages that the view `entities` needs are not installed.
     """
-    try:
-        from google.protobuf import message_factory
-    except ImportError as error:
-        raise SawlogError(f"reading Datastore entities: {error}; install sawlog[datastore]") from error
+    message_factory = optional("google.protobuf.message_factory", "datastore", "reading Datastore entities")
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log.datastore.layout import EXACT_INTEGER
 from sawlog.leveldb_log.datastore.values import GeoPoint, Key, json_encoder
 
@@ -170,13 +171,13 @@ def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | 
         return [pa.array([], field.type) for field in fields]
     data = texts.buffers()[2]
     schema = pa.schema([pa.field(field.name, _as_json(field)) for field in fields])
-    try:
-        table = read_json(
-            data,
-            ReadOptions(use_threads=False, block_size=data.size + 1),
-            ParseOptions(schema, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowInvalid:
+    table = decode_by(
+        read_json,
+        data,
+        ReadOptions(use_threads=False, block_size=data.size + 1),
+        ParseOptions(schema, unexpected_field_behavior="ignore"),
+    )
+    if isinstance(table, Undecodable):
         return None
     return [_from_json(table.column(field.name).combine_chunks(), field) for field in fields]
 

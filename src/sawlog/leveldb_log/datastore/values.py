@@ -28,6 +28,7 @@ from functools import cache
 from typing import Any
 
 from sawlog.errors import SawlogError
+from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
 from sawlog.varints import encode_varint
@@ -37,7 +38,7 @@ KEY_PROPERTY = "__key__"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class EntityError(ValueError):
+class EntityError(Exception):
     """Bytes that are no entity."""
 
 
@@ -67,9 +68,6 @@ class EntityDecoder:
     """
 
     def __init__(self) -> None:
-        from google.protobuf.message import DecodeError
-
-        self._decode_error = DecodeError
         self._entities = message_class("Entities")
         self._entity = message_class("EntityProto")
         # What kind of value a property had last: asking for it directly is cheaper than asking what is there.
@@ -81,16 +79,16 @@ class EntityDecoder:
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
         )
-        try:
-            return list(self._entities.FromString(framed).entity)
-        except self._decode_error:
+        found = decode_by(self._entities.FromString, framed)
+        if isinstance(found, Undecodable):
             return [self._parse_one(record) for record in records]
+        return list(found.entity)
 
     def _parse_one(self, record: bytes) -> Any:
-        try:
-            return self._entity.FromString(record)
-        except self._decode_error as error:
-            return EntityError(f"expected an EntityProto message: {error}")
+        found = decode_by(self._entity.FromString, record)
+        if isinstance(found, Undecodable):
+            return EntityError(f"expected an EntityProto message: {found.detail}")
+        return found
 
     def key(self, message: Any) -> Key:
         """The key of an entity.
@@ -155,10 +153,9 @@ class EntityDecoder:
     def _nested(self, value: bytes, depth: int) -> Any:
         if depth > layout.MAX_DEPTH:
             raise EntityError(f"entities nested more than {layout.MAX_DEPTH} deep")
-        try:
-            message = self._entity.FromString(value)
-        except self._decode_error as error:
-            raise EntityError(f"expected a nested EntityProto message: {error}") from error
+        message = decode_by(self._entity.FromString, value)
+        if isinstance(message, Undecodable):
+            raise EntityError(f"expected a nested EntityProto message: {message.detail}")
         found = self.properties(message, depth)
         if found.keys() == {layout.VECTOR_PROPERTY}:
             vector = found[layout.VECTOR_PROPERTY]
@@ -237,10 +234,8 @@ def _composite(kind: str, value: Any) -> Any:
 
 
 def _text(value: bytes) -> str | bytes:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+    text = decode_by(bytes.decode, value)
+    return value if isinstance(text, Undecodable) else text
 
 
 def _timestamp(micros: int) -> datetime | int:

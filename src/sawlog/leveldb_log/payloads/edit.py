@@ -11,7 +11,7 @@ from sawlog.leveldb_log.payloads.layout import Custom, Tag
 _WORD = 1 << 64
 
 
-class EditError(ValueError):
+class EditError(Exception):
     """Bytes that are no version edit."""
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.arrow import batch_of_rows
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
@@ -127,7 +128,7 @@ class EditRange(LogRange):
         for edits, failed in self.edits(findings):
             rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
             findings.rows += len(rows)
-            yield pa.RecordBatch.from_pylist(rows, schema) if schema.names else _empty()
+            yield batch_of_rows(rows, schema) if schema.names else _empty()
             if failed is not None:
                 report_record(findings, failed)
 
@@ -161,7 +162,7 @@ class LiveFiles(EditRange):
                 report_record(findings, failed)
         rows = [{**row, FILE_COLUMN: self.path} for row in version.rows()]
         findings.rows += len(rows)
-        yield pa.RecordBatch.from_pylist(rows, schema) if schema.names else _empty()
+        yield batch_of_rows(rows, schema) if schema.names else _empty()
 
 
 @dataclass

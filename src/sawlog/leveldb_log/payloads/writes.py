@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import array_of, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb_log.columns import (
@@ -26,7 +28,6 @@ from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.leveldb_log.payloads.kernels import Table
@@ -59,8 +60,6 @@ _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values
 @cache
 def tag_table(dialect: Dialect) -> Table:
     """What tags stand for in a dialect."""
-    import numpy as np
-
     from sawlog.leveldb_log.payloads.kernels import Table
 
     operations = layout.OPERATIONS
@@ -80,13 +79,11 @@ def tag_table(dialect: Dialect) -> Table:
 @cache
 def operation_names() -> pa.Array:
     """The names of the operations, by code."""
-    return pa.array(layout.NAMES, pa.string())
+    return array_of(layout.NAMES, pa.string())
 
 
 def binary_buffers(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """Data and offsets of a binary array, read-only."""
-    import numpy as np
-
     _, offset_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(data_buffer or b"", np.uint8)
@@ -118,8 +115,6 @@ class _Decoder:
     """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
 
     def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
-        import numpy as np
-
         from sawlog.leveldb_log.payloads import kernels
 
         self._kernels = kernels
@@ -138,12 +133,10 @@ class _Decoder:
 
     def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of some records, in batches of bounded size."""
-        import numpy as np
-
         k = self._kernels
         data, offsets = binary_buffers(records.column(RECORD_COLUMN))
-        starts = records.column(OFFSET_COLUMN).to_numpy()
-        stops = records.column(END_COLUMN).to_numpy()
+        starts = values_of(records.column(OFFSET_COLUMN), np.int64)
+        stops = values_of(records.column(END_COLUMN), np.int64)
         self._state = np.zeros(1, k.DECODER)[0]
         status = k.FULL
         while status == k.FULL:
@@ -159,8 +152,6 @@ class _Decoder:
 
     def _renew(self, payload: int) -> None:
         """Fresh columns for the next batch."""
-        import numpy as np
-
         from sawlog.arrow import Column
 
         names = self._schema.names
@@ -203,7 +194,7 @@ class _Decoder:
         if name == FILE_COLUMN:
             return constant_string(self._path, rows)
         if name == OFFSET_COLUMN:
-            return fixed_array(pa.int64(), records.column(name).to_numpy()[self._records[:rows]])
+            return fixed_array(pa.int64(), values_of(records.column(name), np.int64)[self._records[:rows]])
         if name in (RECOVERED_COLUMN, STALE_COLUMN):
             return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
         if name == "operation":
@@ -214,8 +205,6 @@ class _Decoder:
         return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
 
     def _names(self, rows: int) -> pa.Array:
-        import numpy as np
-
         from sawlog.arrow import Column, constant_string
 
         codes = self._operations[:rows]
@@ -233,8 +222,6 @@ class _Decoder:
 
     def _binary(self, name: str, rows: int) -> pa.Array:
         """`key` or `value`, null where the operation has none."""
-        import numpy as np
-
         missing = int(self._state.no_keys if name == "key" else self._state.no_values)
         validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
         used = int(self._ends[name].values[rows])

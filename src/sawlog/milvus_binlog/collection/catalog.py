@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.milvus_binlog.collection.model import Collection
@@ -64,4 +65,4 @@ class CollectionFragment(Fragment):
                 "ttl": meta.ttl,
             }
         findings.rows += 1
-        yield pa.RecordBatch.from_arrays([pa.array([row.get(one.name)], one.type) for one in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays([array_of([row.get(one.name)], one.type) for one in schema], schema=schema)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.errors import OptionError
+from sawlog.guard import decode_json
 
 TYPES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
@@ -73,10 +74,7 @@ def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Arr
 
 
 def _object(cell: str | bytes | None) -> dict[str, Any]:
-    try:
-        parsed = json.loads(cell) if cell else {}
-    except (ValueError, RecursionError):
-        return {}
+    parsed = decode_json(cell) if cell else {}
     return parsed if isinstance(parsed, dict) else {}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array
+from sawlog.arrow import array_of, constant, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -108,8 +108,9 @@ class BatchFragment(Fragment):
             columns = Columns(self, findings, stack)
             join = _Join(self, columns, schema, findings, kept)
             try:
-                missing = self.missing or columns.missing()
-                told = self.first or not self.missing or findings.on_damage == "fail"
+                unread = self._unread(join, findings)
+                missing = self.missing or unread or columns.missing()
+                told = self.first or not (self.missing or unread) or findings.on_damage == "fail"
                 for one in missing if told else ():
                     findings.damage(one.damage)
                 if missing:
@@ -128,6 +129,15 @@ class BatchFragment(Fragment):
                         self._tell(join, columns, findings, lost)
             except UnreadableError as error:
                 self._tell(join, columns, findings, error.damage)
+
+    def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
+        """Why wanted fields cannot be read. Those that no schema tells of are wanted by nobody, and told once."""
+        found = {in_no_file(self, one): None for one in join.wanted.values() if one.id in self.batch.unread}
+        known = {one.id for one in self.shared.fields.values()}
+        if self.first and not found:
+            for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known}:
+                findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
+        return list(found)
 
     def as_stored(self) -> BatchFragment:
         """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
@@ -382,7 +392,7 @@ class _Join:
         shared = self._shared
         if shared.raw or TIMESTAMP.name not in stored:
             return np.ones(count, np.uint8)
-        times = np.asarray(self._valid(TIMESTAMP, stored[TIMESTAMP.name]).to_numpy())
+        times = values_of(self._valid(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
         found: list[NDArray[np.uint8] | None] = []
@@ -403,7 +413,7 @@ class _Join:
         if ends is not None:
             self._lives = {
                 INSERTED.name: fixed_array(INSERTED.type, times),
-                DELETED.name: pa.array(ends, DELETED.type, mask=ends == NEVER),
+                DELETED.name: array_of(ends, DELETED.type, ends == NEVER),
             }
         masks = [mask for mask in found if mask is not None]
         return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
@@ -479,7 +489,7 @@ class _Join:
         if field.name == OFFSET_COLUMN:
             return self._row_offsets(keep)
         ids = dict(zip((one.name for one in PLACE), self._fragment.place, strict=True))
-        return pa.repeat(pa.scalar(ids[field.name], pa.int64()), left)
+        return constant(ids[field.name], pa.int64(), left)
 
     def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
         import numpy as np

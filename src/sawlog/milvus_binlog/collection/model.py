@@ -43,6 +43,7 @@ class Batch:
         slices: In Storage V3, which rows of each file they are: the first, and that behind the last.
         groups: In Storage V3, the column group of each field.
         again: Those whose file an earlier batch of the segment reads, too, and tells of.
+        unread: In Storage V3, fields of column groups that are not read, and why not.
     """
 
     index: int
@@ -52,6 +53,7 @@ class Batch:
     slices: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     groups: Mapping[int, int] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
+    unread: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

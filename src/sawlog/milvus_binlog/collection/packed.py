@@ -74,10 +74,11 @@ def _take(segment: Segment, manifest: Manifest, found: _Found) -> None:
     """Fill a segment by its manifest."""
     place = (segment.root, layout.INSERT_LOG, segment.collection, segment.partition, segment.id)
     files: dict[int, list[LogFile | None]] = {}
+    unread: dict[int, str] = {}
     for id, group in enumerate(manifest.groups):
         if group.format != layout.PACKED_FORMAT:
             detail = f"columns {', '.join(group.columns[:3])} are kept as {group.format}, which is not supported"
-            segment.lacking.append(Missing(segment.directory, detail, Kind.UNSUPPORTED))
+            unread |= dict.fromkeys((int(name) for name in group.columns if layout.ID.match(name)), detail)
             continue
         files[id] = []
         for number, one in enumerate(group.files):
@@ -86,9 +87,11 @@ def _take(segment: Segment, manifest: Manifest, found: _Found) -> None:
                 segment.lacking.append(Missing(one.path, "the manifest names it, and it is not there"))
             files[id].append(None if file is None else LogFile(file, *place, id, number))
     segment.inserts = {id: [log for log in logs if log is not None] for id, logs in files.items()}
+    if not files:
+        segment.lacking += [Missing(segment.directory, one, Kind.UNSUPPORTED) for one in dict.fromkeys(unread.values())]
     if not segment.lacking:
         logs = {id: [log for log in found if log is not None] for id, found in files.items()}
-        segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs)
+        segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs, unread)
     _take_deltas(segment, manifest, found)
     _take_stats(segment, manifest, found)
 
@@ -120,7 +123,9 @@ def _take_stats(segment: Segment, manifest: Manifest, found: _Found) -> None:
         segment.stats += [LogFile(file, segment.root, kind, *place, int(field), at) for at, file in enumerate(there)]
 
 
-def _batches(groups: Mapping[int, ColumnGroup], logs: Mapping[int, Sequence[LogFile]]) -> list[Batch]:
+def _batches(
+    groups: Mapping[int, ColumnGroup], logs: Mapping[int, Sequence[LogFile]], unread: Mapping[int, str]
+) -> list[Batch]:
     """The rows of all column groups, cut wherever a file of any group begins: one file of each is read then.
 
     Groups are cut at the same places where one flush wrote them; a compaction may roll their files apart.
@@ -140,5 +145,5 @@ def _batches(groups: Mapping[int, ColumnGroup], logs: Mapping[int, Sequence[LogF
             first = file.first + start - (ends[id][place[id]] - file.rows)
             slices[id] = (first, first + stop - start)
         files = {id: logs[id][place[id]] for id in groups}
-        found.append(Batch(index, files, slices=slices, again=frozenset(again), groups=columns))
+        found.append(Batch(index, files, slices=slices, groups=columns, again=frozenset(again), unread=unread))
     return found

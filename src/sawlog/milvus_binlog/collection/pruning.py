@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.infer import time_range
@@ -21,7 +22,7 @@ from sawlog.storage import Storage
 def wanted(segment: Segment, query: Query) -> bool:
     """Whether partition and segment leave rows of it possible."""
     values = {layout.PARTITION_COLUMN: segment.partition, layout.SEGMENT_COLUMN: segment.id}
-    return possible(query, pa.record_batch({name: pa.array([value], pa.int64()) for name, value in values.items()}))
+    return possible(query, pa.record_batch({name: array_of([value], pa.int64()) for name, value in values.items()}))
 
 
 def time_bounds(query: Query, until: int | None) -> tuple[int, int]:
@@ -89,4 +90,4 @@ def _maybe(entry: dict[str, Any], values: Sequence[Any], primary: Field) -> bool
     if not values:
         return False
     bloom = filter_of(entry)
-    return bloom is None or bloom.found(pa.array(values, primary.arrow_type())) > 0
+    return bloom is None or bloom.found(array_of(values, primary.arrow_type())) > 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -22,18 +23,21 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sawlog.milvus_binlog.types import Field
     from sawlog.storage import File, Storage
 
 
 class _Kept(NamedTuple):
-    """What is kept of an insert log.
+    """What is kept of a file.
 
     Attributes:
-        rows: 1 for each row that is kept, 0 for the others.
+        fields: The fields of its collection, by id.
+        rows: 1 for each row that is kept, 0 for the others; `None` for all.
         empty: Where none is, the bytes of a log without rows, if any.
     """
 
-    rows: NDArray[np.uint8]
+    fields: Mapping[int, Field] = MappingProxyType({})
+    rows: NDArray[np.uint8] | None = None
     empty: bytes | None = None
 
 
@@ -55,12 +59,12 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
 
     def repaired(one: tuple[File, str]) -> None:
         file, place = one
-        kept = limits.get(file.path)
+        kept = limits.get(file.path, _Kept())
         if file.name == layout.BACKUP_META:
             _write(storage, place, storage.read(file.path))
-        elif kept is None or kept.rows.any():
+        elif kept.rows is None or kept.rows.any():
             with suppress(FormatError):
-                repair(file, place, dataset.scan.options, storage, None if kept is None else kept.rows)
+                repair(file, place, dataset.scan.options, storage, kept.rows, kept.fields)
         elif kept.empty is not None:
             _write(storage, place, kept.empty)
 
@@ -69,7 +73,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
 
 
 def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
-    """Of the files of damaged batches, by path, which rows are read."""
+    """Of the files of all batches, by path, which rows are read."""
     import numpy as np
 
     for fragment in dataset.batches():
@@ -77,11 +81,11 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
         kept: list[NDArray[np.uint8]] = []
         for _ in fragment.as_stored().traced(pa.schema([]), findings, kept):
             pass
-        if findings.kinds:
-            rows = np.concatenate([np.empty(0, np.uint8), *kept])
-            empty = {} if rows.any() else _empty_logs(fragment)
-            for id, log in fragment.batch.files.items():
-                yield log.file.path, _Kept(rows, empty.get(id))
+        rows = np.concatenate([np.empty(0, np.uint8), *kept]) if findings.kinds else None
+        empty = {} if rows is None or rows.any() else _empty_logs(fragment)
+        fields = {one.id: one for one in fragment.shared.fields.values()}
+        for id, log in fragment.batch.files.items():
+            yield log.file.path, _Kept(fields, rows, empty.get(id))
 
 
 def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.format import FILE_COLUMN, Fragment, Projection, Scan
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import time_range
-from sawlog.milvus_binlog.collection.model import Batch, Segment
+from sawlog.milvus_binlog.collection.model import Batch, Missing, Segment
 from sawlog.milvus_binlog.collection.stored import Columns
 from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
@@ -73,7 +74,7 @@ class SegmentFragment(Fragment):
         if not schema.names:
             return
         row = self._row(rows)
-        yield pa.RecordBatch.from_arrays([pa.array([row.get(one.name)], one.type) for one in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays([array_of([row.get(one.name)], one.type) for one in schema], schema=schema)
 
     def _row(self, rows: int | None) -> dict[str, Any]:
         segment, meta = self.segment, self.segment.meta
@@ -127,6 +128,8 @@ class SegmentFragment(Fragment):
         for one in missing:
             if self.alone or one.kind != Kind.BAD_MANIFEST:
                 findings.damage(one.damage)
+        for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
+            findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
         total: int | None = None if self.segment.modern and missing else 0
         for batch in self.batches:  # what the whole segment lacks is not told of each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)

@@ -76,7 +76,7 @@ class Columns:
         if not self.any().grouped:
             return []
         fields = [one for one in self._fragment.shared.fields.values() if not one.optional and self._find(one) is None]
-        return [in_no_file(self._fragment, one) for one in fields]
+        return [in_no_file(self._fragment, one) for one in fields if one.id not in self._fragment.batch.unread]
 
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""
@@ -189,5 +189,7 @@ class Stored:
 
 
 def in_no_file(fragment: BatchFragment, field: Field) -> Missing:
-    """What to say of a field that none of the files of a batch holds."""
+    """What to say of a field that none of the files of a batch holds, or one that is not read."""
+    if field.id in fragment.batch.unread:
+        return Missing(fragment.path, fragment.batch.unread[field.id], Kind.UNSUPPORTED)
     return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
@@ -44,7 +45,7 @@ class DeleteIndex:
                 continue
             if keys.type not in self._tables:
                 self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
-            self._tables[keys.type].add(keys, np.asarray(times.to_numpy()))
+            self._tables[keys.type].add(keys, values_of(times, np.int64))
             if most is not None:
                 check_room(self.nbytes, most)
 
@@ -120,12 +121,12 @@ class _Numbers:
             before = before[before[:, 1] >= 0]
             self._table = _table(self._salt, self._count + len(keys))
             kernels.add_numbers(_frozen(before[:, 0]), _frozen(before[:, 1]), self._table)
-        self._count += int(kernels.add_numbers(np.asarray(keys.to_numpy()), times, self._table))
+        self._count += int(kernels.add_numbers(values_of(keys, np.int64), times, self._table))
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
         suspects = np.empty(len(keys), np.int64)
-        return int(kernels.surviving_numbers(keys.to_numpy(), times, self._table, suspects, keep))
+        return int(kernels.surviving_numbers(values_of(keys, np.int64), times, self._table, suspects, keep))
 
 
 class _Texts:

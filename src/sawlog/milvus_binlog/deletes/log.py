@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import fixed_array
 from sawlog.damage import Findings
+from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.kernels.gather import gather_slices
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
@@ -169,11 +170,11 @@ def _texts(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tu
         at = len(usual[0])
     found: dict[DataType, tuple[list[Any], list[int]]] = {}
     for cell in cells.slice(at).cast(pa.binary()).to_pylist():
-        try:
-            key, time, kind = parse_cell(cell if cell is not None else b"null")
-        except ValueError as error:
-            bad.append((row + at, str(error)))
+        parsed = parse_cell(cell if cell is not None else b"null")
+        if isinstance(parsed, Undecodable):
+            bad.append((row + at, parsed.detail))
         else:
+            key, time, kind = parsed
             keys, times = found.setdefault(kind, ([], []))
             keys.append(key)
             times.append(time)
@@ -205,32 +206,28 @@ def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
         return None
 
 
-def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType]:
-    """One delete: JSON with `pk`, `ts` and `pkType`, or the legacy text `pk,ts`.
-
-    Raises:
-        ValueError: When it is neither; says why.
-    """
-    try:
-        data = json.loads(cell)
-    except (ValueError, RecursionError):
+def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType] | Undecodable:
+    """One delete: JSON with `pk`, `ts` and `pkType`, or the legacy text `pk,ts`; why it is neither."""
+    data = decode_json(cell)
+    if isinstance(data, Undecodable):
         return _legacy_cell(cell)
     key, time, kind = (data.get(name) if isinstance(data, dict) else None for name in ("pk", "ts", "pkType"))
     if kind == DataType.Int64 and _is_int(key, _INT64) and _is_int(time, _TIMES):
         return key, int(str(time)), DataType.Int64
     if kind == DataType.VarChar and isinstance(key, str) and _is_int(time, _TIMES):
         return key, int(str(time)), DataType.VarChar
-    raise ValueError(f"expected pk, ts and pkType of types that go together, found {_quote(cell)}")
+    return Undecodable(f"expected pk, ts and pkType of types that go together, found {_quote(cell)}")
 
 
-def _legacy_cell(cell: str | bytes) -> tuple[int, int, DataType]:
+def _legacy_cell(cell: str | bytes) -> tuple[int, int, DataType] | Undecodable:
     text = cell if isinstance(cell, str) else cell.decode("utf-8", "replace")
-    try:
-        key, time = map(int, text.split(","))
-    except ValueError:
-        raise ValueError(f"expected JSON or `key,timestamp`, found {_quote(cell)}") from None
+    parts = [decode_by(int, part) for part in text.split(",")]
+    numbers = [part for part in parts if not isinstance(part, Undecodable)]
+    if len(numbers) != 2 or len(parts) != 2:
+        return Undecodable(f"expected JSON or `key,timestamp`, found {_quote(cell)}")
+    key, time = numbers
     if key not in _INT64 or time not in _TIMES:
-        raise ValueError(f"a key or timestamp beyond 64 bits: {_quote(cell)}")
+        return Undecodable(f"a key or timestamp beyond 64 bits: {_quote(cell)}")
     return key, time, DataType.Int64
 
 

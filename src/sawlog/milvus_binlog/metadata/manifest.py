@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, optional, saying
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.model import reading
@@ -204,24 +204,25 @@ def _record(data: bytes) -> dict[str, Any]:
     bare = _bare(data)
     if bare is None and not data.startswith(layout.AVRO_MAGIC):
         raise FormatError(f"expected an Avro container ({layout.AVRO_MAGIC.hex(' ')}), found {data[:4].hex(' ')}")
-    import fastavro
+    fastavro = optional("fastavro", "milvus", "manifests of Storage V3")
 
-    def read() -> Any:
-        try:
-            if bare is not None:
-                version, at = bare
-                return fastavro.schemaless_reader(io.BytesIO(data[at:]), _bare_schema(version), None)
-            container = fastavro.reader(io.BytesIO(data))
-            _check_container(container.codec, container.writer_schema)
-            return next(container, None)
-        except (AttributeError, RecursionError, TypeError) as error:  # of a schema whose shape fastavro does not check
-            raise ValueError(f"{type(error).__name__}: {error}") from error
-
-    found = decode_by(read)
-    if isinstance(found, Undecodable):
-        raise FormatError(f"no Avro container: {found.detail}")
+    if bare is not None:
+        version, at = bare
+        found = _decoded(fastavro.schemaless_reader, io.BytesIO(data[at:]), _bare_schema(version), None)
+    else:
+        container = _decoded(fastavro.reader, io.BytesIO(data))
+        _check_container(container.codec, container.writer_schema)
+        found = _decoded(next, container, None)
     if not isinstance(found, dict):
         raise FormatError("an Avro container without a record")
+    return found
+
+
+def _decoded(decoder: Callable[..., Any], *args: Any) -> Any:
+    """What fastavro makes of the bytes; it does not check the shape of a schema."""
+    found = decode_by(saying(decoder, AttributeError, RecursionError, TypeError), *args)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"no Avro container: {found.detail}")
     return found
 
 

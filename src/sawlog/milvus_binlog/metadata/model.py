@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
+from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.types import Field
 
@@ -138,7 +138,7 @@ def reading(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (StorageError, InternalError):
+    except (StorageError, InternalError, OptionError):
         raise
     except SawlogError as error:
         raise FormatError(f"{what}: {error}") from None

@@ -34,9 +34,9 @@ def user_schema(given: Mapping[str, Any] | str, storage: Storage) -> tuple[str, 
     """
     if isinstance(given, str):
         try:
-            text = given if given.lstrip().startswith("{") else storage.read(given).decode()
+            text = given if given.lstrip().startswith("{") else storage.read(given)
             given = shape.parsed(text, "its text")
-        except (FormatError, UnicodeDecodeError, OSError) as error:
+        except (FormatError, OSError) as error:
             raise OptionError(f"schema={given!r}: expected JSON, or the path of a JSON file: {error}") from None
     if not isinstance(given, Mapping) or not isinstance(given.get("fields"), list):
         raise OptionError("schema: expected an object with a list `fields`, as of pymilvus' CollectionSchema.to_dict()")

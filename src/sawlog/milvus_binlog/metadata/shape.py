@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.milvus_binlog import layout
 
 
@@ -18,10 +17,10 @@ def parsed(text: bytes | str, what: str) -> Any:
     Raises:
         FormatError: When it is not JSON, or nested too deeply.
     """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{what}: {error}") from None
+    found = decode_json(text)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{what}: {found.detail}")
+    return found
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.backup import parse_backup
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import Storage
@@ -86,10 +86,7 @@ def backup_documents(
     place = _meta_path(root, layout.BACKUP_META)
     document: dict[str, Any] = {"name": root.rstrip("/").rsplit("/", 1)[-1], "state_code": _EXECUTED}
     if storage.exists(place):
-        try:
-            document = json.loads(storage.read(place))
-        except ValueError as error:
-            raise FormatError(f"{place}: expected the metadata of a backup: {error}") from None
+        document = shape.parsed(storage.read(place), f"{place}: expected the metadata of a backup")
         parse_backup(document, place)
     backups = document.setdefault("collection_backups", [])
     for collection, segments in collections:

@@ -15,9 +15,15 @@ from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog.columns import decode, kind_of
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
-from sawlog.milvus_binlog.payloads.footer import FooterError, read_footer
-from sawlog.milvus_binlog.payloads.pages import Page, PageError, PageSizeError, checked_pages, longest_value, page_limit
-from sawlog.milvus_binlog.payloads.parquet import Physical
+from sawlog.milvus_binlog.payloads.parquet import (
+    Page,
+    ParquetError,
+    Physical,
+    checked_pages,
+    longest_value,
+    page_limit,
+    read_footer,
+)
 from sawlog.milvus_binlog.payloads.salvage import Lost, losses, salvaged, sound_rows, what_is_lost
 from sawlog.milvus_binlog.source import SMALL
 from sawlog.milvus_binlog.types import Field
@@ -166,7 +172,7 @@ class Payload:
         """See `row_limit`, of a column whose pages cannot all be checked: no value is longer than its dictionary."""
         longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 1
         for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
-            with suppress(PageError):
+            with suppress(ParquetError):
                 for page in self.pages(group, leaf, any_size=True):
                     longest = max(longest, page.uncompressed if page.dictionary else 0)
         return max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest))
@@ -235,7 +241,7 @@ class Payload:
         """The pages of one column chunk, headers only, none of them larger than it may be, unless of `any_size`.
 
         Raises:
-            PageError: For pages that are broken or too large.
+            ParquetError: For pages that are broken or too large.
         """
         if is_remote(self.path) and self.held:
             self.source.window(self._extent.offset, self._extent.length)  # all of it, at once
@@ -258,7 +264,7 @@ class Payload:
         """Check the pages of one column chunk; its dictionary.
 
         Raises:
-            PageError: For pages that are broken or too large, that hold more or fewer values than the footer says,
+            ParquetError: For pages that are broken or too large, that hold more or fewer values than the footer says,
                 and for lists that few bytes make long.
         """
         dictionary = None
@@ -271,13 +277,12 @@ class Payload:
         rows, chunk = self.footer.groups[group].rows, self.footer.groups[group].chunks[leaf]
         lists = column.max_repetition_level
         if values != chunk.values or (values != rows and not lists):
-            raise PageError(f"pages of {values} values, where the footer says {chunk.values} values in {rows} rows")
+            raise ParquetError(f"pages of {values} values, where the footer says {chunk.values} values in {rows} rows")
         decoded = values * max(_VALUE_BYTES, column.length)
         limit = self.max_page_bytes if self.max_page_bytes is not None else page_limit(chunk.compressed)
         if lists and decoded > max(limit, _EXPANSION * size):
-            raise PageSizeError(
-                f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {limit}"
-            )
+            claim = f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {limit}"
+            raise ParquetError(claim, Kind.PAYLOAD_TOO_LARGE)
         return dictionary
 
     def _open(self) -> Any:
@@ -295,7 +300,7 @@ class Payload:
         """Turns what a check of the footer or of pages says into `UnreadableError`."""
         try:
             yield
-        except (PageError, FooterError) as error:
+        except ParquetError as error:
             raise self.unreadable(f"not a Parquet payload to read: {error}", error.kind) from None
 
     def _decode(self, decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:

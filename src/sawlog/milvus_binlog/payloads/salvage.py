@@ -14,20 +14,15 @@ from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog.columns import decode, kind_of
 from sawlog.milvus_binlog.layout import PARQUET_MAGIC, Kind
-from sawlog.milvus_binlog.payloads import parquet
-from sawlog.milvus_binlog.payloads.pages import Page, PageError, check_size
 from sawlog.milvus_binlog.payloads.parquet import (
-    COLUMN_META_DATA,
-    FILE_OFFSET,
-    Codec,
-    ColumnMetaData,
-    FileMetaData,
+    END,
+    FILE_META_DATA,
+    Page,
+    ParquetError,
     Physical,
-    RowGroup,
-    SchemaElement,
+    check_size,
+    written,
 )
-from sawlog.milvus_binlog.payloads.parquet import Kind as Thrift
-from sawlog.milvus_binlog.payloads.thrift import written
 from sawlog.milvus_binlog.types import Field
 
 if TYPE_CHECKING:
@@ -205,7 +200,7 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
     try:
         for leaf in payload.leaves(index):
             payload.check_chunk(group, leaf)
-    except PageError as error:
+    except ParquetError as error:
         raise _refused(error) from None
     batches = _decoded(payload.file.reader.iter_batches, batch_rows, [group], payload.leaves(index), use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
@@ -223,7 +218,7 @@ def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterat
     try:
         for page in payload.pages(group, leaf, any_size=True):
             count += page.values
-    except PageError as error:
+    except ParquetError as error:
         broken = _refused(error)
     if chunk.type != Physical.__members__.get(kind):
         broken = _RefusedError(f"pages of physical type {chunk.type} where the schema says {kind}")
@@ -260,7 +255,7 @@ def _read_page(
     try:
         for one in needed:
             check_size(one, payload.max_page_bytes)
-    except PageError as error:
+    except ParquetError as error:
         raise _refused(error) from None
     data = _page_file(payload, index, group, needed)
     file = _decoded(pq.ParquetFile, pa.BufferReader(data), page_checksum_verification=True)
@@ -278,41 +273,27 @@ def _page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> b
     )
     rows, start = pages[-1].values, len(PARQUET_MAGIC)
     before = sum(one.start + one.compressed - one.offset for one in pages[:-1])
-    codec = Codec[chunk.compression] if chunk.compression in Codec.__members__ else int(chunk.compression)
-    meta = [
-        (ColumnMetaData.TYPE, Thrift.I32, chunk.type),
-        (ColumnMetaData.ENCODINGS, Thrift.LIST, (Thrift.I32, [0])),
-        (ColumnMetaData.PATH_IN_SCHEMA, Thrift.LIST, (Thrift.BINARY, [_NAME])),
-        (ColumnMetaData.CODEC, Thrift.I32, codec),
-        (ColumnMetaData.NUM_VALUES, Thrift.I64, rows),
-        (ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, Thrift.I64, len(content)),
-        (ColumnMetaData.TOTAL_COMPRESSED_SIZE, Thrift.I64, len(content)),
-        (ColumnMetaData.DATA_PAGE_OFFSET, Thrift.I64, start + before),
-    ]
-    if before:
-        meta.append((ColumnMetaData.DICTIONARY_PAGE_OFFSET, Thrift.I64, start))
-    values = [
-        (SchemaElement.TYPE, Thrift.I32, chunk.type),
-        (SchemaElement.TYPE_LENGTH, Thrift.I32, max(0, column.length)),
-        (SchemaElement.REPETITION_TYPE, Thrift.I32, column.max_definition_level),
-        (SchemaElement.NAME, Thrift.BINARY, _NAME),
-    ]
-    root = [(SchemaElement.NAME, Thrift.BINARY, b"root"), (SchemaElement.NUM_CHILDREN, Thrift.I32, 1)]
-    column_chunk = [(FILE_OFFSET, Thrift.I64, 0), (COLUMN_META_DATA, Thrift.STRUCT, meta)]
-    row_group = [
-        (RowGroup.COLUMNS, Thrift.LIST, (Thrift.STRUCT, [column_chunk])),
-        (RowGroup.TOTAL_BYTE_SIZE, Thrift.I64, len(content)),
-        (RowGroup.NUM_ROWS, Thrift.I64, rows),
-    ]
-    footer = written(
-        [
-            (FileMetaData.VERSION, Thrift.I32, 2),
-            (FileMetaData.SCHEMA, Thrift.LIST, (Thrift.STRUCT, [root, values])),
-            (FileMetaData.NUM_ROWS, Thrift.I64, rows),
-            (FileMetaData.ROW_GROUPS, Thrift.LIST, (Thrift.STRUCT, [row_group])),
-        ]
-    )
-    return PARQUET_MAGIC + content + footer + parquet.END.pack(len(footer), PARQUET_MAGIC)
+    meta: dict[str, Any] = {
+        "type": chunk.type,
+        "encodings": [0],
+        "path_in_schema": [_NAME],
+        "codec": chunk.codec,
+        "num_values": rows,
+        "total_uncompressed_size": len(content),
+        "total_compressed_size": len(content),
+        "data_page_offset": start + before,
+        **({"dictionary_page_offset": start} if before else {}),
+    }
+    values = {
+        "type": chunk.type,
+        "type_length": max(0, column.length),
+        "repetition_type": column.max_definition_level,
+        "name": _NAME,
+    }
+    row_group = {"columns": [{"file_offset": 0, "meta_data": meta}], "total_byte_size": len(content), "num_rows": rows}
+    schema = [{"name": b"root", "num_children": 1}, values]
+    footer = written(FILE_META_DATA, {"version": 2, "schema": schema, "num_rows": rows, "row_groups": [row_group]})
+    return PARQUET_MAGIC + content + footer + END.pack(len(footer), PARQUET_MAGIC)
 
 
 def _as_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -332,7 +313,7 @@ def _width(kind: pa.DataType) -> int:
     return int(kind.bit_width) if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind) else -1
 
 
-def _refused(error: PageError) -> _RefusedError:
+def _refused(error: ParquetError) -> _RefusedError:
     return _RefusedError(str(error), error.kind)
 
 

@@ -25,6 +25,8 @@ def options():
     table = r.BlockBasedOptions()
     table.set_block_size(chosen["block"])
     table.set_format_version(chosen["format"])
+    if hasattr(r, "ChecksumType"):
+        table.set_checksum_type(getattr(r.ChecksumType, chosen["checksum"])())
     table.set_block_restart_interval(chosen["restarts"])
     made.set_block_based_table_factory(table)
     if chosen["blobs"] and hasattr(made, "set_enable_blob_files"):

@@ -1,0 +1,240 @@
+"""The formats that there are, and what each of them reads of a path."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from sawlog.errors import FormatError, OptionError
+from sawlog.guard import guarded
+from sawlog.skipped import Skipped
+from sawlog.spelling import meant
+from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from sawlog.format import Format
+
+ENTRY_POINT_GROUP = "sawlog.formats"
+PROBED = 256
+"""How many files that no format claims by their names are looked into."""
+
+
+class Match(IntEnum):
+    """How sure a format is that a file is its own."""
+
+    NO = 0
+    BESIDE = 1
+    """It lies beside files of another format, and is meant only where none of them is there."""
+    NAME = 2
+    CONTENT = 3
+    TREE = 4
+    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """All formats, by name, from the entry points that are installed."""
+    return {name: _load(point) for name, point in _entry_points().items()}
+
+
+@cache
+def get_format(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        OptionError: When there is none.
+    """
+    known = _entry_points()
+    if name not in known:
+        raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
+    return _load(known[name])
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name)}
+
+
+@cache
+def _load(point: EntryPoint) -> Format:
+    """Only what is asked for: each of Spark's Python processes starts with this."""
+    format: Format = point.load()()
+    return format
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files of a path that one format reads together.
+
+    Attributes:
+        path: The directory that they are in, or the file; a pattern where a directory holds several tables.
+        format: The format; `None` for files that no format knows.
+        files: The files.
+        others: Files next to them that hold none of the rows, but belong to the same system.
+        mixed: Whether other parts are below the same path, so that the format has to be named.
+    """
+
+    path: str
+    format: Format | None
+    files: list[File]
+    others: list[File] = field(default_factory=list)
+    mixed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files that are read."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def title(self) -> str:
+        """What people call the format."""
+        return "unknown" if self.format is None else self.format.title
+
+    @property
+    def command(self) -> str:
+        """What shows the rows of the part; empty where no format is known."""
+        if self.format is None:
+            return ""
+        named = f" --format {self.format.name}" if self.mixed else ""
+        return f"sawlog cat {shlex.quote(self.path)}{named}"
+
+
+def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "rows") -> Format:
+    """The format that knows the files best, of those that have the view; of equals, the one that explains most bytes.
+
+    Raises:
+        FormatError: When no format knows them, or several know them equally well.
+    """
+    having = {name: one for name, one in formats().items() if view in one.views} or formats()
+    scores: dict[str, tuple[Match, int]] = {}
+    for name, candidate in having.items():
+        # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
+        selected = candidate.select(files, "rows") or candidate.select(files, view)
+        chosen = selected or (files if len(files) == 1 else [])
+        with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
+            match = candidate.recognize(chosen, storage) if chosen else Match.NO
+        scores[name] = (match, sum(file.size for file in chosen))
+    included = {one for name, (match, _) in scores.items() if match >= Match.CONTENT for one in having[name].includes}
+    ranked = {name: score for name, score in scores.items() if name not in included}
+    best = max(ranked.values(), default=(Match.NO, 0))
+    if best[0] is Match.NO:
+        head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
+        found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
+        raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
+    names = [name for name, score in ranked.items() if score == best]
+    if len(names) > 1:
+        raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
+    return formats()[names[0]]
+
+
+def left_out(format: Format, read: Sequence[File], beside: Sequence[File], view: str) -> list[Skipped]:
+    """Why files of a path are not read, judged by their names.
+
+    Files of another format are missed: a user who opens a path that holds both may take one for all there is.
+
+    Args:
+        format: The format that reads the path.
+        read: The files that it reads.
+        beside: The others.
+        view: The view that is read.
+    """
+    explained = {one.path: one for one in format.left_out(beside, view)}
+    if len(explained) == len(beside):
+        return list(explained.values())
+    found = _with_neighbours([*named_parts(beside, {format.name, *format.includes}), Part("", format, list(read))])
+    others = {file.path: part for part in found[:-1] for file in part.files}
+    for file in beside:
+        if file.path not in explained:
+            part = others.get(file.path)
+            reason = f"not a {format.title}" if part is None else f"read as {part.title} by: {part.command}"
+            missed = part is not None and part.format is not None and format.name not in part.format.includes
+            explained[file.path] = Skipped(file.path, reason, file.size, missed=missed)
+    return [explained[file.path] for file in beside]
+
+
+def parts(files: Sequence[File], storage: Storage) -> list[Part]:
+    """The parts of a path, in the order of their paths; every file is in exactly one.
+
+    Names say most; up to 256 files whose names say nothing are looked into.
+    """
+    found = named_parts([file for file in files if not file.explicit])
+    claimed = {file.path for part in found for file in part.files}
+    for part in found:
+        assert part.format is not None
+        near = [file for file in files if file.path not in claimed and part.format.home(file) == part.path]
+        explained = {one.path for one in part.format.left_out(near, "rows")}
+        part.others.extend(file for file in near if file.path in explained)
+        claimed |= explained
+    unknown: dict[str, list[File]] = defaultdict(list)
+    rest = [file for file in files if file.path not in claimed]
+    for place, file in enumerate(rest):
+        format = _format_of(file, storage) if place < PROBED or file.explicit else None
+        if format is None:
+            unknown[posixpath.dirname(file.path)].append(file)
+        else:
+            found.append(Part(file.path, format, [file]))
+    found += [Part(directory, None, group) for directory, group in unknown.items()]
+    return sorted(_with_neighbours(found), key=lambda part: (part.path, part.format is None))
+
+
+def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
+    """The parts of a path as far as names say, each file in one at most.
+
+    Args:
+        files: The files of the path.
+        without: Names of formats that are not asked.
+    """
+    found: list[Part] = []
+    left = list(files)
+    asked = [one for name, one in formats().items() if name not in without]
+    for format in sorted(asked, key=lambda one: not one.includes):
+        groups: dict[tuple[str, str | None], list[File]] = defaultdict(list)
+        for file in format.select(left, "rows"):
+            groups[format.home(file), format.table(file)].append(file)
+        several = Counter(home for home, _ in groups)
+        for (home, table), group in groups.items():
+            if chosen := format.select(group, "rows"):
+                path = home if table is None or several[home] == 1 else posixpath.join(home, f"{table}.*")
+                found.append(Part(path or ".", format, chosen))
+        claimed = {file.path for part in found for file in part.files}
+        left = [file for file in left if file.path not in claimed]
+    return found
+
+
+def _format_of(file: File, storage: Storage) -> Format | None:
+    """The format of one file: one that the user named may be told by its name, others by their bytes."""
+    named = replace(file, explicit=True)
+    scores = {name: one.recognize([named], storage) for name, one in formats().items()}
+    best = max(scores.values())
+    names = [name for name, score in scores.items() if score is best]
+    sure = best is not Match.NO and (file.explicit or best >= Match.CONTENT)
+    return formats()[names[0]] if sure and len(names) == 1 else None
+
+
+def _with_neighbours(found: list[Part]) -> list[Part]:
+    """The same parts, which know whether others, but for parts of their own, have files below their paths."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for part in found:
+        directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
+        for above in {above or "." for directory in directories for above in _upwards(directory)}:
+            holders[above].add(part.format.name if part.format is not None else "")
+    return [
+        replace(part, mixed=bool(holders[part.path] - {part.format.name} - part.format.includes))
+        if part.format is not None
+        else part
+        for part in found
+    ]
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    """A directory, and those above it."""
+    while directory:
+        yield directory
+        directory = directory.rpartition("/")[0]
+    yield ""

@@ -1,0 +1,66 @@
+"""What sawlog itself wrote as JSON, read back: values of the types that annotations name, or refused."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from sawlog.errors import FormatError
+from sawlog.guard import Undecodable
+
+
+def shaped(value: Any, hint: Any, where: str) -> Any:
+    """A value of JSON as one of a type. Members of an object that its dataclass does not have are left out.
+
+    Args:
+        value: What `sawlog.guard.decode_json` made of a text.
+        hint: `Any`, `None`, `bool`, `int`, `str`, a `Literal`, a dataclass, a list, a tuple, a sequence or a mapping
+            from strings of these, or a union.
+        where: What it is, to begin error messages with.
+
+    Raises:
+        FormatError: When it is of another shape, or no JSON at all; says where.
+    """
+    if isinstance(value, Undecodable):
+        raise FormatError(f"{where}: {value.detail}")
+    origin, given = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        if value is None and types.NoneType in given:
+            return None
+        (only,) = (one for one in given if one is not types.NoneType)
+        return shaped(value, only, where)
+    if origin is Literal and value in given:
+        return value
+    if is_dataclass(hint) and isinstance(value, Mapping):
+        return _made(value, hint, where)
+    if origin in (dict, Mapping) and isinstance(value, Mapping):
+        return {key: shaped(one, given[1], f"{where}, {key}") for key, one in value.items()}
+    if origin in (list, tuple, Sequence) and isinstance(value, list):
+        kinds = given if origin is tuple and given[-1] is not ... else (given[0],) * len(value)
+        if len(kinds) == len(value):
+            made = [
+                shaped(one, kind, f"{where}, {at}") for at, (one, kind) in enumerate(zip(value, kinds, strict=True))
+            ]
+            return made if origin is list else tuple(made)
+    if hint in (bool, int, str) and type(value) is hint:
+        return value
+    raise FormatError(f"{where}: expected {getattr(hint, '__name__', hint)}, found {str(value)[:60]!r}")
+
+
+def _made(value: Mapping[str, Any], cls: Any, where: str) -> Any:
+    """An instance of a dataclass."""
+    hints = _hints(cls)
+    for one in fields(cls):
+        if one.name not in value and one.default is MISSING and one.default_factory is MISSING:
+            raise FormatError(f"{where}: {one.name} is missing")
+    return cls(**{name: shaped(value[name], hint, f"{where}, {name}") for name, hint in hints.items() if name in value})
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)

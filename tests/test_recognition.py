@@ -1,0 +1,139 @@
+"""Which format a path is read as, and what `ls` says of what else is there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import FormatError, OptionError
+from sawlog.recognition import parts
+from sawlog.storage import Storage
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+plyvel = pytest.importorskip("plyvel")
+
+CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
+
+
+def database(path: Path, keys: int = 3000) -> dict[bytes, bytes]:
+    """Make a LevelDB most of whose keys have left the log; what it answers."""
+    path.mkdir(parents=True)
+    with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=1 << 16) as db:
+        for i in range(keys):
+            db.put(b"%08d" % i, b"v" * 100)
+        db.delete(b"%08d" % 0)
+        return dict(db.iterator())
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files of six formats, one below another's directory, and one that nobody knows."""
+    root = tmp_path / "a folder"
+    database(root / "kv", 300)
+    sawlog.write(pa.table({"n": [1, 2]}), root / "kv" / "old" / "000009.log.d" / "N.T.bin", format="deephaven_log")
+    sawlog.write(pa.table({"record": [b"x"]}), root / "logs" / "000007.log", format="leveldb_log")
+    for table in "TU":
+        name = f"N.{table}.System.w.2026-01-02.bin.2026-01-02.00-00-00.000+0000"
+        sawlog.write(pa.table({"n": [1, 2, 3]}), root / "logs" / name, format="deephaven_log")
+    for date in ("2026-01-01", "2026-01-02"):
+        place = root / "cols" / "N" / "T" / "I" / date / "T"
+        sawlog.write(pa.table({"n": [1, 2, 3]}), place, format="deephaven_table")
+    sawlog.write(pa.table({"pk": [1, 2, 3]}), root / "milvus", format="milvus_binlog")
+    shutil.copy(CONTAINER, root / "kafka.dump")
+    (root / "notes.txt").write_text("hello")
+    return root
+
+
+def test_a_directory_with_current_and_manifest_is_a_database(tmp_path: Path) -> None:
+    truth = database(tmp_path / "db")
+    dataset = sawlog.open(tmp_path / "db")
+    assert dataset.format.name == "leveldb_database"
+    table = dataset.to_table()
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == truth
+    assert sawlog.open(tmp_path / "db", view="writes").format.name == "leveldb_log"
+    assert sawlog.open(tmp_path / "db", format="leveldb_log").schema.names == ["record"]
+    report = sawlog.verify(tmp_path / "db")
+    dead = {one.path for one in report.skipped if "MANIFEST does not name it" in one.reason}
+    data = {str(path) for path in (tmp_path / "db").iterdir() if path.suffix in (".ldb", ".log")}
+    assert data - dead <= {file.path for file in report.files}
+    with pytest.raises(OptionError, match="name leveldb_log as the format"):
+        dataset.watch()
+    assert sum(one.num_rows for one in sawlog.open(tmp_path / "db", format="leveldb_log").watch().look())
+    (tmp_path / "db" / "CURRENT").unlink()  # what is left may be any collection of logs and tables
+    assert sawlog.open(tmp_path / "db").format.name == "leveldb_log"
+
+
+def test_several_databases_are_listed(tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b"):
+        database(tmp_path / "all" / name, 10)
+    with pytest.raises(FormatError, match=r"2 databases: .*all/a, .*all/b; name one"):
+        sawlog.open(tmp_path / "all")
+    found = json.loads(run("ls", tmp_path / "all", "--json").out)["parts"]
+    assert [(Path(one["path"]).name, one["rows"], one["state"]) for one in found] == [
+        ("a", 9, "clean"),
+        ("b", 9, "clean"),
+    ]
+
+
+def test_every_file_is_in_one_part(folder: Path) -> None:
+    files = Storage().find(folder)
+    listed = [file.path for part in parts(files, Storage()) for file in [*part.files, *part.others]]
+    assert sorted(listed) == sorted(file.path for file in files)
+    assert len(set(listed)) == len(listed)
+
+
+def test_commands_of_a_listing_show_the_rows(folder: Path, run: Run) -> None:
+    found = json.loads(run("ls", folder, "--json").out)["parts"]
+    assert [(str(Path(one["path"]).relative_to(folder)), one["format"], one["rows"]) for one in found] == [
+        (".", None, None),
+        ("cols/N/T", "deephaven_table", 6),
+        ("kafka.dump", "filodb_record", 13),
+        ("kv", "leveldb_database", 299),
+        ("kv/old/000009.log.d", "deephaven_log", 2),
+        ("logs", "leveldb_log", 1),
+        ("logs/N.T.*", "deephaven_log", 3),
+        ("logs/N.U.*", "deephaven_log", 3),
+        ("milvus", "milvus_binlog", 3),
+    ]
+    for one in found[1:]:
+        _, *words = shlex.split(one["command"])
+        shown = run(*words, "--json")
+        assert (shown.code, len(shown.out.splitlines())) == (0, one["rows"]), one["command"]
+
+
+def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> None:
+    with pytest.warns(sawlog.DamageWarning) as caught:
+        sawlog.read(folder)
+    said = " ".join(str(one.message) for one in caught)
+    for command in ("cat {}/kv --format leveldb_database", "cat {}/cols/N/T", "cat {}/logs --format leveldb_log"):
+        assert command.format(str(folder)) in said.replace("'", "")
+    verified = run("verify", folder)
+    assert "read as LevelDB / RocksDB database by: sawlog cat" in verified.out
+
+
+def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:
+    sawlog.write(pa.table({"record": [b"x" * 100]}), tmp_path / "000007.log", format="leveldb_log")
+    shutil.copy(CONTAINER, tmp_path / "kafka.container")
+    assert sawlog.open(tmp_path).format.name == "filodb_record"
+    sawlog.write(pa.table({"record": [b"x" * 100_000]}), tmp_path / "000008.log", format="leveldb_log")
+    assert sawlog.open(tmp_path).format.name == "leveldb_log"
+
+
+def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> None:
+    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), tmp_path / "000007.log", format="leveldb_log")
+    whole = (tmp_path / "000007.log").read_bytes()
+    (tmp_path / "000007.log").write_bytes(whole[:-1])
+    assert "8 rows, tail" in run("ls", tmp_path).out
+    (tmp_path / "000007.log").write_bytes(whole[:300] + b"?" + whole[301:])
+    assert "damaged" in run("ls", tmp_path).out

@@ -1,0 +1,103 @@
+"""What a fresh process imports: nothing that a path does not call for, and never pandas, Numba or a compiler."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.format import formats
+
+SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
+PEBBLE = Path(__file__).parent / "golden" / "leveldb_database" / "pebble-1.1.5-ranges-alone" / "db"
+ROWS = 20
+
+SCRIPT = """
+import importlib.abc, json, os, sys, traceback, warnings
+
+warnings.simplefilter("ignore")
+asked = []
+
+class Watched(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "numba", "llvmlite", "pyspark", "duckdb"):
+            last = [f"{f.filename}:{f.lineno}: {f.line}" for f in traceback.extract_stack() if "sawlog" in f.filename]
+            asked.append(f"{name}: {last[-1]}")
+        return None
+
+sys.meta_path.insert(0, Watched())
+"""
+VERBS = """
+from sawlog.cli import main
+path, name, views = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+real, sys.stdout = sys.stdout, open(os.devnull, "w")
+codes = [main([*verb, path]) for verb in (["info"], ["cat", "--limit", "5"], ["verify"])]
+known = {one.split(".")[1] for one in sys.modules if one.startswith("sawlog.") and sys.modules[one].__file__}
+import sawlog
+for view in views:
+    for policy in ("fail", "skip"):
+        sawlog.read(path, format=name, view=view, on_damage=policy, provenance=True)
+print(json.dumps([codes, asked, sorted(known)]), file=real)
+"""
+
+
+@cache
+def small(root: Path) -> dict[str, tuple[Path, list[str]]]:
+    """A small path of every format, and the views that it can be read by."""
+    numbers = np.arange(ROWS)
+    texts = pa.array([f"{n:04}" for n in range(ROWS)])
+    labels = pa.array([[("_ws_", "demo"), ("_ns_", "app")]] * ROWS, pa.map_(pa.string(), pa.string()))
+    times = pa.array(numbers).cast(pa.timestamp("ms", "UTC"))
+    gauges = {"timestamp": times, "value": numbers * 0.5, "_metric_": pa.array(["heap"] * ROWS), "tags": labels}
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(ROWS * 4, np.float32)), 4)
+    both = {"i": numbers, "s": texts}
+    tables: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
+        "deephaven_log": ("a.bin", both, {}),
+        "deephaven_table": ("table", both, {}),
+        "filodb_record": ("a.container", gauges, {"schema": "gauge", "container_timestamp": 0}),
+        "leveldb_table": ("a.ldb", {"key": texts.cast(pa.binary()), "value": texts.cast(pa.binary())}, {}),
+        "milvus_binlog": ("insert_log", {"pk": numbers, "vec": vectors}, {"timestamp": 1 << 40}),
+    }
+    found = {"leveldb_log": (SHOP / "000003.log", ["rows", "writes", "damage"]), "leveldb_database": (PEBBLE, [])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (file, columns, options) in tables.items():
+            sawlog.write(pa.table(columns), root / file, format=name, **options)
+            found[name] = (root / file, [])
+    return {name: (path, views or list(formats()[name].views)) for name, (path, views) in found.items()}
+
+
+@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
+def test_every_verb_and_view_does_without_pandas_and_compilers(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, views = small(tmp_path_factory.getbasetemp())[name]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + VERBS, str(path), name, ",".join(views)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    codes, asked, _ = json.loads(done.stdout)
+    assert (codes, asked) == ([0, 0, 0], [])
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["--show-completion", "bash"]])
+def test_what_reads_nothing_does_not_import_arrow(arguments: list[str]) -> None:
+    script = f"""
+import atexit, sys
+from sawlog.cli import main
+atexit.register(lambda: print([one for one in ("pyarrow", "numpy", "rich") if one in sys.modules]))
+main({arguments!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr

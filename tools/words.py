@@ -1,0 +1,78 @@
+"""Keeps words out of prose that plain English says otherwise: `python tools/words.py`, part of `make lint`.
+
+`words.txt` is a dictionary of codespell. It is applied to comments and texts of Python, without names in backquotes and
+braces, and to what pages say outside of blocks of code. `words.toml` has idioms that may stay, and says how many words
+there may be in a folder: lower it when there are fewer.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tokenize
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TOOLS = Path(__file__).parent
+PROSE = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+BLOCK = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+NAMES = (r"`[^`\n]*`", r"\{[^{}\n]*\}")
+
+
+def prose(path: Path) -> str:
+    """A file, line by line, with spaces for all that is not prose."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
+    lines = text.splitlines()
+    kept = [[" "] * len(line) for line in lines]
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type in PROSE and " " in token.string:
+                (first, begin), (last, end) = token.start, token.end
+                for line in range(first, last + 1):
+                    part = slice(begin if line == first else 0, end if line == last else None)
+                    kept[line - 1][part] = lines[line - 1][part]
+    return "\n".join(map("".join, kept))
+
+
+def found(folder: str, ignored: str) -> list[str]:
+    """What codespell says of a folder, or of one file."""
+    with tempfile.TemporaryDirectory() as place:
+        for path in (ROOT / folder, *(ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".md") and path.is_file():
+                copy = Path(place, path.relative_to(ROOT))
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(prose(path), "utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "codespell_lib",
+            "-D",
+            str(TOOLS / "words.txt"),
+            "--ignore-regex",
+            ignored,
+            ".",
+        ]
+        return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def main() -> int:
+    """How many folders have more than they may."""
+    settings = tomllib.loads((TOOLS / "words.toml").read_text())
+    exceeded = 0
+    for folder, most in settings["most"].items():
+        words = found(folder, "|".join((*NAMES, *settings["idioms"])))
+        if len(words) > most:
+            print(*words, sep="\n")
+            exceeded += 1
+        if len(words) != most:
+            print(f"{folder}: {len(words)} words to avoid; tools/words.toml says {most}")
+    return exceeded
+
+
+if __name__ == "__main__":
+    sys.exit(main())
