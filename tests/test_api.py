@@ -137,9 +137,9 @@ def test_damage_in_a_source_that_is_written_on_keeps_its_type(log: Path, tmp_pat
 def test_repair_keeps_what_is_intact(log: Path, tmp_path: Path) -> None:
     damage_byte(log, 40_000)
     report = sawlog.repair(log, tmp_path / "mended.log")
-    assert report.rows == 2
-    assert report.account.damage == 50_026
-    assert sawlog.read(tmp_path / "mended.log").column("record").to_pylist() == RECORDS[:2]
+    assert report.rows == 3
+    assert report.account.damage == 50_014
+    assert sawlog.read(tmp_path / "mended.log").column("record").to_pylist() == [*RECORDS[:2], RECORDS[3]]
     assert not sawlog.verify(tmp_path / "mended.log").damaged
     with pytest.raises(sawlog.OptionError, match="repair never changes its source"):
         sawlog.repair(log, log)

@@ -301,13 +301,13 @@ def test_duckdb_pushes_columns_and_rows_down(everything: pa.Table) -> None:
     # In a process of its own: DuckDB's module complains on leaving one.
     done = subprocess.run([sys.executable, "-c", DUCKDB, str(SHOP)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]  # the others are of a progress bar
     expected = everything.filter((SEQUENCE > 22_000) & (OPERATION == "put"))
     assert lines[0] == f"[({pc.count(expected['key'])},)]"
     assert lines[1] == f"['key', 'operation', 'sequence'] {expected.num_rows}"
     assert lines[2] == f"[({pc.count(everything['key'])},)]"
     assert lines[3] == f"[({everything.num_rows},)] ['sequence']"
-    assert lines[4] == "[(10495,)]"
+    assert lines[4] == "[(3903,)]"
 
 
 def test_names_that_the_c_stream_would_cut_are_refused() -> None:

@@ -16,12 +16,12 @@ from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
-from sawlog.format import Format, Writer, get_format
-from sawlog.format import formats as _formats
+from sawlog.format import Format, Writer
 from sawlog.guard import guarded
 from sawlog.options import parse_options
 from sawlog.reading import cores
-from sawlog.recognition import left_out, recognize
+from sawlog.recognition import formats as _formats
+from sawlog.recognition import get_format, left_out, recognize
 from sawlog.scan import Scan
 from sawlog.spelling import meant
 from sawlog.staging import destination, sweep

@@ -11,6 +11,7 @@ import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import guarded
 from sawlog.names import is_remote
 from sawlog.reading import PIECE_BYTES, in_order, once
-from sawlog.recognition import Match, formats, get_format
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -57,8 +57,6 @@ __all__ = [
     "Scan",
     "View",
     "Writer",
-    "formats",
-    "get_format",
     "pack",
 ]
 
@@ -73,6 +71,18 @@ TASK_BYTES = 64 << 20
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 _C = TypeVar("_C", bound="Contents")
+
+
+class Match(IntEnum):
+    """How sure a format is that a file is its own."""
+
+    NO = 0
+    BESIDE = 1
+    """It lies beside files of another format, and is meant only where none of them is there."""
+    NAME = 2
+    CONTENT = 3
+    TREE = 4
+    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
 
 
 @dataclass(frozen=True)

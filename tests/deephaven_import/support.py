@@ -16,7 +16,8 @@ from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
 from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
 from sawlog.deephaven_log.options import ReadOptions
-from sawlog.format import Scan, get_format
+from sawlog.format import Scan
+from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
 SCHEMA = pa.schema([("N", pa.int64()), ("Sym", pa.string()), ("Px", pa.float64())])

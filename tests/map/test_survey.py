@@ -23,12 +23,13 @@ import sawlog.map
 from sawlog.cli import main
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.dataset import Dataset
-from sawlog.format import Contents, Fragment, Request, View, get_format
+from sawlog.format import Contents, Fragment, Request, View
 from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
 from sawlog.map.levels import MOST_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
 from sawlog.map.rows import KEPT_ROWS
+from sawlog.recognition import get_format
 from sawlog.scan import Scan
 from sawlog.storage import File
 from sawlog.testing import Laws

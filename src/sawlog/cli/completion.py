@@ -10,7 +10,8 @@ import typer
 import sawlog
 from sawlog.cli.cards import option_cards
 from sawlog.dataset import Dataset
-from sawlog.format import Format, get_format
+from sawlog.format import Format
+from sawlog.recognition import get_format
 
 
 def formats(incomplete: str) -> list[str]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Contents, Format, Match, Scan, get_format
+from sawlog.format import Contents, Format, Match, Scan
 from sawlog.leveldb_database import layout
 from sawlog.leveldb_database.options import ReadOptions, WriteOptions
 from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
+from sawlog.recognition import get_format
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from pyspark.sql.streaming.datasource import (
 
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
-from sawlog.format import Fragment, formats, get_format, pack
+from sawlog.format import Fragment, pack
+from sawlog.recognition import formats, get_format
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
 from sawlog.storage import File

@@ -16,7 +16,7 @@ from sawlog import api
 from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
-from sawlog.format import formats
+from sawlog.format import Format
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch
@@ -31,8 +31,8 @@ def repaired(subject: Subject) -> Iterator[str]:
     Damage to what no row needs may stand in the way: without it, the copy would lack a file.
     """
     sample = subject.sample
-    rescue = _rescue(subject)
-    marks = formats()[sample.format].marks
+    format = opened(subject, on_damage="skip").format
+    marks, rescue = format.marks, _rescue(subject, format)
     rows = _valued(delivered(opened(subject, on_damage="skip", **rescue))[0], marks)
     with scratch() as place:
         try:
@@ -88,10 +88,9 @@ def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
             yield f"the repaired file is refused in view {view}, which the source is not: {error}"
 
 
-def _rescue(subject: Subject) -> dict[str, Any]:
+def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
     """The options under which the view reads what `repair` saves; turned off where the view does not take them."""
-    known = formats()[subject.sample.format].rescue
-    rescue = {name: value for name, value in known.items() if name not in subject.options}
+    rescue = {name: value for name, value in format.rescue.items() if name not in subject.options}
     try:
         opened(subject, on_damage="skip", **rescue)
     except OptionError:

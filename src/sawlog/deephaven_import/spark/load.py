@@ -24,9 +24,10 @@ from sawlog.deephaven_log.names import LogName, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError, warn
-from sawlog.format import Projection, Scan, get_format
+from sawlog.format import Projection, Scan
 from sawlog.options import parse_options
 from sawlog.reading import in_order, once
+from sawlog.recognition import get_format
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
 

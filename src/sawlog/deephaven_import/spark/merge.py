@@ -32,8 +32,9 @@ from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
 from sawlog.digest import Digest
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
-from sawlog.format import Scan, get_format
+from sawlog.format import Scan
 from sawlog.options import parse_options
+from sawlog.recognition import get_format
 from sawlog.spark.errors import explain
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import PathLike, Staged, Storage
