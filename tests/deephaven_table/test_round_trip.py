@@ -126,8 +126,8 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
         times = column.combine_chunks().field("time").cast(pa.int64()).to_pylist()
         zones = column.combine_chunks().field("zone").to_pylist()
         return [
-            None if one is None else pair
-            for one, pair in zip(column.is_valid(), zip(times, zones, strict=True), strict=True)
+            pair if valid else None
+            for valid, pair in zip(column.is_valid().to_pylist(), zip(times, zones, strict=True), strict=True)
         ]
     return column.to_pylist()
 
