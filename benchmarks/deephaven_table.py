@@ -125,10 +125,10 @@ def mapped(data: Path) -> np.memmap:
     return np.memmap(data, np.float64, mode="r", offset=DATA_START)
 
 
-def exhaust(dataset: sawlog.format.Dataset) -> None:
+def exhaust(dataset: sawlog.Dataset) -> None:
     for _ in dataset.to_batches():
         pass
 
 
-def add(dataset: sawlog.format.Dataset) -> float:
+def add(dataset: sawlog.Dataset) -> float:
     return sum(pc.sum(batch.column(0)).as_py() for batch in dataset.to_batches())

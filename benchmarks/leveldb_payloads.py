@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 import sawlog
-import sawlog.format
 from benchmarks.harness import Case, Settings, Side
 
 ENTITY_BYTES = 360
@@ -76,7 +75,7 @@ def read(path: Path, view: str = "entities", **options: object) -> None:
     drain(sawlog.open(path, view=view, **options))
 
 
-def drain(dataset: sawlog.format.Dataset) -> None:
+def drain(dataset: sawlog.Dataset) -> None:
     for _ in dataset.to_batches():
         pass
 

@@ -14,8 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import MAX_LISTED, Damage, Findings
-from sawlog.format import TASK_BYTES
-from sawlog.packing import SMALLEST, pack
+from sawlog.format import SMALLEST, TASK_BYTES, pack
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
 

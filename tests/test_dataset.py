@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
+from sawlog.dataset import exported
 from sawlog.errors import SchemaError
 from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.query import And, bind, choose, conditions
-from sawlog.scanner import exported
 from tests.samples import samples
 
 __all__ = ["samples"]

@@ -15,7 +15,7 @@ from sawlog.damage import Damage, Findings
 from sawlog.errors import ChangedError, InternalError, StorageError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log import format as leveldb
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.dataset import LogContents
 from sawlog.leveldb_log.fragments import LogRange
 
 RECORDS = [b"%d" % n * 2000 for n in range(40)]
@@ -132,8 +132,8 @@ def broken_source() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "said"),
     [
-        (LevelDBLogDataset, "plan", "planning failed"),
-        (LevelDBLogDataset, "view_schema", "opening as leveldb_log failed"),
+        (LogContents, "_cut", "planning failed"),
+        (LogContents, "view_schema", "opening as leveldb_log failed"),
         (leveldb.LevelDBLog, "match", "leveldb_log could not tell"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sawlog.format import formats
+from sawlog.recognition import formats
 from tools import pictures
 
 

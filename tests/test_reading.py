@@ -26,12 +26,12 @@ __all__ = ["run", "samples"]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sawlog.reading", "sawlog.dataset"):
+    for place in ("sawlog.reading", "sawlog.format"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
     for place in (
-        "deephaven_table.dataset.DeephavenTableDataset",
-        "filodb_record.dataset.FiloDBRecordDataset",
-        "leveldb_database.dataset.DatabaseDataset",
+        "deephaven_table.dataset.DeephavenTableContents",
+        "filodb_record.dataset.ContainerContents",
+        "leveldb_database.dataset.DatabaseContents",
     ):
         monkeypatch.setattr(f"sawlog.{place}.shared", True)
 
@@ -103,7 +103,7 @@ def damage(path: Path, places: range) -> Path:
 
 
 def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.dataset.MAX_LISTED", 100)
+    monkeypatch.setattr("sawlog.format.MAX_LISTED", 100)
     path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
     found = []
     for threads in (1, 3):
@@ -233,4 +233,4 @@ def test_directories_are_repaired_by_several_threads(samples: dict[str, Path], t
 def test_a_number_of_threads_is_a_number(samples: dict[str, Path]) -> None:
     with pytest.raises(sawlog.OptionError, match="use_threads=0: expected True, False or a number"):
         sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=0)
-    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").threads == reading.cores() >= 1
+    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").scan.threads == reading.cores() >= 1

@@ -118,3 +118,19 @@ def test_a_table_of_nothing_is_without_skipped_files(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
     sawlog.write(pa.table({"record": pa.array([b"x"])}), path, format="leveldb_log")
     assert sawlog.open(path).skipped == []
+
+
+def test_warnings_point_at_the_line_that_called(database: Path) -> None:
+    dataset = sawlog.open(database, format="leveldb_log")
+    calls = (
+        lambda: sawlog.read(database, format="leveldb_log"),
+        dataset.to_table,
+        dataset.count_rows,
+        dataset.head,
+        lambda: list(dataset.to_batches()),
+        lambda: dataset.scanner().to_table(),
+    )
+    for call in calls:
+        with pytest.warns(sawlog.DamageWarning) as given:
+            call()
+        assert {one.filename for one in given} == {__file__}

@@ -23,9 +23,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog import sources
-from sawlog.inputs import Inputs
-from sawlog.storage import Storage
+from sawlog.storage import Storage, sources
+from sawlog.storage.inputs import Inputs
 from tests.cli.conftest import Run, run
 from tests.samples import ALL, FORMATS, ROWS, samples
 
@@ -55,7 +54,7 @@ SCRIPT = """
 import os, sys, sawlog, sawlog.dataset
 from pathlib import Path
 sys.stderr = sys.stdout
-sawlog.dataset.PIECE_BYTES = 1 << 20
+sawlog.format.PIECE_BYTES = 1 << 20
 name, *runs = sys.argv[1:]
 for run in runs:
     path, policy, threads = run.split(":")

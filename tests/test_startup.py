@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.format import formats
+from sawlog.recognition import formats
 
 SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
 PEBBLE = Path(__file__).parent / "golden" / "leveldb_database" / "pebble-1.1.5-ranges-alone" / "db"

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog import sources
-from sawlog.storage import Staged, Storage, normalize
+from sawlog.storage import Staged, Storage, normalize, sources
 
 DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 
@@ -280,7 +279,7 @@ def test_a_directory_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: 
     storage.publish([fill(storage, str(tmp_path / "loc"), a=b"1")])
     replacing = fill(storage, str(tmp_path / "loc"), a=b"2")
     rename = os.replace
-    monkeypatch.setattr("sawlog.storage.exchange", lambda *_: False)  # as on file systems that cannot
+    monkeypatch.setattr("sawlog.storage.files.exchange", lambda *_: False)  # as on file systems that cannot
 
     def fail(source: str, target: str) -> None:
         if source == replacing.temporary:

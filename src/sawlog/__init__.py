@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sawlog import spark as spark
     from sawlog.api import Written, formats, open, read, repair, verify, write
     from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
-    from sawlog.dataset import Dataset, Fragment
+    from sawlog.dataset import Dataset
     from sawlog.errors import (
         ChangedError,
         DamageError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         StorageError,
         UnsupportedError,
     )
-    from sawlog.format import Format, Writer
+    from sawlog.format import Format, Fragment, Writer
     from sawlog.scan import Scan
     from sawlog.skipped import Skipped
     from sawlog.watching import Watch
@@ -71,7 +71,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
     "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Tail", "TailStatus"),
-    "dataset": ("Dataset", "Fragment"),
+    "dataset": ("Dataset",),
     "errors": (
         "ChangedError",
         "DamageError",
@@ -83,7 +83,7 @@ _PLACES = {
         "StorageError",
         "UnsupportedError",
     ),
-    "format": ("Format", "Writer"),
+    "format": ("Format", "Fragment", "Writer"),
     "scan": ("Scan",),
     "skipped": ("Skipped",),
     "watching": ("Watch",),

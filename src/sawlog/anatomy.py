@@ -38,7 +38,7 @@ class Part:
         return self.offset + self.length
 
 
-Dissector = Callable[[int], Iterator[Part]]
+FieldParser = Callable[[int], Iterator[Part]]
 """The parts from an offset on."""
 
 

@@ -14,17 +14,19 @@ import pyarrow as pa
 
 from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import OnDamage, Report, check_on_damage
+from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
-from sawlog.format import Dataset, Format, Scan, Writer, get_format
-from sawlog.format import formats as _formats
+from sawlog.format import Format, Writer
 from sawlog.guard import guarded
-from sawlog.inputs import Input
 from sawlog.options import parse_options
 from sawlog.reading import cores
-from sawlog.recognition import left_out, recognize
+from sawlog.recognition import formats as _formats
+from sawlog.recognition import get_format, left_out, recognize
+from sawlog.scan import Scan
 from sawlog.spelling import meant
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
+from sawlog.storage.inputs import Input
 
 _READINGS = 10
 """How often a directory is read from the beginning, because jobs replaced files meanwhile, before that is an error."""
@@ -125,12 +127,12 @@ def open(
         options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=_names_of(open)),
         storage=storage,
         roots=tuple(map(normalize, paths)),
+        threads=_threads(use_threads),
     )
     with guarded(f"{scan.roots[0]}: opening as {chosen.name} failed"):
-        dataset = chosen.open(found.files, scan)
-    dataset.beside = found.beside
-    dataset.threads = _threads(use_threads)
-    return dataset
+        contents = chosen.open(found.files, scan)
+        contents.beside = found.beside
+        return Dataset(contents, scan)
 
 
 def read(
@@ -306,10 +308,11 @@ def repair(
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
         places.append((file, place))
-    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(normalize(os.fspath(src)),))
+    root, threads = normalize(os.fspath(src)), _threads(use_threads)
+    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(root,), threads=threads)
     with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
         missed = left_out(chosen, files, beside, "rows")
-        reports = repair_files(chosen, places, scan, target, _threads(use_threads))
+        reports = repair_files(chosen, places, scan, target)
     return Report(chosen.name, reports, missed)
 
 
@@ -393,18 +396,13 @@ def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> 
         chosen = recognize(found, storage, where, view)
     files = chosen.select(found, view)
     if not files:
-        raise FormatError(_nothing(chosen, found, view, where))
+        others = [name for name in chosen.views if name not in (view, "damage") and chosen.select(found, name)]
+        start = f"{where}: none of the {len(found)} files there is"
+        if view in chosen.views and others:
+            raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
+        raise FormatError(f"{start} a {chosen.title}")
     read = {file.path for file in files}
     return _Found(chosen, files, [file for file in found if file.path not in read])
-
-
-def _nothing(format: Format, found: Sequence[File], view: str, where: str) -> str:
-    """Why no file of a path was chosen: another view may have some."""
-    others = [name for name in format.views if name not in (view, "damage") and format.select(found, name)]
-    start = f"{where}: none of the {len(found)} files there is"
-    if view in format.views and others:
-        return f"{start} read by view {view!r}; views with files: {', '.join(others)}"
-    return f"{start} a {format.title}"
 
 
 def _relative(file: File, root: str) -> str:

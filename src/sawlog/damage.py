@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
-from sawlog.errors import DamageError, OptionError, UnsupportedError, without_secrets
+from sawlog.errors import DamageError, OptionError, UnsupportedError, warn, without_secrets
 from sawlog.skipped import Skipped
 
 OnDamage = Literal["fail", "skip"]
@@ -220,7 +219,7 @@ class Findings:
     def warn(self, path: str) -> None:
         """Tell the user, once per scan, what a read left out."""
         for remark in self.remarks(path):
-            warnings.warn(remark, DamageWarning, stacklevel=3)
+            warn(remark, DamageWarning)
 
 
 def places(count: int) -> str:

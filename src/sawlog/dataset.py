@@ -1,282 +1,139 @@
-"""Datasets, what a path holds, and fragments, the pieces of it that are decoded alone."""
+"""Datasets: what a path holds, under a choice of columns and rows."""
 
 from __future__ import annotations
 
-import copy
-import itertools
-import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
-from sawlog.computed import Columns
-from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, DamageWarning, FileReport, Findings, Report
-from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
+from sawlog.computed import Columns, parse_columns, parse_filter
+from sawlog.damage import DamageWarning, FileReport, Findings, Report
+from sawlog.errors import SawlogError, SchemaError, warn
 from sawlog.follow import Range
-from sawlog.guard import decoded, guarded
-from sawlog.names import is_remote
-from sawlog.packing import TASK_BYTES, pack
-from sawlog.reading import PIECE_BYTES, Remarks, count_fragments, in_order, once, read_fragments
+from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
+from sawlog.guard import guarded
+from sawlog.reading import in_order, once
 from sawlog.recognition import left_out
-from sawlog.scan import (
-    BYTES_COLUMN,
-    DAMAGE_EXTRA,
-    DAMAGED_BYTES,
-    PROVENANCE,
-    NamedTable,
-    Projection,
-    Scan,
-    fixed_schema,
-)
-from sawlog.scanner import Scanner, exported, narrowed
+from sawlog.scan import Scan
 from sawlog.skipped import Skipped, remarks
 from sawlog.storage import File
 
 if TYPE_CHECKING:
-    from sawlog.anatomy import Dissector
-    from sawlog.format import Format
-    from sawlog.storage import Source
     from sawlog.watching import Watch
 
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Fragment(ABC):
-    """A piece of a dataset that can be decoded alone. Small and picklable.
-
-    Attributes:
-        scan: What is wanted, shared by all fragments of the dataset.
-        projection: The columns of the scan.
-        path: What the fragment reads, for messages.
-        size: Input bytes, for planning.
-    """
-
-    scan: Scan
-    projection: Projection
-    path: str
-    size: int
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """Offset and length of the bytes of `path` that the fragment accounts for."""
-        return 0, self.size
-
-    @abstractmethod
-    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Decode the fragment.
-
-        Args:
-            schema: The columns to gather, of the view and of `PROVENANCE`; batches must have exactly this schema. It
-                may be empty, when only the findings are wanted: then batches may be empty too, but must still be
-                yielded at the usual pace.
-            findings: Told of every damage, of the tail, of the use of every byte, and of the rows decoded.
-
-        Yields:
-            Record batches of bounded size.
-        """
-
-    def to_batches(self, findings: Findings | None = None) -> Iterator[pa.RecordBatch]:
-        """The delivered rows. Without `findings` of the caller's own, what was left out becomes a warning.
-
-        Raises:
-            DamageError: At the first damage, if `on_damage` is `fail`; rows before it were delivered.
-        """
-        if self.scan.view == "damage":
-            yield from self._damages()
-            return
-        ledger = findings if findings is not None else Findings(self.scan.on_damage)
-        for batch in decoded(self, self.projection.decoded, ledger):
-            delivered = self.projection.apply(batch)
-            if delivered.num_rows:
-                yield delivered
-        if findings is None:
-            ledger.warn(self.path)
-
-    def scanned(self) -> Findings:
-        """Scan without gathering any column, under the policy of the scan.
-
-        Raises:
-            DamageError: At the first damage, if `on_damage` is `fail`.
-        """
-        findings = Findings(self.scan.on_damage)
-        for _ in decoded(self, pa.schema([]), findings):
-            pass
-        return findings
-
-    def inspect(self, *, every: bool = False) -> Findings:
-        """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
-        findings = Findings("skip", drained=every)
-        for _ in decoded(self, pa.schema([]), findings):
-            pass
-        return findings
-
-    def _damages(self) -> Iterator[pa.RecordBatch]:
-        findings = Findings("skip", drained=True, columns=[])
-        for _ in decoded(self, pa.schema([]), findings):
-            if (batch := findings.drain_batch()) is not None:
-                yield self._deliver_damages(batch)
-        if (batch := findings.drain_batch()) is not None:
-            yield self._deliver_damages(batch)
-
-    def _deliver_damages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
-            batch = batch.append_column(provenance, batch.column(source))
-        if BYTES_COLUMN in self.projection.decoded.names:
-            batch = batch.append_column(DAMAGE_EXTRA[-1], self._damaged_bytes(batch))
-        return self.projection.apply(batch.select(self.projection.decoded.names))
-
-    def _damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
-        """The first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
-        found: list[bytes | None] = []
-        for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
-            try:
-                found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
-            except (FileNotFoundError, NotADirectoryError, DiskError):
-                found.append(None)
-        return array_of(found, pa.binary())
+_Result = TypeVar("_Result")
+_Done = Callable[[Fragment, Findings], None]
+"""Takes what a fragment came across, once its rows are delivered."""
 
 
-class Dataset(ABC):
-    """What a path holds: a schema, and fragments. Opening reads no more than headers.
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """What a path holds: a schema, and rows. Opening reads no more than headers.
 
     Args:
-        format: The format that opened it.
-        files: The files it is made of.
-        scan: What is wanted of it.
+        contents: What the format knows of the files.
+        scan: What is wanted of them.
 
-    Attributes:
-        beside: Files of the path that `Format.select` did not choose.
-        threads: How many threads decode.
-        walked: Whether all of a file has to be looked at to cut it.
-        narrowed: Cached properties that depend on columns or filters.
+    Raises:
+        SchemaError: For a column that the view does not have.
     """
 
-    beside: Sequence[File] = ()
-    threads: int = 1
-    walked: ClassVar[bool] = False
-    narrowed: ClassVar[Sequence[str]] = ("skipped",)
+    contents: Contents
+    scan: Scan
+    _request: Request = field(init=False)
 
-    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        self.format = format
-        self.files = list(files)
-        self.scan = scan
-        damages = scan.view == "damage"
-        view = DAMAGE_SCHEMA if damages else self.view_schema()
-        if scan.schema is not None:
-            view = fixed_schema(scan.schema, view, self._where)
-        self.projection = Projection.of(view, scan, DAMAGE_EXTRA if damages else self.extra_columns())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_request", self.contents.request(self.scan))
 
-    @abstractmethod
-    def view_schema(self) -> pa.Schema:
-        """Schema of the whole view, without provenance."""
-
-    def extra_columns(self) -> Sequence[pa.Field]:
-        """Columns besides those of the view that can be asked for by name, in every view but `damage`."""
-        return PROVENANCE
+    @classmethod
+    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
+        """Open files."""
+        return cls(format.open(files, scan), scan)
 
     @property
-    def available(self) -> pa.Schema:
-        """Every column that can be asked for by name: those of the view, and the extra ones."""
-        damages = self.scan.view == "damage"
-        view = DAMAGE_SCHEMA if damages else self.view_schema()
-        extra = DAMAGE_EXTRA if damages else self.extra_columns()
-        return pa.schema([*view, *(f for f in extra if f.name not in view.names)])
+    def format(self) -> Format:
+        """The format."""
+        return self.contents.format
 
-    @abstractmethod
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
-        """Fragments in reading order, pruned by what filters allow.
-
-        Args:
-            task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
-        """
-
-    @cached_property
-    def skipped(self) -> list[Skipped]:
-        """What the path holds and a read leaves out; a format whose metadata names more adds it here."""
-        return left_out(self.format, self.files, self.beside, self.scan.view) if self.beside else []
-
-    def warn_of_skipped(self) -> None:
-        """Tell the user where rows of the view were left out."""
-        for remark in remarks(self.skipped):
-            warnings.warn(remark, DamageWarning, stacklevel=3)
+    @property
+    def files(self) -> Sequence[File]:
+        """The files, in reading order."""
+        return self.contents.files
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of the delivered batches."""
-        return self.projection.schema
+        return self._request.projection.schema
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """What the path holds and a read leaves out."""
+        beside = self.contents.beside
+        others = left_out(self.format, self.files, beside, self.scan.view) if beside else []
+        return [*others, *self.contents.left_out(self._request)]
 
     def info(self) -> dict[str, Any]:
-        """Facts about the format's content that cost no more than headers, for people to read."""
-        with guarded(f"{self._where}: info failed"):
-            facts = self.facts()
+        """Facts about the content that cost no more than headers, for people to read."""
+        with guarded(f"{self.contents.where}: info failed"):
+            facts = self.contents.facts(self._request)
         self.scan.storage.confirm()
         return facts
 
-    def facts(self) -> dict[str, Any]:
-        """What `info` says; formats that have something to say override this."""
-        return {}
-
-    def tables(self) -> list[NamedTable]:
-        """The tables below the path that options can name; none where the path is one table."""
-        return []
-
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """Names the parts of what stands at an offset, for people who look at bytes; formats that can override this.
-
-        Args:
-            file: One of the files.
-            source: Its bytes, of which a few hundred around each offset are enough.
-
-        Returns:
-            A function of an offset, where a row, damage or the file begins: the parts from there on, in ascending
-            order, as many as are asked for. They may lie, and the function may raise: the bytes may be damaged.
-        """
-        del file, source
-        return lambda offset: iter(())
-
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""
-        return list(self._fragments(task_bytes))
+        return list(self.contents.fragments(self._request, task_bytes))
+
+    def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
+        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
+        return self.contents.pieces(self._request, task_bytes)
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        return pack(self._fragments(task_bytes), task_bytes)
+        return self.contents.tasks(self._request, task_bytes)
 
-    def portions(self, task_bytes: int) -> Sequence[Dataset]:
-        """Datasets that together are this one, in order, each to be planned by the task that reads it.
+    def splits(self, task_bytes: int) -> list[Dataset]:
+        """Datasets that together are this one, each to be planned by the task that reads it; see `Contents.splits`."""
+        return [Dataset(one, self.scan) for one in self.contents.splits(self._request, task_bytes)]
 
-        There are none where planning needs no more than headers, or the bytes are near: then who asks can plan it all.
+    def committed_end(self, file: File, position: int) -> int:
+        """How far a file can be read; see `Contents.committed_end`."""
+        return self.contents.committed_end(self._request, file, position)
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """The fragments that read ranges of the files; see `Contents.between`."""
+        return self.contents.between(self._request, ranges)
+
+    def with_scan(self, scan: Scan) -> Self:
+        """The same files under another choice of columns and rows; what was read of them is not read again.
+
+        View, options and storage of a scan cannot change: they are what the files were opened by.
+        """
+        return replace(self, scan=scan)
+
+    def with_projection(self, columns: Columns | None = None, filter: Any = None) -> Self:
+        """The same dataset with fewer columns or rows.
 
         Args:
-            task_bytes: As for `plan`.
+            columns: Names to deliver, in order, or names and expressions; those of the dataset if not given.
+            filter: A `pyarrow.compute.Expression` that holds for every delivered row, besides what the dataset's does.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
         """
-        far = any(is_remote(file.path) for file in self.files)
-        walked = self.walked and any(file.size > task_bytes for file in self.files)
-        return [self.part([file]) for file in self.files] if far and walked else ()
-
-    def part(self, files: Sequence[File]) -> Dataset:
-        """The same dataset of some of its files."""
-        found = copy.copy(self)
-        found.files = list(files)
-        return found
-
-    def rescan(self, scan: Scan) -> Dataset:
-        """The same dataset with other columns or filters; what was read of the files is not read again."""
-        found = copy.copy(self)
-        for name in self.narrowed:
-            vars(found).pop(name, None)
-        for name, value in vars(self).items():
-            if value is self.scan:
-                vars(found)[name] = scan
-        Dataset.__init__(found, self.format, self.files, scan)
-        return found
+        if columns is None and filter is None:
+            return self
+        scan = self.scan
+        chosen = parse_columns(columns)
+        if isinstance(scan.columns, dict) and isinstance(chosen, tuple) and scan.columns.keys() >= set(chosen):
+            chosen = {name: scan.columns[name] for name in chosen}
+        filter = parse_filter(filter)
+        if filter is not None and scan.expression is not None:
+            filter = scan.expression & filter
+        expression = scan.expression if filter is None else filter
+        return self.with_scan(replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression))
 
     def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
         """Rows under one more choice of columns and rows, which is pushed into the decoder.
@@ -289,7 +146,7 @@ class Dataset(ABC):
         Raises:
             SchemaError: For a column that the view does not have.
         """
-        return Scanner(narrowed(self, columns, filter), batch_size)
+        return Scanner(self.with_projection(columns, filter), batch_size)
 
     def to_batches(
         self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None
@@ -301,47 +158,19 @@ class Dataset(ABC):
         if columns is not None or filter is not None or batch_size is not None:
             yield from self.scanner(columns, filter, batch_size).to_batches()
             return
-        self.warn_of_skipped()
-        ledger = Remarks()
-        yield from self.read(ledger.add)
-        ledger.tell()
+        collector = _WarningCollector(self.skipped)
+        yield from self.read(collector.add)
+        collector.report()
 
-    def read(
-        self, done: Callable[[Fragment, Findings], None], task_bytes: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order; what was left out is told to `done`, fragment by fragment.
+    def read(self, done: _Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
 
         Args:
-            done: Told what a fragment came across, once its rows are delivered.
-            task_bytes: As for `plan`, where one thread reads.
+            done: Takes what a fragment came across, once its rows are delivered.
+            task_bytes: As for `fragments`, where one thread reads.
         """
-        yield from self._confirmed(read_fragments(self.pieces(task_bytes), self._threads, done))
-
-    def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
-        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
-        return self._fragments(PIECE_BYTES if self._threads > 1 and self.shared else task_bytes)
-
-    @property
-    def _threads(self) -> int:
-        """What is small is read before threads are up; files that are not shared are not worth more than one each."""
-        most = self.threads if self.shared else min(self.threads, self.readable_apart)
-        return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
-
-    @property
-    def readable_apart(self) -> int:
-        """What threads can read side by side where they share no file: the files, unless several belong together."""
-        return len(self.files)
-
-    @property
-    def shared(self) -> bool:
-        """Whether threads share one file. If not, as where to cut one costs too much, each has files of its own."""
-        return True
-
-    @property
-    def accounted_by_pieces(self) -> bool:
-        """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
-        first = next(iter(self.pieces()), None)
-        return type(self).verify is Dataset.verify and (first is None or first.path in {one.path for one in self.files})
+        threads = self.contents.threads(self._request)
+        yield from self.contents.confirmed(read_fragments(self.pieces(task_bytes), threads, done))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""
@@ -349,37 +178,91 @@ class Dataset(ABC):
 
     def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
         """The rows as a table in memory; arguments are those of `scanner`."""
-        chosen = narrowed(self, columns, filter)
-        return pa.Table.from_batches(chosen.to_batches(), chosen.schema)
+        chosen = self.with_projection(columns, filter)
+        collector = _WarningCollector(chosen.skipped)
+        batches = chosen._at_once(lambda dataset, done: list(dataset.read(done)), collector.add)
+        collector.report()
+        return pa.Table.from_batches(batches, chosen.schema)
 
     def to_pandas(self, **settings: Any) -> Any:
         """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
         return self.to_table().to_pandas(**settings)
 
-    def frontier(self, file: File, position: int) -> int:
-        """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
+    def count_rows(self, filter: Any = None) -> int:
+        """How many rows `to_batches` delivers; without filters no column is gathered."""
+        if filter is not None:
+            return self.with_projection(None, filter).count_rows()
+        if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
+            return sum(batch.num_rows for batch in self.to_batches())
+        collector = _WarningCollector(self.skipped)
+        total = self.count(collector.add)
+        collector.report()
+        return total
 
-        A stream asks this of each file, and `between` for the fragments of a micro-batch. Both depend on nothing but
-        the bytes up to the end of what is asked about, so that a micro-batch can be repeated.
+    def count(self, done: _Done) -> int:
+        """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+        return self._at_once(Dataset._count, done)
+
+    def _count(self, done: _Done) -> int:
+        total = 0
+        threads = self.contents.threads(self._request)
+        scanned = lambda fragment: fragment.scan_into(Findings(fragment.scan.on_damage))  # noqa: E731
+        for fragment, findings in in_order(self.pieces(), once(scanned), threads):
+            total += findings.rows
+            done(fragment, findings)
+        self.scan.storage.confirm()
+        return total
+
+    def _at_once(self, work: Callable[[Dataset, _Done], _Result], done: _Done) -> _Result:
+        """What is made of all rows together: see `Contents.optimistic`."""
+        contents = self.contents.optimistic()
+        if contents is not None:
+            told: list[tuple[Fragment, Findings]] = []
+            try:
+                result = work(replace(self, contents=contents), lambda *found: told.append(found))
+            except SawlogError:
+                pass  # what is wrong is found again, by fragments that know more
+            else:
+                for found in told:
+                    done(*found)
+                return result
+        return work(self, done)
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing behind them is read."""
+        batches = []
+        missing = n
+        fragments = self.contents.fragments(self._request, None)
+        rows = read_fragments(fragments, 1, _WarningCollector(self.skipped).add)
+        for batch in self.contents.confirmed(rows):
+            batches.append(batch.slice(0, missing))
+            missing -= batches[-1].num_rows
+            if missing <= 0:
+                self.scan.storage.confirm()
+                break
+        return pa.Table.from_batches(batches, self.schema)
+
+    def verify(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Iterator[FileReport]:
+        """Check every byte that the view reads: one report per file, in order.
 
         Args:
-            file: One of the dataset's files; it is taken to end at its size.
-            position: A committed position: 0, or what an earlier call has answered.
-
-        Raises:
-            OptionError: When the view cannot be followed.
+            task_bytes: As for `fragments`.
+            advance: Called with the input bytes of every fragment that is done.
+            every: Whether reports list every damage, however many there are.
         """
-        del file, position
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+        return self.contents.verify(self._request, task_bytes, advance, every=every)
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the dataset's files, in reading order.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        del ranges
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+    def report(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Report:
+        """What `verify` finds, with what is not read, and what more could be read of damaged files."""
+        found = list(self.verify(task_bytes, advance, every=every))
+        damaged = {one.path: one for one in found if one.damaged}
+        files = [file for file in self.files if file.path in damaged]
+        more = self.format.rescued(list(damaged.values()), files, self.scan) if files else ""
+        return Report(self.format.name, found, self.skipped, more)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.
@@ -395,91 +278,12 @@ class Dataset(ABC):
 
         return Watch(self, positions, poll)
 
-    def count_rows(self, filter: Any = None) -> int:
-        """How many rows `to_batches` delivers; without filters no column is gathered."""
-        if filter is not None:
-            return narrowed(self, None, filter).count_rows()
-        if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
-            return sum(batch.num_rows for batch in self.to_batches())
-        self.warn_of_skipped()
-        ledger = Remarks()
-        total = self.count(ledger.add)
-        ledger.tell()
-        return total
-
-    def count(self, done: Callable[[Fragment, Findings], None]) -> int:
-        """How many rows there are before any filter; what was left out is told to `done`, fragment by fragment."""
-        total = count_fragments(self.pieces(), self._threads, done)
-        self.scan.storage.confirm()
-        return total
-
-    def head(self, n: int = 10) -> pa.Table:
-        """The first `n` rows; nothing behind them is read."""
-        batches = []
-        missing = n
-        self.warn_of_skipped()
-        ledger = Remarks()
-        rows = read_fragments(self._fragments(None), 1, ledger.add)
-        for batch in self._confirmed(rows):
-            batches.append(batch.slice(0, missing))
-            missing -= batches[-1].num_rows
-            if missing <= 0:
-                self.scan.storage.confirm()
-                break
-        return pa.Table.from_batches(batches, self.schema)
-
-    def verify(
-        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
-    ) -> Iterator[FileReport]:
-        """Check every byte that the view reads: one report per file, in order.
-
-        Args:
-            task_bytes: As for `plan`.
-            advance: Told the input bytes of every fragment that is done.
-            every: Whether reports list every damage, however many there are.
-        """
-        sizes = {file.path: file.size for file in self.files}
-        inspected = self._inspected(self.pieces(task_bytes), advance, every=every)
-        for path, found in itertools.groupby(self._confirmed(inspected), key=lambda one: one[0].path):
-            report = FileReport.of(path, sizes[path], (findings for _, findings in found))
-            if not every:
-                del report.damages[MAX_LISTED:]
-            yield report
-
-    def _confirmed(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Results of reading, after which remote files must still be what they were."""
-        try:
-            yield from results
-        except (DamageError, UnsupportedError):
-            self.scan.storage.confirm()  # what looks damaged may have been replaced
-            raise
-        self.scan.storage.confirm()
-
-    def report(
-        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
-    ) -> Report:
-        """What `verify` finds, with what is not read, and what more could be read of damaged files."""
-        found = list(self.verify(task_bytes, advance, every=every))
-        damaged = {one.path: one for one in found if one.damaged}
-        files = [file for file in self.files if file.path in damaged]
-        more = self.format.rescued(list(damaged.values()), files, self.scan) if files else ""
-        return Report(self.format.name, found, self.skipped, more)
-
-    def _inspected(
-        self, fragments: Iterable[Fragment], advance: Callable[[int], None] | None, *, every: bool
-    ) -> Iterator[tuple[Fragment, Findings]]:
-        """What every fragment comes across, in order."""
-        for fragment, findings in in_order(fragments, once(lambda one: one.inspect(every=every)), self._threads):
-            if advance is not None:
-                advance(fragment.size)
-            yield fragment, findings
-
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
         return exported(self.to_reader(), requested_schema)
 
     def __len__(self) -> int:
-        """How many rows there are, counted anew by every call."""
+        """How many rows there are, counted by every call."""
         return self.count_rows()
 
     def __bool__(self) -> bool:
@@ -487,7 +291,7 @@ class Dataset(ABC):
         return True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """See `to_batches`."""
+        """The rows, as record batches."""
         return self.to_batches()
 
     def _repr_html_(self) -> str:
@@ -497,13 +301,115 @@ class Dataset(ABC):
         return as_html(self)
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.format.name} view={self.scan.view!r} {self._where}>"
+        return f"<Dataset {self.format.name} view={self.scan.view!r} {self.contents.where}>"
 
-    def _fragments(self, task_bytes: int | None) -> Iterator[Fragment]:
-        with guarded(f"{self._where}: planning failed"):
-            yield from self.plan(task_bytes)
+
+class Scanner:
+    """Rows of a dataset, as pyarrow's scanners deliver them.
+
+    Args:
+        dataset: What is read.
+        batch_size: Rows per batch, at most; as they come if not given.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int | None = None) -> None:
+        self.dataset = dataset
+        self._batch_size = batch_size
 
     @property
-    def _where(self) -> str:
-        first = self.files[0].path if self.files else "(no files)"
-        return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
+    def schema(self) -> pa.Schema:
+        """Schema of the delivered batches."""
+        return self.dataset.schema
+
+    projected_schema = schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order."""
+        for batch in self.dataset.to_batches():
+            for start in range(0, batch.num_rows, self._batch_size or batch.num_rows):
+                yield batch.slice(start, self._batch_size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """The rows as a table in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are."""
+        return self.dataset.count_rows()
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing behind them is read."""
+        return self.dataset.head(n)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream."""
+        return exported(self.to_reader(), requested_schema)
+
+
+def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
+    """A reader as an Arrow C stream.
+
+    Raises:
+        SchemaError: For columns that the C stream would call otherwise: its names end at a NUL.
+    """
+    broken = [name for name in reader.schema.names if "\0" in name]
+    if broken:
+        raise SchemaError(f"the column {broken[0]!r} has a NUL in its name, with which no other library can take it")
+    return reader.__arrow_c_stream__(requested)
+
+
+def read_fragments(fragments: Iterable[Fragment], threads: int, done: _Done) -> Iterator[pa.RecordBatch]:
+    """The rows of fragments, in order.
+
+    Args:
+        fragments: What to read.
+        threads: How many read; with 1, nothing is read ahead.
+        done: Takes what a fragment came across, once its rows are delivered or the consumer has stopped among them.
+    """
+    begun: dict[int, tuple[Fragment, Findings]] = {}
+
+    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        findings = Findings(fragment.scan.on_damage)
+        begun[id(fragment)] = fragment, findings
+        yield from fragment.to_batches(findings)
+
+    def ended(fragment: Fragment) -> None:
+        done(*begun.pop(id(fragment)))
+
+    try:
+        for _, batch in in_order(fragments, batches, threads, ended):
+            yield batch
+    finally:
+        for fragment, findings in begun.values() if threads <= 1 else ():
+            done(fragment, findings)
+
+
+class _WarningCollector:
+    """Warns of what was left out: of files at once, of what is in them once per file, however many fragments it has.
+
+    Args:
+        skipped: The files that are not read.
+    """
+
+    def __init__(self, skipped: Iterable[Skipped]) -> None:
+        for remark in remarks(skipped):
+            warn(remark, DamageWarning)
+        self._path = ""
+        self._findings: Findings | None = None
+
+    def add(self, fragment: Fragment, findings: Findings) -> None:
+        """Take in what a fragment came across."""
+        if self._findings is None or fragment.path != self._path:
+            self.report()
+            self._path, self._findings = fragment.path, Findings("skip")
+        self._findings.add(findings)
+
+    def report(self) -> None:
+        """Warn of what was left out of the last file."""
+        if self._findings is not None:
+            self._findings.warn(self._path)
+        self._findings = None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.dataset
+
 from sawlog import api
-from sawlog.format import Dataset
+from sawlog.dataset import Dataset, Scanner
+from sawlog.errors import OptionError
 from sawlog.guard import optional
-from sawlog.inputs import Input
+from sawlog.storage.inputs import Input
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -31,8 +35,6 @@ def register(connection: DuckDBPyConnection, name: str, source: Input | Dataset,
     Returns:
         The dataset.
     """
-    from sawlog.facade import ArrowDataset
-
     dataset = source if isinstance(source, Dataset) else api.open(source, **options)
     connection.register(name, ArrowDataset(dataset))
     return dataset
@@ -79,3 +81,48 @@ def sql(
         return f"{match['word']}{names[path]}"
 
     return database.sql(_SOURCE.sub(table, query))
+
+
+class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A dataset of sawlog that is one of pyarrow, as far as reading goes.
+
+    Args:
+        dataset: What is read.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        if isinstance(dataset.scan.columns, dict):
+            raise OptionError("a dataset whose columns are computed: let the query compute them")
+        self._dataset = dataset
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the dataset."""
+        return self._dataset.schema
+
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: Any = None, batch_size: int | None = None, **_: Any
+    ) -> Scanner:
+        """The rows that meet an expression, with some of the columns; pyarrow's other settings mean nothing."""
+        if columns is None:
+            columns = None if filter is None else self.schema.names
+        return self._dataset.scanner(columns, filter, batch_size)
+
+    def to_batches(self, *args: Any, **settings: Any) -> Iterator[pa.RecordBatch]:
+        """The rows as batches; arguments are those of `scanner`."""
+        return self.scanner(*args, **settings).to_batches()
+
+    def to_table(self, *args: Any, **settings: Any) -> pa.Table:
+        """The rows as a table; arguments are those of `scanner`."""
+        return self.scanner(*args, **settings).to_table()
+
+    def head(self, num_rows: int, *args: Any, **settings: Any) -> pa.Table:
+        """The first rows; other arguments are those of `scanner`."""
+        return self.scanner(*args, **settings).head(num_rows)
+
+    def count_rows(self, filter: Any = None, **_: Any) -> int:
+        """How many rows there are that meet an expression."""
+        return self._dataset.count_rows(filter)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ArrowDataset, (self._dataset,))

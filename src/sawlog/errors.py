@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import re
+import sys
+import warnings
 from dataclasses import dataclass
 
 _USER = re.compile(r"\b(?!(?:abfss?|wasbs?)://[^:/]*@)([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s?#'\"]*@")
@@ -22,6 +27,18 @@ def secrets_in(url: str) -> list[str]:
     found = [one for match in _USER.finditer(url) for one in re.split("[:/@]+", match[0].removeprefix(match[1]))]
     _, _, query = url.partition("?")
     return [one for one in (*found, *(pair.partition("=")[2] for pair in query.split("&"))) if one]
+
+
+_OURS = (os.path.dirname(__file__) + os.sep, functools.__file__, contextlib.__file__)
+"""Where a frame is none of the caller's."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line by which sawlog was called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class SawlogError(Exception):

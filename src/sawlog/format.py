@@ -1,36 +1,45 @@
-"""The contract between formats and doors: Format, Dataset, Fragment, Writer."""
+"""The contract between formats and doors: Format, Contents, View, Fragment, Writer."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import itertools
 import json
+import operator
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
-from sawlog.dataset import Dataset, Fragment
-from sawlog.errors import OptionError
-from sawlog.follow import FollowedFormat
+from sawlog.arrow import array_of
+from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings
+from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
+from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import guarded
-from sawlog.packing import TASK_BYTES, pack
-from sawlog.reading import in_order, once
-from sawlog.recognition import Match, formats, get_format
+from sawlog.names import is_remote
+from sawlog.reading import PIECE_BYTES, in_order, once
 from sawlog.scan import (
+    BYTES_COLUMN,
+    DAMAGE_EXTRA,
+    DAMAGED_BYTES,
     FILE_COLUMN,
     OFFSET_COLUMN,
     PROVENANCE,
+    NamedTable,
     Projection,
     Scan,
+    fixed_schema,
 )
 from sawlog.skipped import Skipped
-from sawlog.storage import File, Staged, StagedFile, Storage
+from sawlog.storage import File, Source, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport
+    from sawlog.anatomy import FieldParser
 
 __all__ = [
     "FILE_COLUMN",
@@ -38,21 +47,394 @@ __all__ = [
     "PROBE_BYTES",
     "PROVENANCE",
     "TASK_BYTES",
-    "Dataset",
+    "Contents",
     "FileWriter",
     "Format",
     "Fragment",
     "Match",
     "Projection",
+    "Request",
     "Scan",
+    "View",
     "Writer",
-    "formats",
-    "get_format",
     "pack",
 ]
 
 PROBE_BYTES = 64 << 10
 """Bytes from the start of a file that recognition may look at."""
+
+SMALLEST = 64
+"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
+TASK_BYTES = 64 << 20
+"""Input bytes per task that planning aims at."""
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+_C = TypeVar("_C", bound="Contents")
+
+
+class Match(IntEnum):
+    """How sure a format is that a file is its own."""
+
+    NO = 0
+    BESIDE = 1
+    """It lies beside files of another format, and is meant only where none of them is there."""
+    NAME = 2
+    CONTENT = 3
+    TREE = 4
+    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
+
+
+@dataclass(frozen=True)
+class Fragment(ABC):
+    """A piece of a dataset that can be decoded alone. Small and picklable.
+
+    Attributes:
+        scan: What is wanted, shared by all fragments of the dataset.
+        projection: The columns of the scan.
+        path: What the fragment reads, for messages.
+        size: Input bytes, for planning.
+    """
+
+    scan: Scan
+    projection: Projection
+    path: str
+    size: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Offset and length of the bytes of `path` that the fragment accounts for."""
+        return 0, self.size
+
+    @abstractmethod
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Decode the fragment.
+
+        Args:
+            schema: The columns to gather, of the view and of `PROVENANCE`; batches must have exactly this schema. It
+                may be empty, when only the findings are wanted: then batches may be empty too, but must still be
+                yielded at the usual pace.
+            findings: Told of every damage, of the tail, of the use of every byte, and of the rows decoded.
+
+        Yields:
+            Record batches of bounded size.
+        """
+
+    def to_batches(self, findings: Findings | None = None) -> Iterator[pa.RecordBatch]:
+        """The delivered rows. Without `findings` of the caller's own, what was left out becomes a warning.
+
+        Raises:
+            DamageError: At the first damage, if `on_damage` is `fail`; rows before it were delivered.
+        """
+        if self.scan.view == "damage":
+            yield from self._damages()
+            return
+        ledger = findings if findings is not None else Findings(self.scan.on_damage)
+        for batch in self._decoded(self.projection.decoded, ledger):
+            delivered = self.projection.apply(batch)
+            if delivered.num_rows:
+                yield delivered
+        if findings is None:
+            ledger.warn(self.path)
+
+    def inspect(self, *, every: bool = False) -> Findings:
+        """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
+        return self.scan_into(Findings("skip", drained=every))
+
+    def scan_into(self, findings: Findings) -> Findings:
+        """Scan without gathering any column; the findings, filled.
+
+        Raises:
+            DamageError: At the first damage, if their policy is `fail`.
+        """
+        for _ in self._decoded(pa.schema([]), findings):
+            pass
+        return findings
+
+    def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """What `decode` yields; only judges and `decode_by` say what is damage, so another exception is a fault."""
+        with guarded(f"{self.path}: reading failed"):
+            yield from self.decode(schema, findings)
+
+    def _damages(self) -> Iterator[pa.RecordBatch]:
+        findings = Findings("skip", drained=True, columns=[])
+        for _ in self._decoded(pa.schema([]), findings):
+            if (batch := findings.drain_batch()) is not None:
+                yield self._deliver_damages(batch)
+        if (batch := findings.drain_batch()) is not None:
+            yield self._deliver_damages(batch)
+
+    def _deliver_damages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
+            batch = batch.append_column(provenance, batch.column(source))
+        if BYTES_COLUMN in self.projection.decoded.names:
+            batch = batch.append_column(DAMAGE_EXTRA[-1], self._damaged_bytes(batch))
+        return self.projection.apply(batch.select(self.projection.decoded.names))
+
+    def _damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
+        """The first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
+        found: list[bytes | None] = []
+        for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
+            try:
+                found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
+            except (FileNotFoundError, NotADirectoryError, DiskError):
+                found.append(None)
+        return array_of(found, pa.binary())
+
+
+def pack(
+    parts: Iterable[_Part], task_bytes: int, size: Callable[[_Part], int] = operator.attrgetter("size")
+) -> list[list[_Part]]:
+    """Pack fragments, or what has a size, in order, into tasks of about `task_bytes` and at most `SMALLEST` parts."""
+    tasks: list[list[_Part]] = []
+    least = task_bytes // SMALLEST
+    room = 0
+    for part in parts:
+        cost = max(size(part), least)
+        if not tasks or cost > room:
+            tasks.append([])
+            room = task_bytes
+        tasks[-1].append(part)
+        room -= cost
+    return tasks
+
+
+class Request(NamedTuple):
+    """What is wanted of contents: a scan, and its columns. Every fragment begins with it."""
+
+    scan: Scan
+    projection: Projection
+
+
+@dataclass(frozen=True)
+class View(Generic[_C]):
+    """One view of the bytes of a format.
+
+    Attributes:
+        schema: Its columns, without provenance; where the files tell them, a function of the contents.
+        fragments: As `Contents.plan`.
+        extra: Columns besides those of the view that can be asked for by name.
+    """
+
+    schema: pa.Schema | Callable[[_C], pa.Schema]
+    fragments: Callable[[_C, Request, int | None], Iterator[Fragment]]
+    extra: Sequence[pa.Field] | Callable[[_C], Sequence[pa.Field]] = field(default=PROVENANCE)
+
+
+class Contents(ABC):
+    """What a format knows of files that were opened, whichever columns and rows are wanted of them.
+
+    Args:
+        format: The format that has opened them.
+        files: The files.
+        scan: How they were opened. Its view, options and storage hold for all that is read of the contents.
+
+    Attributes:
+        views: The views by name. Where there is none for `damage`, that has the fragments of `rows`.
+        beside: Files of the path that `Format.select` did not choose.
+        walked: Whether all of a file has to be looked at to cut it.
+        shared: Whether threads share one file. If not, as where to cut one costs too much, each has files of its own.
+    """
+
+    views: ClassVar[Mapping[str, View[Any]]]
+    walked: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+    beside: Sequence[File] = ()
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self.format = format
+        self.files = list(files)
+        self.scan = scan
+
+    @property
+    def view(self) -> View[Any]:
+        """The view that is read."""
+        return self.views[self.scan.view if self.scan.view in self.views else "rows"]
+
+    def view_schema(self) -> pa.Schema:
+        """Schema of the whole view, without provenance."""
+        schema = self.view.schema
+        return schema if isinstance(schema, pa.Schema) else schema(self)
+
+    def extra_columns(self) -> Sequence[pa.Field]:
+        """Columns besides those of the view that can be asked for by name, in every view but `damage`."""
+        extra = self.view.extra
+        return extra(self) if callable(extra) else extra
+
+    @property
+    def available(self) -> pa.Schema:
+        """Every column that can be asked for by name: those of the view, and the extra ones."""
+        damages = self.scan.view == "damage"
+        view = DAMAGE_SCHEMA if damages else self.view_schema()
+        extra = DAMAGE_EXTRA if damages else self.extra_columns()
+        return pa.schema([*view, *(f for f in extra if f.name not in view.names)])
+
+    def request(self, scan: Scan) -> Request:
+        """A scan of the contents with its columns.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        damages = scan.view == "damage"
+        view = DAMAGE_SCHEMA if damages else self.view_schema()
+        if scan.schema is not None:
+            view = fixed_schema(scan.schema, view, self.where)
+        return Request(scan, Projection.of(view, scan, DAMAGE_EXTRA if damages else self.extra_columns()))
+
+    def plan(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """Fragments in reading order, pruned by what filters allow.
+
+        Args:
+            request: What is wanted.
+            task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
+        """
+        return self.view.fragments(self, request, task_bytes)
+
+    def fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """What `plan` yields; an exception that is not sawlog's own is a fault.
+
+        Raises:
+            InternalError: For one.
+        """
+        with guarded(f"{self.where}: planning failed"):
+            yield from self.plan(request, task_bytes)
+
+    def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
+        """Fragments packed, in order, into tasks of about `task_bytes` of input."""
+        return pack(self.fragments(request, task_bytes), task_bytes)
+
+    def splits(self, request: Request, task_bytes: int) -> Sequence[Contents]:
+        """Contents that together are these, in order, each to be planned by the task that reads it.
+
+        There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
+
+        Args:
+            request: What is wanted.
+            task_bytes: As for `plan`.
+        """
+        del request
+        far = any(is_remote(file.path) for file in self.files)
+        walked = self.walked and any(file.size > task_bytes for file in self.files)
+        return [self.of_files([file]) for file in self.files] if far and walked else ()
+
+    def of_files(self, files: Sequence[File]) -> Self:
+        """The same of some of the files."""
+        found = copy.copy(self)
+        found.files = list(files)
+        return found
+
+    def optimistic(self) -> Self | None:
+        """The same for a read that delivers nothing before all of it has succeeded; `None` where that is no faster.
+
+        Its fragments may fail where those of `plan` have looked further first.
+        """
+        return None
+
+    def pieces(self, request: Request, task_bytes: int | None = None) -> Iterator[Fragment]:
+        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
+        return self.fragments(request, PIECE_BYTES if self.threads(request) > 1 and self.shared else task_bytes)
+
+    def threads(self, request: Request) -> int:
+        """How many threads read. What is small is read before they are up; files that are not shared have one each."""
+        wanted = request.scan.threads
+        most = wanted if self.shared else min(wanted, self.readable_apart(request))
+        return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
+
+    def readable_apart(self, request: Request) -> int:
+        """What threads can read at the same time where they share no file: the files, unless several are one."""
+        del request
+        return len(self.files)
+
+    def left_out(self, request: Request) -> list[Skipped]:
+        """What a read leaves out of the files, or of what their metadata names, besides what is in other files."""
+        del request
+        return []
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Facts about the content that cost no more than headers, for people to read."""
+        del request
+        return {}
+
+    def tables(self) -> list[NamedTable]:
+        """The tables below the path that options can name; none where the path is one table."""
+        return []
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """Names the fields of what is at an offset, for people who look at bytes; formats that can override this.
+
+        Args:
+            file: One of the files.
+            source: Its bytes, of which a few hundred around each offset are enough.
+
+        Returns:
+            A function of an offset, where a row, damage or the file begins: the fields from there on, in ascending
+            order, as many as are asked for. They may lie, and the function may raise: the bytes may be damaged.
+        """
+        del file, source
+        return lambda offset: iter(())
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
+
+        A stream asks this of each file, and `between` for the fragments of a micro-batch. Both depend on nothing but
+        the bytes up to the end of what is asked about, so that a micro-batch can be repeated.
+
+        Args:
+            request: What is wanted.
+            file: One of the files; it is taken to end at its size.
+            position: A committed position: 0, or what an earlier call has answered.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        del request, file, position
+        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """The fragments that read ranges of the files, in reading order.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        del request, ranges
+        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def verify(
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[FileReport]:
+        """Check every byte that the view reads: one report per file, in order; see `Dataset.verify`."""
+        sizes = {file.path: file.size for file in self.files}
+        inspected = self._inspected(request, task_bytes, advance, every=every)
+        for path, found in itertools.groupby(self.confirmed(inspected), key=lambda one: one[0].path):
+            report = FileReport.of(path, sizes[path], (findings for _, findings in found))
+            if not every:
+                del report.damages[MAX_LISTED:]
+            yield report
+
+    def _inspected(
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[tuple[Fragment, Findings]]:
+        """What every fragment comes across, in order."""
+        pieces, threads = self.pieces(request, task_bytes), self.threads(request)
+        for fragment, findings in in_order(pieces, once(lambda one: one.inspect(every=every)), threads):
+            if advance is not None:
+                advance(fragment.size)
+            yield fragment, findings
+
+    def confirmed(self, results: Iterable[_Result]) -> Iterator[_Result]:
+        """Results of reading, after which remote files must still be what they were."""
+        try:
+            yield from results
+        except (DamageError, UnsupportedError):
+            self.scan.storage.confirm()  # what looks damaged may have been replaced
+            raise
+        self.scan.storage.confirm()
+
+    @property
+    def where(self) -> str:
+        """The files, for messages."""
+        first = self.files[0].path if self.files else "(no files)"
+        return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
 
 
 class Writer(ABC):
@@ -180,15 +562,17 @@ class Format(FollowedFormat, ABC):
         if given == self.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
             return ""
         with contextlib.suppress(OptionError):  # options that exclude each other
-            dataset = self.open(files, replace(scan, options=replace(scan.options, **self.rescue)))
-            if (more := dataset.count(lambda *_: None) - sum(one.rows for one in reports)) > 0:
+            scan = replace(scan, options=replace(scan.options, **self.rescue))
+            contents = self.open(files, scan)
+            found = contents.verify(contents.request(scan), None, None, every=False)
+            if (more := sum(one.rows for one in found) - sum(one.rows for one in reports)) > 0:
                 options = " ".join(f"-o {name}={json.dumps(value)}" for name, value in self.rescue.items())
                 return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
         return ""
 
     @abstractmethod
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
-        """Open files as one dataset."""
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        """Open files. No more than headers are read."""
 
     @abstractmethod
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
@@ -246,24 +630,21 @@ class Format(FollowedFormat, ABC):
             FormatError: When nothing can be taken out of it.
         """
 
-    def repair_files(
-        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
-    ) -> None:
-        """Write what `skip` delivers of a dataset to new files: each of its own, by `repair`, unless overridden.
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+        """Write what `skip` delivers of files to new ones: each of its own, by `repair`, unless overridden.
 
         Args:
-            dataset: The files as they are read.
-            places: Its files, and where the new ones go.
-            storage: Where both are; it publishes what is written once it has proven to be what the dataset delivers.
-            threads: How many threads work.
+            contents: The files as they are read.
+            places: Them, and where the new ones go.
+            storage: Where both are; it publishes what is written once it has proven to be what a read delivers.
         """
 
         def repaired(one: tuple[File, str]) -> None:
             file, place = one
             with guarded(f"{file.path}: repair as {self.name} failed"):
-                self.repair(file, place, dataset.scan.options, storage)
+                self.repair(file, place, contents.scan.options, storage)
 
-        for _ in in_order(places, once(repaired), threads if len(places) > 1 else 1):
+        for _ in in_order(places, once(repaired), contents.scan.threads if len(places) > 1 else 1):
             pass
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:

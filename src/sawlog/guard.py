@@ -11,15 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sawlog.damage import Findings
-    from sawlog.format import Fragment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,16 +148,6 @@ def guarded(doing: str) -> Iterator[None]:
         if not foreign(error):
             raise
         raise internal(error, doing) from error
-
-
-def decoded(fragment: Fragment, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-    """What a fragment decodes.
-
-    Raises:
-        InternalError: For a foreign exception: only judges and `decode_by` say what is damage.
-    """
-    with guarded(f"{fragment.path}: reading failed"):
-        yield from fragment.decode(schema, findings)
 
 
 def _innermost(trace: TracebackType | None) -> str:

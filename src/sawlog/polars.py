@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sawlog import api
+from sawlog.dataset import Dataset, Scanner
 from sawlog.errors import SawlogError
-from sawlog.format import Dataset
 from sawlog.guard import install
-from sawlog.inputs import Input
-from sawlog.scanner import Scanner, narrowed
+from sawlog.storage.inputs import Input
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,8 +36,9 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        chosen = narrowed(dataset, columns)
-        chosen.threads = 1 if limit is not None else chosen.threads  # nothing is read ahead
+        chosen = dataset.with_projection(columns)
+        if limit is not None:
+            chosen = chosen.with_scan(replace(chosen.scan, threads=1))  # nothing is read ahead
         left = limit
         for batch in Scanner(chosen, batch_size).to_batches():
             if left is not None and left <= 0:

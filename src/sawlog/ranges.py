@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.arrow import values_of
 from sawlog.damage import Findings, TailStatus
-from sawlog.dataset import Fragment
+from sawlog.format import Fragment
 from sawlog.storage import File
 
 

@@ -1,4 +1,4 @@
-"""Reading fragments, one after the other or several at a time, in order."""
+"""Working on several things at a time, with results in order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from sawlog.damage import Findings
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sawlog.format import Fragment
+from typing import Any, TypeVar
 
 PIECE_BYTES = 8 << 20
 """Input bytes of what one thread works on, and between two steps of a progress bar: two batches.
@@ -244,61 +237,3 @@ def _close(job: _Job) -> None:
     """End the work on a job that nobody waits for."""
     if isinstance(job.steps, Generator):
         job.steps.close()
-
-
-def read_fragments(
-    fragments: Iterable[Fragment], threads: int, done: Callable[[Fragment, Findings], None]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of fragments, in order.
-
-    Args:
-        fragments: What to read.
-        threads: How many read; with 1, nothing is read ahead.
-        done: Told what a fragment came across, once its rows are delivered or the consumer has stopped among them.
-    """
-    begun: dict[int, tuple[Fragment, Findings]] = {}
-
-    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        findings = Findings(fragment.scan.on_damage)
-        begun[id(fragment)] = fragment, findings
-        yield from fragment.to_batches(findings)
-
-    def ended(fragment: Fragment) -> None:
-        done(*begun.pop(id(fragment)))
-
-    try:
-        for _, batch in in_order(fragments, batches, threads, ended):
-            yield batch
-    finally:
-        for fragment, findings in begun.values() if threads <= 1 else ():
-            done(fragment, findings)
-
-
-def count_fragments(fragments: Iterable[Fragment], threads: int, done: Callable[[Fragment, Findings], None]) -> int:
-    """The rows of fragments by number, no column gathered; arguments are those of `read_fragments`."""
-    total = 0
-    for fragment, findings in in_order(fragments, once(lambda one: one.scanned()), threads):
-        total += findings.rows
-        done(fragment, findings)
-    return total
-
-
-class Remarks:
-    """Tells the user what was left out, once per file, however many fragments it was read in."""
-
-    def __init__(self) -> None:
-        self._path = ""
-        self._findings: Findings | None = None
-
-    def add(self, fragment: Fragment, findings: Findings) -> None:
-        """Take in what a fragment came across."""
-        if self._findings is None or fragment.path != self._path:
-            self.tell()
-            self._path, self._findings = fragment.path, Findings("skip")
-        self._findings.add(findings)
-
-    def tell(self) -> None:
-        """Warn of what was left out of the last file."""
-        if self._findings is not None:
-            self._findings.warn(self._path)
-        self._findings = None

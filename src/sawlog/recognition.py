@@ -7,35 +7,19 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
 
 from sawlog.errors import FormatError, OptionError
+from sawlog.format import Format, Match
 from sawlog.guard import guarded
 from sawlog.skipped import Skipped
 from sawlog.spelling import meant
 from sawlog.storage import File, Storage
 
-if TYPE_CHECKING:
-    from sawlog.format import Format
-
 ENTRY_POINT_GROUP = "sawlog.formats"
 PROBED = 256
 """How many files that no format claims by their names are looked into."""
-
-
-class Match(IntEnum):
-    """How sure a format is that a file is its own."""
-
-    NO = 0
-    BESIDE = 1
-    """It lies beside files of another format, and is meant only where none of them is there."""
-    NAME = 2
-    CONTENT = 3
-    TREE = 4
-    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
 
 
 @cache

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.damage import FileReport
+from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 from sawlog.storage import File, PathLike, Source, Storage, normalize
@@ -22,12 +23,10 @@ from sawlog.storage import File, PathLike, Source, Storage, normalize
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sawlog.format import Dataset, Format, Scan
+    from sawlog.format import Format, Scan
 
 
-def repair_files(
-    format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str, threads: int
-) -> list[FileReport]:
+def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> list[FileReport]:
     """Write the intact part of files to new ones, and publish these if they prove to hold it.
 
     Args:
@@ -35,7 +34,6 @@ def repair_files(
         places: The files, and where the new ones go.
         scan: What `skip` reads of the files.
         target: What was named as the destination.
-        threads: How many threads work.
 
     Returns:
         What `verify` finds in the files.
@@ -48,8 +46,8 @@ def repair_files(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
-            source = _source(format, [file for file, _ in places], scan, threads)
-            format.repair_files(source, places, held, threads)
+            source = _source(format, [file for file, _ in places], scan)
+            format.repair_files(source.contents, places, held)
             copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
             copied = replace(scan, storage=held, roots=(normalize(target),))
             _prove(source, copies, copied, target)
@@ -126,26 +124,20 @@ class _Held(Storage):
         return name if one is None else one.temporary
 
 
-def _opened(format: Format, files: Sequence[File], scan: Scan, threads: int) -> Dataset:
-    dataset = format.open(files, scan)
-    dataset.threads = threads
-    return dataset
-
-
-def _source(format: Format, files: Sequence[File], scan: Scan, threads: int) -> Dataset:
+def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
     """The rows of what is repaired; its damage where no row is read before it is repaired."""
     try:
-        return _opened(format, files, scan, threads)
+        return Dataset.of(format, files, scan)
     except FormatError:
-        return _opened(format, files, replace(scan, view="damage"), threads)
+        return Dataset.of(format, files, replace(scan, view="damage"))
 
 
 def _tables(dataset: Dataset) -> Iterator[Dataset]:
     """A dataset for each of the tables below a path."""
-    named = {repr(one.options): one.options for one in dataset.tables()}
+    named = {repr(one.options): one.options for one in dataset.contents.tables()}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
-        yield _opened(dataset.format, dataset.files, scan, dataset.threads)
+        yield Dataset.of(dataset.format, dataset.files, scan)
     if not named:
         yield dataset
 
@@ -159,14 +151,14 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
     """
     if not copies:
         raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
-    copy = _opened(source.format, copies, scan, source.threads)
+    copy = Dataset.of(source.format, copies, scan)
     refused = f"{target}: the repaired copy was not published:"
     for report in copy.verify():
         if report.damaged or report.tail.unfinished:
             wrong = next((one for one in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
     for before, after in zip(_tables(source), _tables(copy), strict=True) if source.scan.view == "rows" else ():
-        if not same_rows(*(_unmarked(one) for one in (before, after))):
+        if not same_rows(*map(_unmarked, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip writes them anew"

@@ -60,6 +60,7 @@ class Scan:
         storage: Where the bytes are.
         schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
         roots: The paths that were named, by which a format tells what lies outside of them.
+        threads: How many threads decode.
     """
 
     view: str = "rows"
@@ -72,6 +73,7 @@ class Scan:
     schema: pa.Schema | None = None
     roots: tuple[str, ...] = ()
     expression: Any = None
+    threads: int = 1
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled.

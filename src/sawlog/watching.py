@@ -13,7 +13,7 @@ from sawlog.stream.offset import Offset, Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.format import Dataset
+    from sawlog.stream.intake import Followed
 
 
 class Watch:
@@ -33,9 +33,9 @@ class Watch:
         OptionError: When the view cannot be followed; some views raise it with the first look.
     """
 
-    def __init__(self, dataset: Dataset, positions: Mapping[str, Any] | None = None, poll: float = 1.0) -> None:
-        paths = dataset.scan.roots or tuple(file.path for file in dataset.files)
-        foreign = [file.path for file in dataset.beside]
+    def __init__(self, dataset: Followed, positions: Mapping[str, Any] | None = None, poll: float = 1.0) -> None:
+        paths = dataset.scan.roots or tuple(file.path for file in dataset.contents.files)
+        foreign = [file.path for file in dataset.contents.beside]
         self._follower = Follower.of(dataset, paths, dataset.scan, StreamOptions(), foreign)
         self._offset = self._start(positions or {})
         self._end: Offset | None = None

@@ -16,7 +16,8 @@ from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
 from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
 from sawlog.deephaven_log.options import ReadOptions
-from sawlog.format import Scan, get_format
+from sawlog.format import Scan
+from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
 SCHEMA = pa.schema([("N", pa.int64()), ("Sym", pa.string()), ("Px", pa.float64())])
@@ -81,7 +82,8 @@ def plan(
     files = format.select(Storage().find(logs.directory), "rows")
     scan = Scan(options=ReadOptions(partition_column="", **options), on_damage=on_damage)
     dataset = format.open(files, scan)
-    planner = Planner(dataset.scan, {log.file.path: dataset.projection for log in dataset.logs}, location_bytes)
+    projection = dataset.request(scan).projection
+    planner = Planner(dataset.scan, {log.file.path: projection for log in dataset.logs}, location_bytes)
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 
 

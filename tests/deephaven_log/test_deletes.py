@@ -88,7 +88,7 @@ def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
         return go_on(one, target)
 
     monkeypatch.setattr(walk.CutWalk, "go_on", counted)
-    pieces = sawlog.open(path, deletes="ignore").plan(1000)
+    pieces = sawlog.open(path, deletes="ignore").pieces(1000)
     next(pieces)
     assert len(steps) == 1
     assert len(list(pieces)) == planned - 1
@@ -148,7 +148,7 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
     path.write_bytes(make([3]))
     dataset = sawlog.open(path)
     dataset.to_table()
-    assert isinstance(dataset, datasets.DeephavenLogDataset)
+    assert isinstance(dataset, datasets.DeephavenLogContents)
     assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
 
 

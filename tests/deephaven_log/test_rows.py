@@ -335,11 +335,11 @@ def test_several_tables_need_a_choice(tmp_path: Path):
         put(tmp_path / f"Ns.{table}.System.h.2024-01-01.bin.2024-01-01.000000.000+0000", header(cols))
     with pytest.raises(OptionError, match=r"Ns\.T, Ns\.U"):
         sawlog.read(tmp_path)
-    assert [log.name.table for log in sawlog.open(tmp_path, table="U").logs] == ["U"]
+    assert [log.name.table for log in sawlog.open(tmp_path, table="U").contents.logs] == ["U"]
     with pytest.raises(FormatError, match="none of the 2 logs"):
         sawlog.open(tmp_path, table="V")
     (one,) = tmp_path.glob("Ns.T*")
-    assert sawlog.open(one, column_partition="else").logs[0].name.column_partition == "else"
+    assert sawlog.open(one, column_partition="else").contents.logs[0].name.column_partition == "else"
 
 
 def test_unknown_header_records(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_rows_do_not_depend_on_how_many_threads_walk_the_log_for_cuts(entries, c
     data, starts = build(entries)
     path = put(damage(data, starts, changes))
     try:
-        with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.dataset.PIECE_BYTES", 0):
+        with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.format.PIECE_BYTES", 0):
             whole = rows_of(path, None)
             assert rows_of(path, size, use_threads=threads) == whole
             assert rows_of(path, None, use_threads=threads) == whole
@@ -119,7 +119,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
     try:
         with (
             patch.object(plan, "PROOF_BYTES", 60),
-            patch("sawlog.dataset.PIECE_BYTES", 0),
+            patch("sawlog.format.PIECE_BYTES", 0),
             patch.object(plan, "_in_stretches", noted),
         ):
             assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))
@@ -158,7 +158,7 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
     path = put(damage(data, starts, changes))
     try:
         dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"])
-        (log,) = dataset.logs
+        (log,) = dataset.contents.logs
         whole = replace(next(iter(dataset.fragments())), end=log.file.size)
         bare = whole_log(log.file, log.header, dataset.scan.options, dataset.scan.storage)
         found = survey(bare, step, last=True)

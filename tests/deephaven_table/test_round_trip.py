@@ -37,7 +37,7 @@ def _unsynced() -> Iterator[None]:
     """Hundreds of small tables need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sawlog.staging.sync_file", lambda path: None)
-        patch.setattr("sawlog.storage.sync_directory", lambda path: None)
+        patch.setattr("sawlog.storage.files.sync_directory", lambda path: None)
         yield
 
 
@@ -126,8 +126,8 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
         times = column.combine_chunks().field("time").cast(pa.int64()).to_pylist()
         zones = column.combine_chunks().field("zone").to_pylist()
         return [
-            None if one is None else pair
-            for one, pair in zip(column.is_valid(), zip(times, zones, strict=True), strict=True)
+            pair if valid else None
+            for valid, pair in zip(column.is_valid().to_pylist(), zip(times, zones, strict=True), strict=True)
         ]
     return column.to_pylist()
 

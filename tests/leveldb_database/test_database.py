@@ -125,7 +125,7 @@ def test_every_version_that_still_exists(tmp_path: Path, make: Callable[[Path], 
     assert (-1 in {row["level"] for row in rows}) == (make is leveldb)
     entries = sum(
         sawlog.read(file.file.path, format="leveldb_table").num_rows
-        for file in sawlog.open(path, view="live").version.tables
+        for file in sawlog.open(path, view="live").contents.version.tables
     )
     assert sum(row["level"] >= 0 for row in rows) == entries
 
@@ -149,7 +149,7 @@ def test_a_column_family(tmp_path: Path) -> None:
 def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
     path = tmp_path / "db"
     held = leveldb(path)
-    table = sawlog.open(path, view="live").version.tables[0].file
+    table = sawlog.open(path, view="live").contents.version.tables[0].file
     data = bytearray(Path(table.path).read_bytes())
     data[100] ^= 1
     Path(table.path).write_bytes(data)
@@ -170,7 +170,7 @@ def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
 def test_a_missing_table_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "db"
     leveldb(path)
-    Path(sawlog.open(path, view="live").version.tables[0].file.path).unlink()
+    Path(sawlog.open(path, view="live").contents.version.tables[0].file.path).unlink()
     with pytest.raises(DamageError, match="missing_file"):
         state(path)
     assert sawlog.verify(path, format="leveldb_database").damaged
@@ -180,7 +180,7 @@ def test_a_file_that_goes_while_it_is_read_is_told(tmp_path: Path) -> None:
     path = tmp_path / "db"
     leveldb(path)
     dataset = sawlog.open(path, view="live")
-    Path(dataset.version.tables[0].file.path).unlink()
+    Path(dataset.contents.version.tables[0].file.path).unlink()
     with pytest.raises(SawlogError, match="has changed while it was read"):
         dataset.to_table()
 

@@ -243,4 +243,4 @@ def test_what_asks_for_finished_logs_is_refused_elsewhere(option: dict[str, obje
     with pytest.raises(OptionError, match="rows"):
         sawlog.open(path, view="edits", **option)
     with pytest.raises(OptionError, match="stream"):
-        sawlog.open(path, **option).frontier(sawlog.open(path).files[0], 0)
+        sawlog.open(path, **option).committed_end(sawlog.open(path).files[0], 0)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import get_format
 from sawlog.leveldb_log.options import WriteOptions
+from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
 from .fragments import BLOCK, FIRST, fragment, scan, scan_file, write

@@ -27,7 +27,7 @@ def parts(path: object, offset: int, most: int = 40, named: str = "", **options:
     dataset = sawlog.open(path, on_damage="skip", **options)
     file = next(file for file in dataset.files if file.path.endswith(named))
     with closing(dataset.scan.storage.open(file.path)) as source:
-        return list(itertools.islice(dataset.dissector(file, source)(offset), most))
+        return list(itertools.islice(dataset.contents.field_parser(file, source)(offset), most))
 
 
 def told(found: list[Part]) -> dict[str, str]:
@@ -134,8 +134,8 @@ def test_hostile_bytes_break_nothing(samples: dict[str, Path], tmp_path: Path, n
         with closing(dataset.scan.storage.open(str(path))) as source:
             for offset in (0, dice.randrange(source.size)):
                 try:
-                    found = list(itertools.islice(dataset.dissector(file, source)(offset), 500))
-                except Exception:  # noqa: BLE001, what a dissector raises is caught by its caller
+                    found = list(itertools.islice(dataset.contents.field_parser(file, source)(offset), 500))
+                except Exception:  # noqa: BLE001, what a parser raises is caught by its caller
                     continue
                 assert all(later.offset >= one.offset for one, later in itertools.pairwise(found))
 
@@ -149,6 +149,6 @@ def test_a_dissector_that_raises_leaves_bytes_without_names(tmp_path: Path, monk
         yield Part("first", offset, 2)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dataset, "dissector", lambda file, source: broken)
+    monkeypatch.setattr(dataset.contents, "field_parser", lambda file, source: broken)
     (excerpt,) = survey(dataset).files[0].excerpts
     assert [part.name for part in excerpt.parts] == ["first"]

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,14 @@ import sawlog
 import sawlog.map
 from sawlog.cli import main
 from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.format import Dataset, Fragment, get_format
+from sawlog.dataset import Dataset
+from sawlog.format import Contents, Fragment, Request, View
 from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
 from sawlog.map.levels import MOST_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
 from sawlog.map.rows import KEPT_ROWS
+from sawlog.recognition import get_format
 from sawlog.scan import Scan
 from sawlog.storage import File
 from sawlog.testing import Laws
@@ -222,27 +224,26 @@ class Claimed(Fragment):
             findings.tail = Tail(TailStatus.CLEAN, size, 0)
 
 
-class ClaimedDataset(Dataset):
-    def view_schema(self) -> pa.Schema:
-        return pa.schema([pa.field("key", pa.string())])
-
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+class ClaimedContents(Contents):
+    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
             step = task_bytes or file.size
             for start in range(0, file.size, step):
-                yield Claimed(self.scan, self.projection, file.path, min(step, file.size - start), start)
+                yield Claimed(*request, file.path, min(step, file.size - start), start)
+
+    views: ClassVar = {"rows": View(pa.schema([pa.field("key", pa.string())]), _fragments)}
 
 
 class ClaimedFormat(type(get_format("leveldb_log"))):  # type: ignore[misc]
-    def open(self, files: list[File], scan: Scan) -> Dataset:
-        return ClaimedDataset(self, files, replace(scan, view="rows"))
+    def open(self, files: list[File], scan: Scan) -> Contents:
+        return ClaimedContents(self, files, replace(scan, view="rows"))
 
 
 def sparse(path: Path, size: int) -> Map:
     with path.open("wb") as file:
         file.truncate(size)
     format = ClaimedFormat()
-    return survey(format.open([File(str(path), size)], Scan(on_damage="skip", roots=(str(path),))))
+    return survey(Dataset.of(format, [File(str(path), size)], Scan(on_damage="skip", roots=(str(path),))))
 
 
 @pytest.mark.parametrize("size", [1 << 30, 10 << 30])

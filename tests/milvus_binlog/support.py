@@ -34,12 +34,12 @@ def collections() -> list[tuple[str, str]]:
     return [(name, collection) for name in SETS for collection in manifest(name)]
 
 
-def open_as_it_lies(path: Any, **options: Any) -> sawlog.format.Dataset:
+def open_as_it_lies(path: Any, **options: Any) -> sawlog.Dataset:
     """Open without metadata; reading warns of that."""
     return sawlog.open(path, **options)
 
 
-def with_etcd(name: str, collection: str, **options: Any) -> sawlog.format.Dataset:
+def with_etcd(name: str, collection: str, **options: Any) -> sawlog.Dataset:
     return sawlog.open(GOLDEN / name, collection=collection, metadata=str(GOLDEN / name / "etcd.json"), **options)
 
 

@@ -47,7 +47,7 @@ def test_names_survive(tmp_path: Path) -> None:
     assert dataset.schema.names == ["key", "Größe.A", "vec", "tags", "$meta"]
     wanted = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
     assert dataset.to_table().cast(wanted.schema).equals(wanted)
-    assert dataset.primary.name == "key"
+    assert dataset.contents.primary.name == "key"
     assert sawlog.open(root, collection="products").count_rows() == 10
     assert sawlog.open(root, partitions=("sold",)).count_rows() == 5
     assert sorted(path.name for path in root.iterdir()) == ["binlogs", "meta"]

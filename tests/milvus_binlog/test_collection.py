@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection
 
 def keys(root: Path, **options: Any) -> list[Any]:
     dataset = open_as_it_lies(root, **options)
-    return sorted(dataset.to_table()[dataset.primary.name].to_pylist())
+    return sorted(dataset.to_table()[dataset.contents.primary.name].to_pylist())
 
 
 def test_warning_says_that_rows_are_read_as_they_lie(tmp_path: Path) -> None:

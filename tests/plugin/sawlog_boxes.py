@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Findings
-from sawlog.format import Dataset, Format, Fragment, Match, Scan, Writer
+from sawlog.format import Contents, Format, Fragment, Match, Request, Scan, View, Writer
 from sawlog.storage import File, Storage
 
 
@@ -26,13 +26,15 @@ class BoxesFragment(Fragment):
             yield batch.select(schema.names)
 
 
-class BoxesDataset(Dataset):
-    def view_schema(self) -> pa.Schema:
+class BoxesContents(Contents):
+    def _schema(self) -> pa.Schema:
         return pa.ipc.open_file(self.files[0].path).schema
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
-            yield BoxesFragment(self.scan, self.projection, file.path, file.size)
+            yield BoxesFragment(*request, file.path, file.size)
+
+    views: ClassVar = {"rows": View(_schema, _fragments)}
 
 
 class Boxes(Format):
@@ -49,8 +51,8 @@ class Boxes(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         return list(files)
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
-        return BoxesDataset(self, files, scan)
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        return BoxesContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         raise AssertionError("not part of the proof")

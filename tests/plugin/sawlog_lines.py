@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Fragment, Match, Scan, Writer
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Fragment, Match, Request, Scan, View, Writer
 from sawlog.storage import File, Staged, Storage
 
 MAGIC = b"#lines\n"
@@ -47,13 +47,12 @@ class LinesFragment(Fragment):
         yield pa.RecordBatch.from_arrays([pa.array(values[f.name], f.type) for f in schema], schema=schema)
 
 
-class LinesDataset(Dataset):
-    def view_schema(self) -> pa.Schema:
-        return pa.schema([pa.field("line", pa.string())])
-
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+class LinesContents(Contents):
+    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
-            yield LinesFragment(self.scan, self.projection, file.path, file.size)
+            yield LinesFragment(*request, file.path, file.size)
+
+    views: ClassVar = {"rows": View(pa.schema([pa.field("line", pa.string())]), _fragments)}
 
 
 class LinesWriter(Writer):
@@ -87,8 +86,8 @@ class Lines(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
-        return LinesDataset(self, files, scan)
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        return LinesContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         return LinesWriter(path, storage)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.cli import main
-from sawlog.format import get_format
+from sawlog.recognition import get_format
 from sawlog.testing.outcome import plain
 
 LONGEST = 1000

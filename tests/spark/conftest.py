@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sawlog.spark
-from sawlog import format
+from sawlog import recognition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _forget_formats() -> None:
-    for known in (format.formats, format.get_format):
+    for known in (recognition.formats, recognition.get_format):
         known.cache_clear()
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 import sawlog
 import sawlog.spark
 from sawlog.deephaven_log import Logger
-from sawlog.format import formats, get_format
+from sawlog.recognition import formats, get_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

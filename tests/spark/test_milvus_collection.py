@@ -187,7 +187,7 @@ def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) 
     done = compact(spark, str(tmp_path / "in"), str(tmp_path / "out"), tree="backup")
     assert (done.rows, done.segments_after) == (20, 1)
     copy = sawlog.open(tmp_path / "out")
-    assert (copy.collection.name, copy.collection.meta.partitions) == ("odd", {2: "_default"})
+    assert (copy.contents.collection.name, copy.contents.collection.meta.partitions) == ("odd", {2: "_default"})
     assert copy.to_table().sort_by("pk").cast(table.schema).equals(table)
     assert compact(spark, str(tmp_path / "out"), str(tmp_path / "plain")).rows == 20
 
@@ -201,7 +201,7 @@ def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"185 rows compacted and proven: {target}"
     before, after = with_etcd("2.3.5", "strpk"), open_as_it_lies(target)
-    keys = before.to_table()[before.primary.name].to_pylist()
+    keys = before.to_table()[before.contents.primary.name].to_pylist()
     assert sorted(after.to_table()["100"].to_pylist()) == sorted(keys)
     assert main(["compact", str(root), str(target), *options]) == 2
     assert "already" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_a_table_is_refused_with_the_way_out(spark: SparkSession, database: Path
 def test_a_third_party_format_has_a_short_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sawlog.format import formats
+    from sawlog.recognition import formats
 
     path = tmp_path / "a.lines"
     path.write_bytes(b"#lines\none\ntwo\n")

@@ -17,9 +17,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
+from sawlog.dataset import Dataset
 from sawlog.deephaven_log import Logger
 from sawlog.errors import OptionError, SawlogError, StorageError
-from sawlog.format import Dataset
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
 

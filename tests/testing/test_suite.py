@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog import api
+from sawlog.dataset import Dataset
 from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
 
@@ -44,6 +45,9 @@ LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("tes
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+    count_rows, head = Dataset.count_rows, Dataset.head
+    monkeypatch.setattr(Dataset, "count_rows", lambda self: count_rows(self) + ("counts one more" in toy.FAULTS))
+    monkeypatch.setattr(Dataset, "head", lambda self, n=10: head(self, n + ("head is longer" in toy.FAULTS)))
     monkeypatch.setattr(mutations, "EFFORT", 1.0)
     yield
     toy.FAULTS.clear()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SchemaError
 from sawlog.follow import Range
-from sawlog.format import Dataset, Format, Fragment, Match, Scan, Writer
+from sawlog.format import Contents, Format, Fragment, Match, Request, Scan, View, Writer
 from sawlog.scan import Projection
 from sawlog.storage import File, Staged, Storage
 
@@ -87,42 +87,35 @@ class ToyRange(Fragment):
             findings.damage(Damage(self.path, at, self.end - at, "bad_record", "expected another checksum"))
 
 
-class Toys(Dataset):
-    def view_schema(self) -> pa.Schema:
-        return ROWS
-
-    def plan(self, task_bytes: int | None) -> Iterator[ToyRange]:
+class Toys(Contents):
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[ToyRange]:
         for file in self.files:
             start = 0
-            for at in self._starts(file) if task_bytes else ():
+            for at in self._starts(request, file) if task_bytes else ():
                 if at - start >= task_bytes:
-                    yield self._range(file, start, at)
+                    yield self._range(request, file, start, at)
                     start = at
-            yield self._range(file, start, file.size)
+            yield self._range(request, file, start, file.size)
 
-    def _starts(self, file: File) -> list[int]:
-        rows = self._range(file, 0, file.size)
+    views: ClassVar = {"rows": View(ROWS, _ranges)}
+
+    def _starts(self, request: Request, file: File) -> list[int]:
+        rows = self._range(request, file, 0, file.size)
         offsets = pa.schema([pa.field("_offset", pa.int64())])
         return [n for batch in rows.decode(offsets, Findings("skip")) for n in batch.column(0).to_pylist()]
 
-    def _range(self, file: File, start: int, end: int) -> ToyRange:
-        return ToyRange(self.scan, self.projection, file.path, end - start, file, start, end)
+    def _range(self, request: Request, file: File, start: int, end: int) -> ToyRange:
+        return ToyRange(*request, file.path, end - start, file, start, end)
 
-    def frontier(self, file: File, position: int) -> int:
-        found = self._range(file, position, file.size).inspect(every=True)
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        found = self._range(request, file, position, file.size).inspect(every=True)
         if found.damages and "passes over damage" not in FAULTS:
             return found.damages[0].offset  # it reaches up to the end, and what is added may belong to it
         torn = found.tail is not None and "reads tails" not in FAULTS
         return found.tail.offset if torn else file.size
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        return [self._range(replace(file, size=end), start, end) for file, start, end in ranges]
-
-    def count_rows(self) -> int:
-        return super().count_rows() + ("counts one more" in FAULTS)
-
-    def head(self, n: int = 10) -> pa.Table:
-        return super().head(n + ("head is longer" in FAULTS))
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
 
 class ToyWriter(Writer):
@@ -156,7 +149,7 @@ class Toy(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         return list(files)
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         return Toys(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sawlog import format
+from sawlog import recognition
 from sawlog.kernels import native
 
 HERE = Path(__file__).parent
@@ -36,5 +36,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 
 def _forget() -> None:
-    for known in (format.formats, format.get_format, native.root, native._table, native.misfit, native.library):
+    for known in (
+        recognition.formats,
+        recognition.get_format,
+        native.root,
+        native._table,
+        native.misfit,
+        native.library,
+    ):
         known.cache_clear()

@@ -20,7 +20,7 @@ from sawlog.scan import OFFSET_COLUMN
 if TYPE_CHECKING:
     from sawlog.chain.records import RecordRange
     from sawlog.damage import Findings
-    from sawlog.sources import Source
+    from sawlog.storage.sources import Source
 
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
-from sawlog.format import Dataset, FileWriter, Format, Match, Writer
+from sawlog.format import Contents, FileWriter, Format, Fragment, Match, Request, View, Writer
 from sawlog.options import NoOptions
 from sawlog.ranges import FileRange, intact_end
 from sawlog.scan import OFFSET_COLUMN, Projection, Scan
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.chain.walk import ChainWalk
-    from sawlog.dataset import Fragment
-    from sawlog.sources import Source
+    from sawlog.storage.sources import Source
 
 RECORD_COLUMN = "record"
 RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
@@ -95,9 +94,9 @@ class RecordFormat(Format):
         del view
         return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        return RecordDataset(self, files, scan)
+        return RecordContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         """See `Format.writer`."""
@@ -127,48 +126,46 @@ class RecordRange(FileRange):
             yield from self.format.walk(self, source, schema, findings).batches()
 
 
-class RecordDataset(Dataset):
+class RecordContents(Contents):
     """Files of records, one after the other."""
 
     format: RecordFormat
 
-    def view_schema(self) -> pa.Schema:
-        """See `Dataset.view_schema`."""
-        return RECORD_SCHEMA
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """The end of the last complete record, as one walk over the rest of the file finds it."""
+        findings = Findings("skip", drained=True, columns=[])
+        rest = self._range(request, file, position, file.size)
+        return intact_end(rest.decode(pa.schema([]), findings), findings, file.size)
 
-    def plan(self, task_bytes: int | None) -> Iterator[RecordRange]:
-        """See `Dataset.plan`. Files are cut where the same walk finds records, without looking at their data."""
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """One fragment for each range."""
+        return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
+
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[RecordRange]:
+        """Files are cut where the same walk finds records, without looking at their data."""
         for file in self.files:
             start = 0
             if task_bytes and file.size > task_bytes:
-                for begin in self._starts(file):
+                for begin in self._starts(request, file):
                     if begin - start >= task_bytes:
-                        yield self._range(file, start, begin)
+                        yield self._range(request, file, start, begin)
                         start = begin
-            yield self._range(file, start, file.size)
+            yield self._range(request, file, start, file.size)
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`."""
-        findings = Findings("skip", drained=True, columns=[])
-        rest = self._range(file, position, file.size)
-        return intact_end(rest.decode(pa.schema([]), findings), findings, file.size)
+    def _range(self, request: Request, file: File, start: int, end: int) -> RecordRange:
+        return RecordRange(*request, file.path, end - start, file, start, end, self.format)
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Dataset.between`."""
-        return [self._range(replace(file, size=end), start, end) for file, start, end in ranges]
-
-    def _range(self, file: File, start: int, end: int) -> RecordRange:
-        return RecordRange(self.scan, self.projection, file.path, end - start, file, start, end, self.format)
-
-    def _starts(self, file: File) -> Iterator[int]:
+    def _starts(self, request: Request, file: File) -> Iterator[int]:
         """Where records begin."""
         options = self.scan.options
         if "verify_checksums" in {one.name for one in fields(options)}:
             options = replace(options, verify_checksums=False)
-        whole = replace(self._range(file, 0, file.size), scan=replace(self.scan, options=options))
+        whole = replace(self._range(request, file, 0, file.size), scan=replace(self.scan, options=options))
         offsets = pa.schema([pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
         for batch in whole.decode(offsets, Findings("skip")):
             yield from batch.column(0).to_pylist()
+
+    views: ClassVar = {"rows": View(RECORD_SCHEMA, _ranges)}
 
 
 class RecordWriter(FileWriter):

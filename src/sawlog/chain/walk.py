@@ -15,7 +15,7 @@ from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import DiskError
-from sawlog.sources import WINDOW_BYTES
+from sawlog.storage.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

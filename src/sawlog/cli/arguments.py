@@ -15,8 +15,8 @@ import typer
 import sawlog
 from sawlog.cli import completion
 from sawlog.cli.render import unescape
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Dataset
 from sawlog.guard import Undecodable, decode_json
 from sawlog.query import OPERATORS, element_of, parse
 from sawlog.storage import Storage
@@ -200,7 +200,7 @@ def open_dataset(
     if where:
         dataset = opened()
         format = dataset.format.name
-        filters = parse_where(where, dataset.available)
+        filters = parse_where(where, dataset.contents.available)
     return opened(
         columns=columns,
         filters=filters,

@@ -18,8 +18,8 @@ from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, progress
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
-from sawlog.format import Dataset
 
 if TYPE_CHECKING:
     from sawlog.watching import Watch

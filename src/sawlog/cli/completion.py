@@ -10,7 +10,9 @@ import typer
 
 import sawlog
 from sawlog.cli.cards import option_cards
-from sawlog.format import Dataset, Format, get_format
+from sawlog.dataset import Dataset
+from sawlog.format import Format
+from sawlog.recognition import get_format
 
 
 def formats(incomplete: str) -> list[str]:
@@ -34,7 +36,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Columns of the view; names that stand before it are kept."""
     dataset = _dataset(ctx)
     before, comma, last = incomplete.rpartition(",")
-    names = dataset.available.names if dataset is not None else []
+    names = dataset.contents.available.names if dataset is not None else []
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 

@@ -19,8 +19,9 @@ from sawlog.cli.output import Advance, Page, counted, progress, show, size_text
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
+from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Dataset, Format, Projection, Scan
+from sawlog.format import Format, Projection, Scan
 from sawlog.options import parse_options
 from sawlog.recognition import recognize
 from sawlog.skipped import Skipped

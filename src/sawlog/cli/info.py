@@ -16,7 +16,8 @@ from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
 from sawlog.cli.scan import Losses, size_of, told
 from sawlog.damage import Tail, TailStatus
-from sawlog.format import Dataset, Format
+from sawlog.dataset import Dataset
+from sawlog.format import Format
 from sawlog.skipped import Skipped
 from sawlog.storage import File
 
@@ -155,7 +156,7 @@ def info(
         options=arguments.format_options(option),
         threads=threads,
     )
-    found = Info([os.fspath(path) for path in paths], dataset.format, dataset.files, view, dataset.schema, {})
+    found = Info([os.fspath(path) for path in paths], dataset.format, dataset.contents.files, view, dataset.schema, {})
     found.facts = dataset.info()
     found.skipped = dataset.skipped
     if count:

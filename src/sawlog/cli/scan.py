@@ -10,7 +10,8 @@ import pyarrow as pa
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
 from sawlog.damage import UNSUPPORTED, Findings
-from sawlog.format import Dataset, Fragment
+from sawlog.dataset import Dataset
+from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
 from sawlog.skipped import Skipped, remarks
 

@@ -18,8 +18,8 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FileWriter
 from sawlog.guard import Undecodable, decode_by
 from sawlog.options import NoOptions
-from sawlog.sources import SourceFile
 from sawlog.storage import File, Storage, is_remote, normalize
+from sawlog.storage.sources import SourceFile
 
 BATCH_ROWS = 64 << 10
 ROW_GROUP_BYTES = 64 << 20

@@ -16,8 +16,8 @@ from sawlog.cli.output import Page, account_text, counted, progress, show, size_
 from sawlog.cli.render import printable
 from sawlog.cli.scan import size_of
 from sawlog.damage import UNSUPPORTED, Account, FileReport, Report
+from sawlog.dataset import Dataset
 from sawlog.errors import InternalError
-from sawlog.format import Dataset
 from sawlog.reading import PIECE_BYTES
 
 

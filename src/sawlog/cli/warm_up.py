@@ -9,7 +9,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, show
-from sawlog.format import get_format
+from sawlog.recognition import get_format
 
 
 def warm_up(

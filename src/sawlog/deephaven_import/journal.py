@@ -19,7 +19,8 @@ from sawlog.deephaven_import.tree import IntradayTable, Location, remove_empty, 
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import SawlogError
-from sawlog.format import Scan, get_format
+from sawlog.format import Scan
+from sawlog.recognition import get_format
 from sawlog.shapes import shaped
 from sawlog.staging import staged_name, sync_directory
 from sawlog.storage import Storage
@@ -159,7 +160,9 @@ def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Locati
     )
     format = get_format("deephaven_table")
     storage = Storage()
-    columns = format.open(format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())).schema
+    columns = format.open(
+        format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())
+    ).view_schema()
     with LocationWriter(path, columns, WriteOptions(), storage) as writer:
         writer.add_file(RECORD_NAME, record.to_json())
 

@@ -19,11 +19,12 @@ from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_import.parts import read_parts
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.digest import Digest
+from sawlog.format import TASK_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.format import Dataset, Fragment
+    from sawlog.format import Contents, Fragment
 
 BATCH_ROWS = 64 << 10
 PIECE_BYTES = 64 << 20
@@ -85,9 +86,12 @@ def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def pieces(dataset: Dataset, parts: Mapping[str, int | Kept]) -> list[list[Piece]]:
-    """The fragments of a dataset by task; which parts they are of is told by the paths of their locations."""
-    return [[Piece(fragment, parts[fragment.path]) for fragment in task] for task in dataset.tasks()]
+def pieces(contents: Contents, parts: Mapping[str, int | Kept]) -> list[list[Piece]]:
+    """The fragments by task; which parts they are of is told by the paths of their locations."""
+    return [
+        [Piece(fragment, parts[fragment.path]) for fragment in task]
+        for task in contents.tasks(contents.request(contents.scan), TASK_BYTES)
+    ]
 
 
 def size(task: Sequence[Piece]) -> int:

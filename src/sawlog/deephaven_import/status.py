@@ -10,7 +10,7 @@ from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.tree import IntradayTable, local_root
 from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import FormatError
-from sawlog.format import get_format
+from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
 if TYPE_CHECKING:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.anatomy import Dissector
+from sawlog.anatomy import FieldParser
 from sawlog.arrow import constant
-from sawlog.computed import Columns
-from sawlog.damage import DamageWarning, Findings
+from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_log.anatomy import parts
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
@@ -33,21 +31,17 @@ from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
-from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.errors import FormatError, OptionError, warn
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, Dataset, Fragment, Scan
+from sawlog.format import PROBE_BYTES, Contents, Fragment, Request, Scan, View
 from sawlog.names import is_remote
 from sawlog.query import possible
-from sawlog.reading import Remarks
-from sawlog.scanner import narrowed
 
 if TYPE_CHECKING:
     from sawlog.format import Format
     from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
-Result = TypeVar("Result")
-Done: TypeAlias = Callable[[Fragment, Findings], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +72,7 @@ def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
     return read_header(file.path, file.size, storage, head, strict=options.strict, force=options.force)
 
 
-class DeephavenLogDataset(Dataset):
+class DeephavenLogContents(Contents):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
 
     _hopeful = False
@@ -89,14 +83,6 @@ class DeephavenLogDataset(Dataset):
         self._options: ReadOptions = scan.options
         self.logs = self._open_all(files, scan)
         super().__init__(format, [log.file for log in self.logs], scan)
-
-    def view_schema(self) -> pa.Schema:
-        """The columns of all files by name, and the partitioning column where the names tell its value."""
-        if self.scan.view == "entries":
-            return ENTRIES_SCHEMA
-        if self.scan.view == "commands":
-            return COMMANDS_SCHEMA
-        return self.rows_schema
 
     @cached_property
     def rows_schema(self) -> pa.Schema:
@@ -115,15 +101,15 @@ class DeephavenLogDataset(Dataset):
         given = self._options.partition_column
         return given if given is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
-        """See `Dataset.plan`. The logs of a partition are scanned, where that is needed, before its first fragment."""
-        for partition in self._partitions():
-            layouts = [self._layout(log, task_bytes) for log in partition]
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """The logs of a partition are scanned, where that is needed, before its first fragment."""
+        for partition in self._partitions(request):
+            layouts = [self._layout(request, log, task_bytes) for log in partition]
             for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
                 dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
                 if log.header is None:
                     path, size = log.file.path, log.file.size
-                    yield UnreadableFile(self.scan, self.projection, path, size, log.reason, log.incomplete)
+                    yield UnreadableFile(*request, path, size, log.reason, log.incomplete)
                     continue
                 start, size = self._ends(log.file, log.header)
                 if self._stretch is not None and start >= size:
@@ -132,22 +118,28 @@ class DeephavenLogDataset(Dataset):
                 bounds = itertools.chain((start,), cuts, (max(size, start),))
                 live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
-                    yield self._range(log, begin, end, live_from)
+                    yield self._range(request, log, begin, end, live_from)
 
-    def portions(self, task_bytes: int) -> list[Dataset]:
-        """See `Dataset.portions`: partitions, where remote logs have to be walked, or stretches of long ones."""
+    views: ClassVar = {
+        "rows": View(lambda self: self.rows_schema, _ranges),
+        "entries": View(ENTRIES_SCHEMA, _ranges),
+        "commands": View(COMMANDS_SCHEMA, _ranges),
+    }
+
+    def splits(self, request: Request, task_bytes: int) -> list[Contents]:
+        """See `Contents.splits`: partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
         if not far or not (self._applies or large):
             return []
         if self._options.split != "resync":
-            return [self.part([log.file for log in logs]) for logs in self._partitions()]
-        logs = itertools.chain.from_iterable(self._partitions())
+            return [self.of_files([log.file for log in logs]) for logs in self._partitions(request)]
+        logs = itertools.chain.from_iterable(self._partitions(request))
         return [part for log in logs for part in self._stretches(log, task_bytes)]
 
-    def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogDataset]:
+    def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """A log, in as many parts as there are to be tasks; they find their ends themselves."""
-        whole = self.part([log.file])
+        whole = self.of_files([log.file])
         distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
         if log.header is None or distance is None:
             yield whole
@@ -171,53 +163,31 @@ class DeephavenLogDataset(Dataset):
             ends.append(file.size if cut is None else cut)
         return ends[0], ends[1]
 
-    def part(self, files: Sequence[File]) -> DeephavenLogDataset:
-        """See `Dataset.part`."""
-        found = super().part(files)
-        assert isinstance(found, DeephavenLogDataset)
+    def of_files(self, files: Sequence[File]) -> Self:
+        """See `Contents.of_files`."""
+        found = super().of_files(files)
         paths = {file.path for file in files}
         found.logs = [log for log in self.logs if log.file.path in paths]
         vars(found).pop("_known", None)
         return found
 
-    def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
-        """See `Dataset.to_table`."""
-        chosen = narrowed(self, columns, filter)
-        assert isinstance(chosen, DeephavenLogDataset)
-        chosen.warn_of_skipped()
-        ledger = Remarks()
-        batches = chosen._in_hope(lambda dataset, tell: list(dataset.read(tell)), ledger.add)
-        ledger.tell()
-        return pa.Table.from_batches(batches, chosen.schema)
-
-    def count(self, done: Done) -> int:
-        """See `Dataset.count`."""
-        return self._in_hope(Dataset.count, done)
-
-    def _in_hope(self, work: Callable[[Dataset, Done], Result], done: Done) -> Result:
-        """What is made of all rows, in one walk as long as no DELETE_PARTITION is met, and nothing else that is amiss.
+    def optimistic(self) -> Self | None:
+        """See `Contents.optimistic`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
 
         Who wants rows one after the other must know beforehand which were deleted; who wants them all may find out.
         """
-        if self._applies:
-            hopeful = copy(self)
-            hopeful._hopeful = True
-            told: list[tuple[Fragment, Findings]] = []
-            try:
-                result = work(hopeful, lambda fragment, findings: told.append((fragment, findings)))
-            except SawlogError:
-                pass  # what is wrong is found again, by those who know what was deleted
-            else:
-                for fragment, findings in told:
-                    done(fragment, findings)
-                return result
-        return work(self, done)
+        if not self._applies or self._hopeful:
+            return None
+        found = copy(self)
+        found._hopeful = True
+        return found
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`. The new bytes are walked once, to find where the last complete set ends.
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`. The new bytes are walked once, to find where the last complete set ends.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
+        del request
         log = self._known[file.path]
         if log.header is None:
             return position
@@ -228,33 +198,36 @@ class DeephavenLogDataset(Dataset):
         whole = whole_log(file, log.header, options, self.scan.storage)
         return survey(replace(whole, start=start), file.size, last=True).end
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Dataset.between`.
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Contents.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
         asked = {one.file.path: one for one in ranges}
         fragments: list[Fragment] = []
-        for partition in self._partitions():
+        for partition in self._partitions(request):
             news: list[tuple[Log, int, int, int]] = []
             for log in partition:
                 if log.file.path in asked and log.header is not None:
                     file, begin, end = asked[log.file.path]
                     start = max(begin, log.header.size)
-                    live_from = self._scan(replace_size(log, end), start, None).live_from if self._applies else -1
+                    live_from = (
+                        self._scan(request, replace_size(log, end), start, None).live_from if self._applies else -1
+                    )
                     news.append((replace(log, file=file), start, end, live_from))
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = any(later[3] >= 0 for later in news[index + 1 :])
-                fragments.append(self._range(log, start, end, end if dead else max(live_from, 0)))
+                fragments.append(self._range(request, log, start, end, end if dead else max(live_from, 0)))
         return fragments
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: header and entries."""
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: header and entries."""
         header = next((log.header for log in self.logs if log.file.path == file.path), None)
         return lambda offset: parts(source, offset, header)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """Version, table, partitions and columns of the logs."""
+        del request
         headers = [log.header for log in self.logs if log.header is not None]
         facts: dict[str, Any] = {"version": ", ".join(sorted({str(header.version) for header in headers}))}
         tables = sorted({f"{log.name.namespace}.{log.name.table}" for log in self.logs if log.name.table})
@@ -331,7 +304,7 @@ class DeephavenLogDataset(Dataset):
             return Log(file, name, None, str(error), incomplete)
         for note in header.notes:
             if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
-                warnings.warn(f"{file.path}: {note}", DamageWarning, stacklevel=6)
+                warn(f"{file.path}: {note}", DamageWarning)
         return Log(file, name, header)
 
     def _name(self, file: File, *, alone: bool) -> LogName | None:
@@ -343,14 +316,14 @@ class DeephavenLogDataset(Dataset):
             return None
         return replace(name, **given)
 
-    def _partitions(self) -> list[list[Log]]:
+    def _partitions(self, request: Request) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}
         for log in self.logs:
-            if self._possible(log):
+            if self._possible(request, log):
                 partitions.setdefault(log.partition, []).append(log)
         return list(partitions.values())
 
-    def _possible(self, log: Log) -> bool:
+    def _possible(self, request: Request, log: Log) -> bool:
         """Whether filters on the partitioning column let any row of a log through."""
         name = self.partition_column
         if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
@@ -359,16 +332,16 @@ class DeephavenLogDataset(Dataset):
         if log.header is not None and name in {column.name for column in log.header.columns}:
             return True
         value = constant(log.name.column_partition, field.type, 1)
-        return possible(self.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
+        return possible(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
-    def _layout(self, log: Log, task_bytes: int | None) -> Layout:
+    def _layout(self, request: Request, log: Log, task_bytes: int | None) -> Layout:
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._hopeful:
-            return self._scan(log, log.header.size, distance)
+            return self._scan(request, log, log.header.size, distance)
         if distance is not None:
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
@@ -381,19 +354,20 @@ class DeephavenLogDataset(Dataset):
                 yield cut
             target = max(target, cut or 0) + task_bytes
 
-    def _scan(self, log: Log, start: int, task_bytes: int | None) -> Layout:
+    def _scan(self, request: Request, log: Log, start: int, task_bytes: int | None) -> Layout:
         assert log.header is not None
-        threads = 1 if is_remote(log.file.path) else self._threads
+        threads = 1 if is_remote(log.file.path) else self.threads(request)
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
-    def _range(self, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+    def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
         path = log.file.path
         size = end - start
         partition = log.name.column_partition
+        scan, projection = request
         parts = (log.file, log.header, start, end, live_from, partition)
-        return kind(self.scan, self.projection, path, size, *parts, self._hopeful)
+        return kind(scan, projection, path, size, *parts, self._hopeful)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
 from sawlog.follow import Succession
-from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class DeephavenLog(Format):
         name = parse_name(file.name)
         return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        from sawlog.deephaven_log.dataset import DeephavenLogDataset
+        from sawlog.deephaven_log.dataset import DeephavenLogContents
 
-        return DeephavenLogDataset(self, files, scan)
+        return DeephavenLogContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""

@@ -20,7 +20,7 @@ from sawlog.deephaven_table.plain import plain_array, words
 from sawlog.deephaven_table.symbols import SymbolTable, load_symbols
 from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
 from sawlog.errors import SchemaError
-from sawlog.sources import WINDOW_BYTES
+from sawlog.storage.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

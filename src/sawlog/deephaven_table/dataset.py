@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import Dissector
+from sawlog.anatomy import FieldParser
 from sawlog.arrow import array_of
-from sawlog.damage import Damage, DamageWarning, Findings
+from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.anatomy import parts
@@ -33,8 +32,8 @@ from sawlog.deephaven_table.views import (
     LocationGroups,
     column_grouping,
 )
-from sawlog.errors import DamageError, FormatError, OptionError
-from sawlog.format import PROVENANCE, Dataset, Fragment, Scan
+from sawlog.errors import DamageError, FormatError, OptionError, warn
+from sawlog.format import PROVENANCE, Contents, Fragment, Request, Scan, View
 from sawlog.query import conditions, possible
 from sawlog.storage import File, Source, is_remote
 
@@ -48,13 +47,10 @@ if TYPE_CHECKING:
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
 
-class DeephavenTableDataset(Dataset):
+class DeephavenTableContents(Contents):
     """Locations of one table, by column partition and internal partition."""
 
-    @property
-    def shared(self) -> bool:
-        """See `Dataset.shared`: one thread reads columns at the memory's speed."""
-        return False
+    shared: ClassVar[bool] = False  # one thread reads columns at the memory's speed
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -72,26 +68,14 @@ class DeephavenTableDataset(Dataset):
         if self._links and scan.on_damage == "fail":
             raise DamageError(_link_damage(*next(iter(self._links.items()))))
         for path, target in self._links.items():
-            warnings.warn(str(_link_damage(path, target)), DamageWarning, stacklevel=4)
+            warn(str(_link_damage(path, target)), DamageWarning)
         listed = {file.path for file in every}
         linked = [File(path, 0) for path in self._links if path not in listed]
         super().__init__(format, every + linked, scan)
 
-    def view_schema(self) -> pa.Schema:
-        """The columns of all locations by name, the partitioning column included."""
-        if self.scan.view == "columns":
-            return COLUMNS_SCHEMA
-        if self.scan.view == "groups":
-            return GROUPS_SCHEMA
-        return self.rows_schema
-
-    def extra_columns(self) -> Sequence[pa.Field]:
-        """Provenance, and the internal partition."""
-        return (*PROVENANCE, _INTERNAL) if self.scan.view == "rows" else PROVENANCE
-
     @cached_property
     def rows_schema(self) -> pa.Schema:
-        """Schema of the view `rows`."""
+        """Schema of the view `rows`: the columns of all locations by name, the partitioning column included."""
         fields = [spec.field(name, self._options.char, self._options.decimal) for name, spec in self.specs.items()]
         names = list(self.specs)
         name = self.partition_column
@@ -113,40 +97,44 @@ class DeephavenTableDataset(Dataset):
         self._types.tell_generation()
         return specs
 
-    @property
-    def readable_apart(self) -> int:
-        """See `Dataset.readable_apart`: a thread reads all columns of a location, or checks one file."""
-        return len(self.files if self.scan.view == "damage" else self.locations)
+    def readable_apart(self, request: Request) -> int:
+        """See `Contents.readable_apart`: a thread reads all columns of a location, or checks one file."""
+        return len(self.files if request.scan.view == "damage" else self.locations)
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
-        """See `Dataset.plan`. Ranges of rows, fewer where a filter names groups."""
-        if self.scan.view == "damage":
-            yield from self._checks()
-            return
-        self._count_remote()
+    def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
+        """A fragment per location, on its columns or groups."""
+        self._count_remote(self.locations)
         for location in self.locations:
-            if self.scan.view != "rows":
-                kind = LocationColumns if self.scan.view == "columns" else LocationGroups
-                size = sum(file.size for file in location.files)
-                rows, specs = self._rows(location), self._types.of(location)
-                judged = self._judged(location)
-                yield kind(self.scan, self.projection, location.directory, size, judged, specs, rows)
-            elif self._possible(location):
-                yield from self._ranges(location, task_bytes)
+            size = sum(file.size for file in location.files)
+            rows, specs = self._rows(location), self._types.of(location)
+            judged = self._judged(location)
+            yield kind(*request, location.directory, size, judged, specs, rows)
 
-    def verify(self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False) -> Iterator[Any]:
-        """See `Dataset.verify`: one report per file of every location."""
-        checked = DeephavenTableDataset.__new__(DeephavenTableDataset)
-        checked.__dict__.update(self.__dict__)
-        checked.scan = replace(self.scan, view="damage")
-        yield from Dataset.verify(checked, task_bytes, advance, every=every)
+    def _row_ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """Ranges of rows, fewer where a filter names groups."""
+        locations = [location for location in self.locations if self._possible(request, location)]
+        self._count_remote(locations)
+        for location in locations:
+            yield from self._ranges(request, location, task_bytes)
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: the header of a column file."""
+    def plan(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """See `Contents.plan`. The view is that of the request: `verify` checks files, whatever was opened."""
+        return self.views[request.scan.view].fragments(self, request, task_bytes)
+
+    def verify(
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[FileReport]:
+        """See `Contents.verify`: one report per file of every location."""
+        checks = request._replace(scan=replace(request.scan, view="damage"))
+        return super().verify(checks, task_bytes, advance, every=every)
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: the header of a column file."""
         return lambda offset: parts(source, file.path, offset)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """Layout, table, partitions and columns."""
+        del request
         first = self.locations[0]
         facts: dict[str, Any] = {"layout": first.layout}
         if first.table:
@@ -189,7 +177,7 @@ class DeephavenTableDataset(Dataset):
             self._counted[location.directory] = self._committed(location)
         rows = self._counted[location.directory]
         if rows.remark:
-            warnings.warn(rows.remark, DamageWarning, stacklevel=6)
+            warn(rows.remark, DamageWarning)
             self._counted[location.directory] = replace(rows, remark="")
         return rows
 
@@ -197,13 +185,12 @@ class DeephavenTableDataset(Dataset):
         headers = self._types.headers_of(location)
         return committed_rows(location, headers, self._types.of(location), self._options.num_rows, self._storage)
 
-    def _count_remote(self) -> None:
+    def _count_remote(self, locations: Iterable[Location]) -> None:
         """Count the rows of remote locations many at a time: one after the other, each waits for the network."""
         waiting = {
             location.files[0].path: location
-            for location in self.locations
+            for location in locations
             if location.files and is_remote(location.directory) and location.directory not in self._counted
-            if self.scan.view != "rows" or self._possible(location)
         }
         if not waiting:
             return
@@ -213,67 +200,58 @@ class DeephavenTableDataset(Dataset):
         for location, rows in zip(waiting.values(), counted, strict=True):
             self._counted[location.directory] = rows
 
-    def _possible(self, location: Location) -> bool:
+    def _possible(self, request: Request, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         told = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
         known = {name: array_of([value], pa.string()) for name, value in told.items() if name not in self.specs}
-        return possible(self.projection.query, pa.record_batch(known))
+        return possible(request.projection.query, pa.record_batch(known))
 
-    def _ranges(self, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
+    def _ranges(self, request: Request, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         rows = self._rows(location)
         specs = self._types.of(location)
-        size = self._size(location)
+        size = self._size(request, location)
         step = max(rows.count, 1)
         if task_bytes is not None and size > task_bytes:
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, rows.count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
-        ranges, grouped = self._grouped(location, rows)
+        ranges, grouped = self._grouped(request, location, rows)
         location = self._judged(location)
         for first, end in ranges:
             for begin in range(first, end, step):
                 behind = min(end, begin + step)
                 share = size * (behind - begin) // max(rows.count, 1)
-                yield RowRange(
-                    self.scan,
-                    self.projection,
-                    location.directory,
-                    share,
-                    location,
-                    specs,
-                    rows,
-                    begin,
-                    behind,
-                    grouped,
-                )
+                yield RowRange(*request, location.directory, share, location, specs, rows, begin, behind, grouped)
         if not rows.count:
-            yield RowRange(self.scan, self.projection, location.directory, 0, location, specs, rows, 0, 0)
+            yield RowRange(*request, location.directory, 0, location, specs, rows, 0, 0)
 
-    def _size(self, location: Location) -> int:
+    def _size(self, request: Request, location: Location) -> int:
         """Bytes of the columns that are wanted."""
-        names = set(self.projection.decoded.names)
+        names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(self, location: Location, rows: Rows) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
+    def _grouped(
+        self, request: Request, location: Location, rows: Rows
+    ) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
         ranges = [(0, rows.count)] if rows.count else []
-        for condition in conditions(self.projection.query):
+        for condition in conditions(request.projection.query):
             column = location.columns.get(condition.column)
             if column is None or condition.key is not None or not condition.values or not rows.count:
                 continue
             if None in condition.values:  # groups do not list rows without a value
                 continue
             try:
-                grouping = self._trusted(column, location, rows)
+                grouping = self._trusted(request, column, location, rows)
             except FormatError as error:
-                warnings.warn(f"{error}; all rows are read", DamageWarning, stacklevel=6)
+                warn(f"{error}; all rows are read", DamageWarning)
                 continue
             if grouping is not None:
                 ranges = _intersection(ranges, self._group_ranges(grouping, condition))
                 used.append(condition)
         return ranges, tuple(used)
 
-    def _trusted(self, column: ColumnFiles, location: Location, rows: Rows) -> Grouping | None:
+    def _trusted(self, request: Request, column: ColumnFiles, location: Location, rows: Rows) -> Grouping | None:
         """The groups of a column, if filters can use them.
 
         Raises:
@@ -285,7 +263,7 @@ class DeephavenTableDataset(Dataset):
             return None
         if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
             return None
-        reader = ColumnReader(column, spec, rows.count, headers, self.scan, Findings("skip"))
+        reader = ColumnReader(column, spec, rows.count, headers, request.scan, Findings("skip"))
         try:
             wrong = GroupComparison(grouping, spec.type, reader.type).beginning(reader)
         finally:
@@ -305,7 +283,9 @@ class DeephavenTableDataset(Dataset):
         links = [file for file in self.files if file.path in self._links]
         return location.files + (links if location is self.locations[0] else [])
 
-    def _checks(self) -> Iterator[FileCheck]:
+    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[FileCheck]:
+        """A check per file of every location."""
+        del task_bytes
         for location in self.locations:
             rows = self._rows(location)
             judged = self._judged(location)
@@ -314,18 +294,15 @@ class DeephavenTableDataset(Dataset):
                 parts = layout.split_name(file.name)
                 counts = not counted and parts is not None and parts[1] == layout.DATA
                 counted |= counts
-                yield FileCheck(
-                    self.scan,
-                    self.projection,
-                    file.path,
-                    file.size,
-                    judged,
-                    self._types.of(location),
-                    rows,
-                    file,
-                    counts,
-                    self._links.get(file.path, ""),
-                )
+                specs, link = self._types.of(location), self._links.get(file.path, "")
+                yield FileCheck(*request, file.path, file.size, judged, specs, rows, file, counts, link)
+
+    views: ClassVar = {
+        "rows": View(lambda self: self.rows_schema, _row_ranges, (*PROVENANCE, _INTERNAL)),
+        "columns": View(COLUMNS_SCHEMA, lambda self, request, _: self._columns(request, LocationColumns)),
+        "groups": View(GROUPS_SCHEMA, lambda self, request, _: self._columns(request, LocationGroups)),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
 
 
 def _link_damage(path: str, target: str) -> Damage:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sawlog.deephaven_table import layout
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.storage import normalize
 
@@ -68,11 +68,11 @@ class DeephavenTable(Format):
         told = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
         return max([told, *(self.match(file, b"") for file in files)])
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        from sawlog.deephaven_table.dataset import DeephavenTableDataset
+        from sawlog.deephaven_table.dataset import DeephavenTableContents
 
-        return DeephavenTableDataset(self, files, scan)
+        return DeephavenTableContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from sawlog.deephaven_table.infer import (
 from sawlog.deephaven_table.location import Headers, Location
 from sawlog.deephaven_table.schema_file import told
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
-from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.errors import FormatError, OptionError, SchemaError, warn
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
@@ -84,10 +83,7 @@ class TableSpecs:
         guessed = {name: found[name].guessed for name in missing if name in found and found[name].guessed}
         if guessed:
             told = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
-            warnings.warn(
-                f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=",
-                stacklevel=8,
-            )
+            warn(f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=")
         return {name: self._of_files(name, found[name], name in self._defined) for name in names if name in found}
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
@@ -118,16 +114,14 @@ class TableSpecs:
             return
         headers = self.headers_of(first)
         if headers.assumes_version:
-            warnings.warn(
+            warn(
                 f"{first.directory}: nothing proves that these files have headers, which they are taken to have;"
-                " column_version= says otherwise",
-                stacklevel=9,
+                " column_version= says otherwise"
             )
         if headers.assumes_order:
-            warnings.warn(
+            warn(
                 f"{first.directory}: nothing tells the byte order of these headerless files, taken for little endian;"
-                " byteorder= says otherwise",
-                stacklevel=9,
+                " byteorder= says otherwise"
             )
 
     @cached_property
@@ -227,7 +221,7 @@ class TableSpecs:
             try:
                 self._parsed[data] = parse_schema(file.path, data)
             except (FormatError, SchemaError) as error:
-                warnings.warn(f"{error}; it is not used", DamageWarning, stacklevel=6)
+                warn(f"{error}; it is not used", DamageWarning)
                 self._parsed[data] = None
         left = self._parsed[data]
         if left is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import Location
-from sawlog.errors import FormatError
+from sawlog.errors import FormatError, warn
 from sawlog.names import hidden
 from sawlog.storage import File, is_remote
 
@@ -46,7 +45,7 @@ def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> l
     locations = []
     for directory, found in directories.items():
         if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
-            warnings.warn(f"{directory}: a Parquet location, left out: read it with pyarrow", stacklevel=4)
+            warn(f"{directory}: a Parquet location, left out: read it with pyarrow")
             continue
         chosen = listed[directory]
         if all(file.explicit for file in found):

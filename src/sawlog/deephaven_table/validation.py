@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import Findings
-from sawlog.deephaven_table.dataset import DeephavenTableDataset
+from sawlog.deephaven_table.dataset import DeephavenTableContents
 from sawlog.deephaven_table.expectations import ColumnExpectation, Expectations
 from sawlog.deephaven_table.fragments import RowRange, headers_of
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from sawlog.deephaven_table.groups.grouping import Grouping
     from sawlog.deephaven_table.location import Location
+    from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import PathLike
 
 
@@ -116,13 +117,15 @@ def validate(
     """
     settings: dict[str, Any] = {"storage_options": storage_options, **options}
     opened = api.open(path, format="deephaven_table", on_damage="skip", **settings)
-    dataset = cast(DeephavenTableDataset, opened)
+    contents = cast(DeephavenTableContents, opened.contents)
     fragments: dict[str, list[RowRange]] = {}
-    for fragment in dataset.plan(None):
+    for fragment in opened.fragments(None):
         fragments.setdefault(fragment.path, []).append(cast(RowRange, fragment))
     checks = [
-        _Check(dataset, location, fragments.get(location.directory, []), expected or Expectations())
-        for location in dataset.locations
+        _Check(
+            contents.specs, opened.schema, location, fragments.get(location.directory, []), expected or Expectations()
+        )
+        for location in contents.locations
         if column_partition in (None, location.column_partition)
     ]
     if not checks:
@@ -135,15 +138,16 @@ class _Check:
 
     def __init__(
         self,
-        dataset: DeephavenTableDataset,
+        specs: Mapping[str, ColumnSpec],
+        schema: pa.Schema,
         location: Location,
         fragments: Sequence[RowRange],
         expected: Expectations,
     ) -> None:
         self._fragments = fragments
         self._expected = expected
-        self._specs = dataset.specs
-        self._schema = dataset.schema
+        self._specs = specs
+        self._schema = schema
         self._found = ValidatedLocation(location.directory, location.internal_partition, location.column_partition)
         self._problems = self._found.problems
         self._groupings: dict[str, Grouping] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import Dissector
+from sawlog.anatomy import FieldParser
 from sawlog.filodb_record.anatomy import parts
 from sawlog.filodb_record.columns import (
     CONTAINERS_SCHEMA,
@@ -25,53 +25,55 @@ from sawlog.filodb_record.fragments import ContainerRange, SeriesScan
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, Dataset, Fragment
+from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Request, View
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas import Schemas
 
 
-class FiloDBRecordDataset(Dataset):
+class ContainerContents(Contents):
     """Files of containers, one after the other."""
 
     walked: ClassVar[bool] = True
+    shared: ClassVar[bool] = False  # where a file can be cut is known once its records were walked, by one thread
 
-    @property
-    def shared(self) -> bool:
-        """See `Dataset.shared`: where a file can be cut is known once its records were walked, by one thread."""
-        return False
-
-    def view_schema(self) -> pa.Schema:
-        """The columns of the schemas that are read, or those of the view."""
-        if self.scan.view == "containers":
-            return CONTAINERS_SCHEMA
+    def _schema(self) -> pa.Schema:
+        """The columns of the schemas that are read."""
         return pa.schema([one.arrow for one in self._fields], metadata=self._metadata())
 
-    def extra_columns(self) -> Sequence[pa.Field]:
-        """See `Dataset.extra_columns`: schema, hash and bytes of a record, and the timestamp of its container."""
-        return (*super().extra_columns(), *(one.arrow for one in self._extra_fields))
+    def _extra(self) -> Sequence[pa.Field]:
+        """Schema, hash and bytes of a record, and the timestamp of its container."""
+        return (*PROVENANCE, *(one.arrow for one in self._extra_fields))
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
-        if self.scan.view == "partkeys":
-            ranges = tuple(self._whole(file) for file in self.files)
-            first = self.files[0].path if self.files else ""
-            yield SeriesScan(self.scan, self.projection, first, sum(file.size for file in self.files), ranges)
-            return
         for file in self.files:
             if task_bytes is None or file.size <= task_bytes:
-                yield self._whole(file)
+                yield self._whole(request, file)
             else:
-                yield from self._cut(file, task_bytes)
+                yield from self._cut(request, file, task_bytes)
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`. Positions stand at the end of complete containers."""
-        if self.scan.view not in ("rows", "containers", "damage"):
-            return super().frontier(file, position)
+    def _series(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """One fragment for all files."""
+        del task_bytes
+        ranges = tuple(self._whole(request, file) for file in self.files)
+        first = self.files[0].path if self.files else ""
+        yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
+
+    views: ClassVar = {
+        "rows": View(_schema, _ranges, _extra),
+        "partkeys": View(_schema, _series),
+        "containers": View(CONTAINERS_SCHEMA, _ranges),
+    }
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`. Positions are at the end of complete containers."""
+        if self.scan.view == "partkeys":
+            return super().committed_end(request, file, position)
         from sawlog.filodb_record.kernels.state import TORN_CONTAINER, TORN_HEADER
 
-        one = replace(self._range(file, position, file.size, self._step), resumed=position > 0)
+        one = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:
             walk = one.containers(source)
             for _ in walk.batches():
@@ -83,20 +85,21 @@ class FiloDBRecordDataset(Dataset):
             return int(state.position if state.ending == TORN_HEADER else state.container)
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Dataset.between`."""
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Contents.between`."""
         return [
-            replace(self._range(replace(file, size=end), start, end, self._step), resumed=start > 0)
+            replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges
         ]
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: containers and records."""
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: containers and records."""
         del file
         return lambda offset: parts(source, offset, self.selection)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""
+        del request
         if not self.files:
             return {}
         one = self.selection.layouts
@@ -142,27 +145,25 @@ class FiloDBRecordDataset(Dataset):
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: known.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
-    def _whole(self, file: File) -> ContainerRange:
-        return self._range(file, 0, file.size, self._step)
+    def _whole(self, request: Request, file: File) -> ContainerRange:
+        return self._range(request, file, 0, file.size, self._step)
 
-    def _range(self, file: File, start: int, end: int, step: int) -> ContainerRange:
+    def _range(self, request: Request, file: File, start: int, end: int, step: int) -> ContainerRange:
         named = {one.name for one in self._fields}
         fields = (*self._fields, *(one for one in self._extra_fields if one.name not in named))
-        return ContainerRange(
-            self.scan, self.projection, file.path, end - start, file, start, end, step, self.selection, fields
-        )
+        return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
-    def _cut(self, file: File, task_bytes: int) -> Iterator[ContainerRange]:
+    def _cut(self, request: Request, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
         start, step, doubts = 0, self._step, 0
         found = step
         with closing(self.scan.storage.open(file.path)) as source:
-            walk = self._whole(file).containers(source)
+            walk = self._whole(request, file).containers(source)
             for one in walk.each():
                 begin, following = int(one["start"]), int(one["following"])
                 if begin - start >= task_bytes:
-                    yield replace(self._range(file, start, begin, step), doubts=doubts)
+                    yield replace(self._range(request, file, start, begin, step), doubts=doubts)
                     start, step, doubts = begin, found, walk.framing.doubts(begin)
                 if following > one["end"]:
                     found = following - begin
-        yield replace(self._range(file, start, file.size, step), doubts=doubts)
+        yield replace(self._range(request, file, start, file.size, step), doubts=doubts)

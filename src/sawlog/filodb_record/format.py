@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from sawlog.filodb_record.judge import header_length
-from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class FiloDBRecord(Format):
         """Files named by the user, and those with the suffix, in natural order."""
         return [file for file in files if file.explicit or file.name.endswith(_SUFFIXES)]
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        from sawlog.filodb_record.dataset import FiloDBRecordDataset
+        from sawlog.filodb_record.dataset import ContainerContents
 
-        return FiloDBRecordDataset(self, files, scan)
+        return ContainerContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
@@ -62,13 +62,11 @@ class FiloDBRecord(Format):
 
         repair(file, target, options, storage)
 
-    def repair_files(
-        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
-    ) -> None:
-        """See `Format.repair_files`: records of the schemas that the dataset reads are kept, and of unknown ones."""
-        from sawlog.filodb_record.dataset import FiloDBRecordDataset
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+        """See `Format.repair_files`: records of the schemas that are read are kept, and of unknown ones."""
+        from sawlog.filodb_record.dataset import ContainerContents
         from sawlog.filodb_record.repair import taken
 
-        assert isinstance(dataset, FiloDBRecordDataset)
-        settled = dataset.rescan(replace(dataset.scan, options=taken(dataset)))
-        super().repair_files(settled, places, storage, threads)
+        assert isinstance(contents, ContainerContents)
+        scan = replace(contents.scan, options=taken(contents))
+        super().repair_files(ContainerContents(self, contents.files, scan), places, storage)

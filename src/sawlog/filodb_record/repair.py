@@ -19,7 +19,7 @@ from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
-    from sawlog.filodb_record.dataset import FiloDBRecordDataset
+    from sawlog.filodb_record.dataset import ContainerContents
 
 _NAMES = (RECORD_COLUMN, TIME_COLUMN)
 
@@ -38,7 +38,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             writer.write(batch.select(list(_NAMES)))
 
 
-def taken(dataset: FiloDBRecordDataset) -> ReadOptions:
+def taken(dataset: ContainerContents) -> ReadOptions:
     """The read options that name what a dataset takes its records for: the start of the repaired files may show less.
 
     Where the user names schemas, records of the others that are known are kept, too.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog import sources
 from sawlog.arrow import array_of, batch_of_rows, constant_string
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
@@ -27,6 +26,7 @@ from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.format import OFFSET_COLUMN
 from sawlog.query import conditions
+from sawlog.storage import sources
 
 if TYPE_CHECKING:
     from sawlog.damage import Findings

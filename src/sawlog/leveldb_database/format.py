@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Dataset, Format, Match, Scan, get_format
+from sawlog.format import Contents, Format, Match, Scan
 from sawlog.lazy import imported
 from sawlog.leveldb_database import layout
 from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
+from sawlog.recognition import get_format
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
@@ -78,27 +79,27 @@ class LevelDBDatabase(Format):
             return ""
         logs = get_format("leveldb_log")
         read = replace(scan, view="writes", options=logs.read_options(), filters=(), columns=None, expression=None)
-        found = [one for file in damaged for one in logs.open([file], read).verify()]
+        opened = [logs.open([file], read) for file in damaged]
+        found = [one for each in opened for one in each.verify(each.request(read), None, None, every=False)]
         more = logs.rescued(found, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
         return f"{more}: sawlog cat {paths} --view writes -o resync=true" if more else ""
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`.
 
         Raises:
             FormatError: When there are several databases.
             OptionError: When an option is for another view.
         """
-        from sawlog.leveldb_database.dataset import DatabaseDataset
+        from sawlog.leveldb_database.dataset import DatabaseContents
 
         if scan.options.orphans and scan.view != "all":
             raise OptionError(f"the option orphans is for the view 'all', not {scan.view!r}")
         homes = dict.fromkeys(map(self.home, files))
         if len(homes) > 1:
             raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")
-
-        return DatabaseDataset(self, files, scan)
+        return DatabaseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         """Refused: tables and logs are written one by one.

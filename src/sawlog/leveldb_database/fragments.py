@@ -40,7 +40,7 @@ from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
-    from sawlog.format import Dataset
+    from sawlog.format import Request
     from sawlog.leveldb_database.state import Settled
     from sawlog.storage import File, Source
 
@@ -249,12 +249,12 @@ class Orphan(KeyRange):
     """The entries of one file that the MANIFEST does not name; values in blob files stay what leads there."""
 
     @classmethod
-    def of(cls, dataset: Dataset, version: DatabaseVersion, file: File) -> Orphan:
+    def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
-        named = (unnamed_table(file, None, dataset.scan.storage, version.comparator),) if table else ()
+        named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
         alone = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
-        return cls(dataset.scan, dataset.projection, file.path, file.size, alone, named, b"", None)
+        return cls(*request, file.path, file.size, alone, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""

@@ -8,12 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-import pyarrow as pa
-
-from sawlog.anatomy import Dissector
+from sawlog.anatomy import FieldParser
 from sawlog.errors import OptionError
 from sawlog.follow import Range
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Dataset, Fragment
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Request, View
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.anatomy import parts
 from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
@@ -24,19 +22,15 @@ from sawlog.query import interval
 from sawlog.storage import File, Source
 
 
-class LevelDBLogDataset(Dataset):
+class LogContents(Contents):
     """LevelDB logs, one after the other in the order of their numbers."""
 
     range_type: ClassVar[type[LogRange]] = LogRange
     """What the ranges of the view are; datasets of other views put their own here."""
 
-    def view_schema(self) -> pa.Schema:
-        """`rows`: one binary column, `record`; and what marks rows, where the options ask for it."""
-        return marked(ROWS_SCHEMA, self.scan.options)
-
-    def plan(self, task_bytes: int | None) -> Iterator[LogRange]:
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[LogRange]:
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
-        low, high = self._offset_bounds()
+        low, high = self._offset_bounds(request)
         if self.scan.options.stale == "include":
             # Where a log ends, and its former life goes on, only all of it tells.
             low, high, task_bytes = 0, 1 << 62, None
@@ -44,10 +38,12 @@ class LevelDBLogDataset(Dataset):
             start = low - low % layout.BLOCK_SIZE
             stop = min(layout.block_end(high), file.size)
             if start < stop or not file.size:
-                yield from self._cut(file, start, stop, start == 0, task_bytes)
+                yield from self._cut(request, file, start, stop, start == 0, task_bytes)
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`. The new bytes are walked once, to find where the last complete record ends.
+    views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`. The new bytes are walked once, to find where the last complete record ends.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
 
@@ -59,25 +55,26 @@ class LevelDBLogDataset(Dataset):
             raise OptionError(
                 "resync, stale and recovery cannot be followed as a stream: they ask what a finished log holds"
             )
-        (rest,) = self._cut(file, position, file.size, True, None)
+        (rest,) = self._cut(request, file, position, file.size, True, None)
         return rest.find_end()
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Dataset.between`."""
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Contents.between`."""
         return [
             fragment
             for file, start, end in ranges
-            for fragment in self._cut(replace(file, size=end), start, end, True, TASK_BYTES)
+            for fragment in self._cut(request, replace(file, size=end), start, end, True, TASK_BYTES)
         ]
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: fragments."""
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: fragments."""
         dialect = self._dialect(file)
         head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         return lambda offset: parts(source, offset, head.dialect)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""
+        del request
         if not self.files:
             return {}
         file = self.files[0]
@@ -93,14 +90,16 @@ class LevelDBLogDataset(Dataset):
             facts["compression"] = "zstd"
         return facts
 
-    def _cut(self, file: File, start: int, stop: int, synced: bool, task_bytes: int | None) -> Iterator[LogRange]:
+    def _cut(
+        self, request: Request, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
+    ) -> Iterator[LogRange]:
         """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
         dialect = self._dialect(file)
         begin = start
         while True:
             end = min(layout.block_end(begin + task_bytes), stop) if task_bytes else stop
-            scan, projection, first = self.scan, self.projection, synced and begin == start
-            yield self.range_type(scan, projection, file.path, end - begin, file, begin, end, first, dialect)
+            first = synced and begin == start
+            yield self.range_type(*request, file.path, end - begin, file, begin, end, first, dialect)
             if end >= stop:
                 return
             begin = end
@@ -115,8 +114,8 @@ class LevelDBLogDataset(Dataset):
     def _dialects(self) -> dict[str, Dialect | Literal["auto"]]:
         return {}
 
-    def _offset_bounds(self) -> tuple[int, int]:
+    def _offset_bounds(self, request: Request) -> tuple[int, int]:
         """The range of record offsets that the filters leave possible."""
         # Damage in front of a block may be noticed only in it.
-        first, end = (None, None) if self.scan.view == "damage" else interval(self.projection.query, OFFSET_COLUMN)
+        first, end = (None, None) if self.scan.view == "damage" else interval(request.projection.query, OFFSET_COLUMN)
         return max(first or 0, 0), 1 << 62 if end is None else end

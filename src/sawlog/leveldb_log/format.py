@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.errors import OptionError
 from sawlog.follow import Succession
-from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECOVERED_COLUMN, STALE_COLUMN
@@ -20,7 +20,7 @@ from sawlog.leveldb_log.head import first_fragments
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
-    from sawlog.leveldb_log.dataset import LevelDBLogDataset
+    from sawlog.leveldb_log.dataset import LogContents
     from sawlog.leveldb_log.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
@@ -107,7 +107,7 @@ class LevelDBLog(Format):
         directory, number = _log_order(file)
         return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
         _check_options(scan.options, scan.view)
         return _dataset_type(scan.view)(self, files, scan)
@@ -129,23 +129,23 @@ class LevelDBLog(Format):
         repair(file, target, options, storage)
 
 
-def _dataset_type(view: str) -> type[LevelDBLogDataset]:
+def _dataset_type(view: str) -> type[LogContents]:
     """The kind of dataset that serves a view."""
     if view == "writes":
-        from sawlog.leveldb_log.payloads.history import WritesDataset
+        from sawlog.leveldb_log.payloads.history import WritesContents
 
-        return WritesDataset
+        return WritesContents
     if view in ("edits", "files"):
         from sawlog.leveldb_log.payloads import edits
 
-        return edits.EditsDataset if view == "edits" else edits.FilesDataset
+        return edits.EditsContents if view == "edits" else edits.FilesContents
     if view == "entities":
-        from sawlog.leveldb_log.datastore.entities import EntitiesDataset
+        from sawlog.leveldb_log.datastore.entities import EntitiesContents
 
-        return EntitiesDataset
-    from sawlog.leveldb_log.dataset import LevelDBLogDataset
+        return EntitiesContents
+    from sawlog.leveldb_log.dataset import LogContents
 
-    return LevelDBLogDataset
+    return LogContents
 
 
 def _check_options(options: ReadOptions, view: str) -> None:

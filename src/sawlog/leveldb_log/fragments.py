@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Literal
 import pyarrow as pa
 
 from sawlog.damage import Damage, DamageWarning, Findings, Tail
-from sawlog.errors import ChangedError, DiskError
+from sawlog.errors import ChangedError, DiskError, warn
 from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import ROWS_SCHEMA
@@ -59,7 +58,7 @@ class LogRange(FileRange):
             if head.renamed and self.start == 0:
                 findings.notes["renamed_logs"] += 1
                 detail = "no fragment carries the number in the file's name; it is read as log"
-                warnings.warn(f"{self.path}: {detail} {head.log_number}", DamageWarning, stacklevel=2)
+                warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
             walk = Walk(self, source, head, schema, findings)
             yield from walk.batches()
             if self.scan.options.stale == "include":

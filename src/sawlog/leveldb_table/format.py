@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog.format import Dataset, Format, Match, Scan
+from sawlog.format import Contents, Format, Match, Scan
 from sawlog.lazy import imported
 from sawlog.leveldb_table import layout
 
@@ -56,19 +56,11 @@ class LevelDBTable(Format):
         chosen = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
         return sorted(chosen, key=_table_order)
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
-        if scan.view == "blocks":
-            from sawlog.leveldb_table.views import BlocksDataset
+        from sawlog.leveldb_table.dataset import TableContents
 
-            return BlocksDataset(self, files, scan)
-        if scan.view == "properties":
-            from sawlog.leveldb_table.views import PropertiesDataset
-
-            return PropertiesDataset(self, files, scan)
-        from sawlog.leveldb_table.dataset import LevelDBTableDataset
-
-        return LevelDBTableDataset(self, files, scan)
+        return TableContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""

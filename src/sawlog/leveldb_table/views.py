@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,7 +15,6 @@ from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import block_damage
 from sawlog.leveldb_table.bounds import BoundsReader, separators
-from sawlog.leveldb_table.dataset import LevelDBTableDataset
 from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.layout import Compression
 from sawlog.leveldb_table.spans import Role
@@ -144,24 +143,3 @@ def value_text(name: bytes, value: bytes) -> str:
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     return batch_of_rows(rows, schema)
-
-
-class BlocksDataset(LevelDBTableDataset):
-    """The blocks of tables."""
-
-    range_type: ClassVar[type[TableRange]] = BlocksRange
-
-    def view_schema(self) -> pa.Schema:
-        """See `BLOCKS_SCHEMA`."""
-        return BLOCKS_SCHEMA
-
-
-class PropertiesDataset(LevelDBTableDataset):
-    """The properties of tables."""
-
-    range_type: ClassVar[type[TableRange]] = PropertiesRange
-    splits: ClassVar[bool] = False
-
-    def view_schema(self) -> pa.Schema:
-        """See `PROPERTIES_SCHEMA`."""
-        return PROPERTIES_SCHEMA

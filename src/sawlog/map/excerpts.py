@@ -10,8 +10,8 @@ from sawlog.errors import SawlogError
 from sawlog.map.model import Excerpt
 
 if TYPE_CHECKING:
-    from sawlog.anatomy import Dissector, Part
-    from sawlog.dataset import Dataset
+    import sawlog
+    from sawlog.anatomy import FieldParser, Part
     from sawlog.storage import File, Source
 
 Result = TypeVar("Result")
@@ -29,7 +29,7 @@ DAMAGES_SHOWN = 600
 
 
 def excerpts(
-    dataset: Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
+    dataset: sawlog.Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
 ) -> list[Excerpt]:
     """Bytes of a file around some places.
 
@@ -51,7 +51,7 @@ def excerpts(
     except (OSError, SawlogError):
         return []
     try:
-        dissect = _careful(lambda: dataset.dissector(file, source))
+        dissect = _careful(lambda: dataset.contents.field_parser(file, source))
         return [_excerpt(file, source, dissect, at, *places[at]) for at in sorted(places)]
     except (OSError, SawlogError):  # it has changed since, or cannot be read: a picture has no need to fail for that
         return []
@@ -59,7 +59,7 @@ def excerpts(
         source.close()
 
 
-def _excerpt(file: File, source: Source, dissect: Dissector | None, at: int, begin: int, length: int) -> Excerpt:
+def _excerpt(file: File, source: Source, dissect: FieldParser | None, at: int, begin: int, length: int) -> Excerpt:
     data = source.window(begin, max(0, min(length, file.size - begin))).tobytes()
     pieces = _careful(lambda: dissect(at)) if dissect is not None else None
     found: list[Part] = []

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from sawlog.map import strip
 
 if TYPE_CHECKING:
-    from sawlog.dataset import Dataset
+    import sawlog
 
 SHOWN_ROWS = 10
 
 
-def as_html(dataset: Dataset) -> str:
+def as_html(dataset: sawlog.Dataset) -> str:
     """What the dataset is, where the bytes of small files went, and the first rows."""
 
     def row(tag: str, cells: Sequence[object]) -> str:

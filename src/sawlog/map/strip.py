@@ -11,7 +11,7 @@ from sawlog.map.kernels import USES
 from sawlog.map.survey import inspected
 
 if TYPE_CHECKING:
-    from sawlog.dataset import Dataset
+    import sawlog
     from sawlog.map.model import FileMap
 
 STRIP_BYTES = 32 << 20
@@ -31,7 +31,7 @@ COLOURS = {
 _SHOWN_FIRST = ("damage", "unsupported", "tail")
 
 
-def strips(dataset: Dataset) -> list[FileMap]:
+def strips(dataset: sawlog.Dataset) -> list[FileMap]:
     """The first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.format import Contents
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, DAMAGES_SHOWN, excerpts
 from sawlog.map.levels import Levels, Ranges, bins_for
@@ -17,13 +18,13 @@ from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Kept, Rows
 from sawlog.scan import OFFSET_COLUMN
-from sawlog.scanner import narrowed
 from sawlog.storage import File
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.dataset import Dataset, Fragment
+    import sawlog
+    from sawlog.format import Fragment
 
 SMALLEST_PIECE = 64 << 10
 PIECES = 1024
@@ -91,7 +92,7 @@ class _FileSurvey:
             exact.append(_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
         self.levels.add_piece(0, self.file.size, report.account, exact)
 
-    def finish(self, dataset: Dataset, order: Order | None, room: int) -> FileMap:
+    def finish(self, dataset: sawlog.Dataset, order: Order | None, room: int) -> FileMap:
         """Everything that is known of the file."""
         found, levels = self.found, self.levels
         bins = levels.bins
@@ -161,7 +162,7 @@ class _Content:
                 found.keys.append(KeysMap(keys.name, named, keys.dropped))
 
 
-def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
+def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     """Look at every byte of a dataset once.
 
     Files whose pieces do not account for themselves (columns, say, that are read side by side) are verified besides.
@@ -172,14 +173,14 @@ def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
     """
     where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
     names = dataset.schema.names
-    read = narrowed(dataset, names if not where or where in names else [*names, where])
+    read = dataset.with_projection(names if not where or where in names else [*names, where])
     chosen, format = dataset.schema, dataset.format
     found = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
     found.skipped = dataset.skipped
     order = Order.of(chosen)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(chosen)
-    accounted = bool(where) and dataset.accounted_by_pieces
+    accounted = bool(where) and _accounted_by_pieces(dataset)
     placed = False
     for fragment in read.pieces(max(SMALLEST_PIECE, max((file.size for file in read.files), default=0) // PIECES)):
         own = surveys.get(fragment.path) if where else None
@@ -200,7 +201,7 @@ def survey(dataset: Dataset, advance: Advance | None = None) -> Map:
     return found
 
 
-def _take_reports(surveys: dict[str, _FileSurvey], dataset: Dataset) -> None:
+def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> None:
     """Enter what `verify` finds, of files too that only others name."""
     for report in dataset.verify():
         if report.path not in surveys:
@@ -283,10 +284,17 @@ def _texts(values: pa.Array) -> list[str | None]:
     return [one if one is None or len(one) <= SHOWN_TEXT else f"{one[:SHOWN_TEXT]}…" for one in cut]
 
 
-def inspected(dataset: Dataset) -> list[FileMap]:
+def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
+    """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
+    first = next(iter(dataset.pieces()), None)
+    own = type(dataset.contents).verify is not Contents.verify
+    return not own and (first is None or first.path in {one.path for one in dataset.files})
+
+
+def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
     """Bins and accounts of files alone, without their rows: what a strip shows."""
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
-    if dataset.accounted_by_pieces:
+    if _accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
         for fragment in dataset.pieces(max(SMALLEST_PIECE, largest // PIECES)):
             findings = fragment.inspect(every=True)

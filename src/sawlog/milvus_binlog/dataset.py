@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import Dissector
-from sawlog.damage import Findings
+from sawlog.anatomy import FieldParser
+from sawlog.damage import DAMAGE_SCHEMA, Findings
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Format, Fragment, Scan
+from sawlog.format import Contents, Format, Fragment, Request, Scan, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.anatomy import parts
@@ -34,7 +34,7 @@ from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.storage import File, Source
 
 
-class LooseDataset(Dataset):
+class LooseContents(Contents):
     """Files by themselves, all of them of one kind."""
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
@@ -56,39 +56,63 @@ class LooseDataset(Dataset):
         with opened(file, self._scan.storage, self._options.max_page_bytes) as log:
             return subject_of(log, paths.parse(file), {one.id: one for one in fields})
 
-    def view_schema(self) -> pa.Schema:
-        """See the views of the format."""
-        view = self._scan.view
-        if view == "events":
-            return EVENTS_SCHEMA
-        subject = self.subject
-        if view == "deletes" or (view == "rows" and subject.content == "delta"):
-            if subject.content != "delta":
-                raise OptionError(f"{self._paths[0].path}: view deletes is for delta logs; this is {subject.content}")
-            return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
-        if view == "inserts" and subject.content not in ("insert", "columns"):
-            raise OptionError(f"{self._paths[0].path}: view inserts is for insert logs; this is {subject.content}")
-        if view in ("segments", "collections", "history"):
-            raise OptionError(f"view {view} is for collections; name the directory above insert_log")
-        known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}.get(
-            subject.content
-        )
-        return known if known is not None else pa.schema([one.arrow() for one in subject.fields])
+    @property
+    def view(self) -> View[Any]:
+        """See `Contents.view`.
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
+        Raises:
+            FormatError: When the first file is no Milvus file.
+            OptionError: For a view of collections.
+        """
+        if self.scan.view not in self.views and self.subject is not None:
+            raise OptionError(f"view {self.scan.view} is for collections; name the directory above insert_log")
+        return super().view
+
+    def _rows_schema(self) -> pa.Schema:
+        subject = self.subject
+        if subject.content == "delta":
+            return self._deletes_schema()
+        known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}
+        return known.get(subject.content) or pa.schema([one.arrow() for one in subject.fields])
+
+    def _inserts_schema(self) -> pa.Schema:
+        if self.subject.content not in ("insert", "columns"):
+            raise OptionError(f"{self._paths[0].path}: view inserts is for insert logs; this is {self.subject.content}")
+        return self._rows_schema()
+
+    def _deletes_schema(self) -> pa.Schema:
+        subject = self.subject
+        if subject.content != "delta":
+            raise OptionError(f"{self._paths[0].path}: view deletes is for delta logs; this is {subject.content}")
+        return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
+
+    def _rows(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per file."""
-        view = self.scan.view
+        del task_bytes
         for file in self.files:
-            common = (self.scan, self.projection, file.path, file.size, file)
-            log = paths.parse(file)
-            if view == "events":
-                yield EventsFragment(*common, log)
-            elif view == "damage":
-                yield FileFragment(*common, log)
-            elif self.subject.content == "delta":
-                yield DeltaFragment(*common, self._place(file), deletes_only=False, key=self.subject.key)
+            if self.subject.content == "delta":
+                place, key = self._place(file), self.subject.key
+                yield DeltaFragment(*request, file.path, file.size, file, place, deletes_only=False, key=key)
             else:
-                yield FileFragment(*common, log, self.subject)
+                yield FileFragment(*request, file.path, file.size, file, paths.parse(file), self.subject)
+
+    def _events(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        for file in self.files:
+            yield EventsFragment(*request, file.path, file.size, file, paths.parse(file))
+
+    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        for file in self.files:
+            yield FileFragment(*request, file.path, file.size, file, paths.parse(file))
+
+    views: ClassVar = {
+        "rows": View(_rows_schema, _rows),
+        "inserts": View(_inserts_schema, _rows),
+        "deletes": View(_deletes_schema, _rows),
+        "events": View(EVENTS_SCHEMA, _events),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
 
     def _place(self, file: File) -> tuple[int, int, int]:
         """Ids of collection, partition and segment: by the descriptor, or by the path."""
@@ -99,13 +123,14 @@ class LooseDataset(Dataset):
         place = paths.parse(file)
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: descriptor and events."""
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: descriptor and events."""
         del file
         return lambda offset: parts(source, offset)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """What the headers of the first file say."""
+        del request
         quiet = Findings("skip", drained=True)
         with opened(self.files[0], self.scan.storage, self._options.max_page_bytes) as log:
             descriptor = log.descriptor(quiet)

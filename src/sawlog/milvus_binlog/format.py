@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sawlog.errors import OptionError
-from sawlog.format import Dataset, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import FOLLOWED
@@ -87,10 +87,10 @@ class MilvusBinlog(Format):
         log = paths.parse(file)
         return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
 
-    def open(self, files: Sequence[File], scan: Scan) -> Dataset:
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """A collection, where the files lie as those of one; otherwise files by themselves."""
-        from sawlog.milvus_binlog.collection.dataset import MilvusDataset
-        from sawlog.milvus_binlog.dataset import LooseDataset
+        from sawlog.milvus_binlog.collection.dataset import CollectionContents
+        from sawlog.milvus_binlog.dataset import LooseContents
 
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
@@ -99,8 +99,8 @@ class MilvusBinlog(Format):
         if scan.schema is not None or (
             not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
         ):
-            return MilvusDataset(self, files, scan)
-        return LooseDataset(self, files, scan)
+            return CollectionContents(self, files, scan)
+        return LooseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`; the path is a root."""
@@ -145,17 +145,15 @@ class MilvusBinlog(Format):
 
         repair(file, target, options, storage)
 
-    def repair_files(
-        self, dataset: Dataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
-    ) -> None:
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
         """See `Format.repair_files`. The files of a collection keep the same rows of each binlog batch."""
-        from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+        from sawlog.milvus_binlog.collection.dataset import CollectionContents
         from sawlog.milvus_binlog.collection.repair import repair_collections
 
-        if isinstance(dataset, MilvusDataset):
-            repair_collections(dataset, places, storage, threads)
+        if isinstance(contents, CollectionContents):
+            repair_collections(contents, places, storage)
         else:
-            super().repair_files(dataset, places, storage, threads)
+            super().repair_files(contents, places, storage)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By the tree: a server keeps its queue, which LevelDB's log would claim, beside the logs of collections."""

@@ -13,10 +13,10 @@ from sawlog.milvus_binlog.envelope import Content, Descriptor, Event, content_of
 from sawlog.milvus_binlog.layout import Kind, Shape
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage
+from sawlog.storage.sources import SourceRange
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 _HARMLESS = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
 """Damage that leaves the rows of a file whole."""
@@ -133,28 +133,13 @@ class Log:
         return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event behind the descriptor")
 
     def behind(self, base: int) -> Log:
-        """What stands behind some bytes, as a file of its own."""
-        file = File(self.path, self.source.size - base)
-        return Log(file, _Behind(self.source, base), self._limit)
+        """The rest of the file from an offset, as a file."""
+        rest = SourceRange(self.source, base)
+        return Log(File(self.path, rest.size), rest, self._limit)
 
     def content(self) -> bytes:
         """All bytes, of files that are small by nature."""
         return bytes(self.source.window(0, self.source.size))
-
-
-class _Behind:
-    """What stands behind the first bytes of a source."""
-
-    def __init__(self, source: Source, base: int) -> None:
-        self.size = source.size - base
-        self._source = source
-        self._base = base
-
-    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
-        return self._source.window(self._base + offset, length)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 def open_log(file: File, storage: Storage, max_page_bytes: int | None) -> Log:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sawlog.api import open as open_dataset
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SawlogError
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.dataset import MilvusDataset, SegmentsWarning
+from sawlog.milvus_binlog.collection.dataset import CollectionContents, SegmentsWarning
 from sawlog.milvus_binlog.layout import PARTITION_COLUMN
 from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
@@ -60,7 +61,7 @@ def read_collection(
     from pyspark.sql import functions as f
 
     dataset = _open(path, storage_options, options)
-    names = columns if columns is not None else list(dataset.schema.names)
+    names = columns if columns is not None else list(dataset.view_schema().names)
     reader = _reader(spark, task_bytes, storage_options, {**options, "collection": str(dataset.collection.id)})
     across = dataset.collection.level_zero()
     moved = any(s.meta is not None and s.meta.commit_timestamp for s in dataset.collection.segments.values())
@@ -154,7 +155,7 @@ def source_and_place(
     tree: Literal["plain", "backup"],
     storage_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
-) -> tuple[MilvusDataset, str]:
+) -> tuple[CollectionContents, str]:
     """The collection to compact, and the directory where logs will go; arguments and errors are those of `compact`."""
     dataset = _open(source, storage_options, options)
     root = target.rstrip("/")
@@ -168,7 +169,7 @@ def source_and_place(
 
 def _rewritten(
     spark: SparkSession,
-    dataset: MilvusDataset,
+    dataset: CollectionContents,
     source: str,
     logs: str,
     sizes: Mapping[str, int],
@@ -196,11 +197,11 @@ def _rewritten(
     return _proven(spark, rows, dataset, logs, names, schema, storage_options)
 
 
-def _describe(dataset: MilvusDataset, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
+def _describe(dataset: CollectionContents, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
     """Write the metadata of a backup over what was compacted."""
     collection, storage = dataset.collection, dataset.scan.storage
     written = _open(logs, storage_options, {"collection": str(collection.id), "view": "segments"})
-    counts = {row["segment"]: row["rows"] for row in written.to_table().to_pylist()}
+    counts = {row["segment"]: row["rows"] for row in Dataset(written, written.scan).to_table().to_pylist()}
     segments = []
     for segment in written.collection.segments.values():
         made = WrittenSegment(segment.partition, segment.id, counts[segment.id])
@@ -221,7 +222,7 @@ def _describe(dataset: MilvusDataset, root: str, logs: str, storage_options: Map
 def _proven(
     spark: SparkSession,
     rows: DataFrame,
-    dataset: MilvusDataset,
+    dataset: CollectionContents,
     target: str,
     names: list[str],
     schema: str,
@@ -249,25 +250,25 @@ def _proven(
     return Compaction(found.rows, found.checksum, _count(dataset), len(segments), _files(dataset), _files(written))
 
 
-def _count(dataset: MilvusDataset) -> int:
+def _count(dataset: CollectionContents) -> int:
     return len({fragment.place[2] for fragment in dataset.batches()})
 
 
-def _files(dataset: MilvusDataset) -> int:
+def _files(dataset: CollectionContents) -> int:
     """Insert, delta and stats logs of the collection."""
     segments = dataset.collection.segments.values()
     inserts = sum(len(logs) for segment in segments for logs in segment.inserts.values())
     return inserts + sum(len(segment.deltas) + len(segment.stats) for segment in segments)
 
 
-def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]) -> MilvusDataset:
+def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]) -> CollectionContents:
     """The dataset, on the driver.
 
     Raises:
         OptionError: When the path is no collection.
     """
-    dataset = open_dataset(path, format=FORMAT, storage_options=storage_options, **options)
-    if not isinstance(dataset, MilvusDataset):
+    dataset = open_dataset(path, format=FORMAT, storage_options=storage_options, **options).contents
+    if not isinstance(dataset, CollectionContents):
         raise OptionError(f"{path}: expected the root of a collection, above {layout.INSERT_LOG}")
     return dataset
 

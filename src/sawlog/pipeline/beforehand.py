@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
-from sawlog.format import formats
 from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
+from sawlog.recognition import formats
 from sawlog.spelling import meant
 
 if TYPE_CHECKING:

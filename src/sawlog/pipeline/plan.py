@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SawlogError
-from sawlog.format import formats
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
+from sawlog.recognition import formats
 from sawlog.scan import BYTES_COLUMN
 from sawlog.spark.errors import explain, is_transient, spark_errors
 

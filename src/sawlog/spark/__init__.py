@@ -78,7 +78,7 @@ def data_source(format: str) -> type[DefaultSource]:
         OptionError: For an unknown format.
     """
     from pyspark_sawlog import DefaultSource
-    from sawlog.format import get_format
+    from sawlog.recognition import get_format
 
     get_format(format)
     return type(f"{format}_source", (DefaultSource,), {"format_name": format, "__doc__": f"The format {format}."})

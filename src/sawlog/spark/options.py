@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.damage import OnDamage
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
-from sawlog.format import TASK_BYTES, Dataset, Format, get_format
+from sawlog.format import TASK_BYTES, Format
 from sawlog.guard import Undecodable, decode_json
 from sawlog.options import parse_options
+from sawlog.recognition import get_format
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize

@@ -18,7 +18,7 @@ from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, 
 from pyspark.sql import types as spark
 
 from sawlog.errors import OptionError
-from sawlog.packing import TASK_BYTES
+from sawlog.format import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, full_schema, projected, settle
@@ -71,7 +71,9 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
     """
     request = read_request(options, None)
     dataset = request.open()
-    found = [{"namespace": one.namespace, "name": one.name, "options": one.options} for one in dataset.tables()]
+    found = [
+        {"namespace": one.namespace, "name": one.name, "options": one.options} for one in dataset.contents.tables()
+    ]
     if not found:
         raise OptionError(f"{dataset.format.name} has no tables that a catalog could list")
     return {"tables": found, "time": dataset.format.time_option}

@@ -16,9 +16,9 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from sawlog.damage import Findings
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Dataset, Fragment, Scan, pack
-from sawlog.guard import decoded
+from sawlog.format import Fragment, Scan, pack
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import Facts, FileColumns, with_facts
@@ -47,7 +47,7 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
     """Columns of a dataset, and those that its directories make."""
     schema = dataset.schema
     if dataset.scan.columns is None:
-        columns = FileColumns.of(dataset.files, request.paths, request.files, dataset.available.names)
+        columns = FileColumns.of(dataset.files, request.paths, request.files, dataset.contents.available.names)
         schema = pa.schema([*schema, *columns.partitions])
     return spark_schema(schema)
 
@@ -160,7 +160,7 @@ class Reading:
         """The same, of other columns; if there are none of the data, rows are only counted."""
         own = tuple(name for name in names if name not in self.columns.names)
         if not own and (self.scan.filters or self.scan.view == "damage"):
-            own = tuple(self.dataset.available.names[:1])  # rows have to be looked at to be counted
+            own = tuple(self.dataset.contents.available.names[:1])  # rows have to be looked at to be counted
         return replace(self, names=tuple(names), scan=replace(self.scan, columns=own))
 
     def shares(self, task_bytes: int) -> list[Share]:
@@ -169,10 +169,10 @@ class Reading:
             return []
         whole = len(self.files) == len(self.dataset.files)
         format = self.dataset.format
-        dataset = self.dataset.rescan(self.scan) if whole else format.open(self.files, self.scan)
+        dataset = self.dataset.with_scan(self.scan) if whole else Dataset.of(format, self.files, self.scan)
         files = {file.path: file for file in self.files}
-        portions = pack(dataset.portions(task_bytes), task_bytes, _bytes)
-        tasks: Sequence[Sequence[Fragment | Dataset]] = portions or dataset.tasks(task_bytes)
+        splits = pack(dataset.splits(task_bytes), task_bytes, _bytes)
+        tasks: Sequence[Sequence[Fragment | Dataset]] = splits or dataset.tasks(task_bytes)
         return [self.share(parts, files) for parts in tasks]
 
     def share(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Share:
@@ -194,7 +194,7 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
         SchemaError: When neither the dataset nor its files have such columns.
     """
     scan = dataset.scan
-    available = dataset.available
+    available = dataset.contents.available
     columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema)
     available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
@@ -256,8 +256,7 @@ def _batches(fragment: Fragment, findings: Findings, most: int) -> Iterator[pa.R
         if fragment.scan.columns:
             yield from fragment.to_batches(findings)
             return
-        for _ in decoded(fragment, pa.schema([]), findings):
-            pass
+        fragment.scan_into(findings)
     for start in range(0, findings.rows, most):
         yield pa.record_batch({"": pa.nulls(min(most, findings.rows - start))})
 

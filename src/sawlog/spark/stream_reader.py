@@ -21,8 +21,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
-from sawlog.format import Dataset, Fragment, formats, get_format, pack
+from sawlog.format import Fragment, pack
+from sawlog.recognition import formats, get_format
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
 from sawlog.storage import File, Storage
@@ -158,7 +160,7 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             dataset, foreign = opened
             self._reading = projected(request, dataset, self._schema)
             scan = replace(self._reading.scan, storage=request.storage)
-            schema = offset.schema or dump_schema(dataset.view_schema())
+            schema = offset.schema or dump_schema(dataset.contents.view_schema())
             self._follower = Follower.of(dataset, request.paths, scan, request.stream, foreign, schema)
             if self._frozen:
                 self._follower.freeze()
@@ -213,7 +215,7 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     chosen = usable[0].format
     files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
     paths = {file.path for file in ours} - {file.path for file in files}
-    return chosen.open(files, usable[0].scan), sorted(paths)
+    return Dataset.of(chosen, files, usable[0].scan), sorted(paths)
 
 
 def _chosen(request: Request, files: Sequence[File]) -> Storage:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from sawlog.errors import SawlogError
 from sawlog.follow import Range, Succession
 from sawlog.guard import guarded
-from sawlog.stream.intake import Intake
+from sawlog.stream.intake import Followed, Intake
 from sawlog.stream.listing import Listing, Seen
 from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of, load_schema
 from sawlog.stream.proof import check_proof, prove
 from sawlog.stream.records import Records
 
 if TYPE_CHECKING:
-    from sawlog.format import Dataset, Format, Fragment, Scan
+    from sawlog.format import Format, Fragment, Scan
     from sawlog.storage import Storage
     from sawlog.stream.limits import StreamOptions
 
@@ -54,7 +54,7 @@ class Follower:
     format: Format
     view: str
     options: StreamOptions
-    open: Callable[[Sequence[Seen]], Dataset]
+    open: Callable[[Sequence[Seen]], Followed]
     foreign: Iterable[str] = ()
     schema: str | None = None
     table: str | None = None
@@ -70,7 +70,7 @@ class Follower:
     @classmethod
     def of(
         cls,
-        dataset: Dataset,
+        dataset: Followed,
         paths: Sequence[str],
         scan: Scan,
         options: StreamOptions,
@@ -90,17 +90,17 @@ class Follower:
         Raises:
             OptionError: When the view cannot be followed.
         """
-        format = dataset.format
+        format, files = dataset.contents.format, dataset.contents.files
         storage = scan.storage.anew()  # files may be replaced, which is for the follower to judge
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
-            scan = replace(scan, schema=load_schema(schema) if schema is not None else dataset.view_schema())
+            scan = replace(scan, schema=load_schema(schema) if schema is not None else dataset.contents.view_schema())
 
-        def opened(some: Sequence[Seen]) -> Dataset:
-            return format.open([one.file for one in some], scan)
+        def opened(some: Sequence[Seen]) -> Followed:
+            return dataset.of(format, [one.file for one in some], scan)
 
-        (format.open(dataset.files, scan) if format.whole(scan.view) else dataset).between(())
-        tables = {table for file in dataset.files if (table := format.table(file)) is not None}
+        (dataset.of(format, files, scan) if format.whole(scan.view) else dataset).between(())
+        tables = {table for file in files if (table := format.table(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
         return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
 
@@ -164,7 +164,7 @@ class Follower:
         with guarded(f"{', '.join(self.paths)}: planning failed"):
             dataset = self.open(self.together(list(chosen.values()), seen))
             names = {one.file.path: name for name, one in chosen.items()}
-            read = [(file, names[file.path]) for file in dataset.files if file.path in names]
+            read = [(file, names[file.path]) for file in dataset.contents.files if file.path in names]
             return dataset.between([Range(file, begins[name], news[name].at) for file, name in read])
 
     def behind(self, start: Offset) -> tuple[int, int]:

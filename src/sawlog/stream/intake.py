@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -18,12 +18,45 @@ from sawlog.stream.offset import Place
 from sawlog.stream.proof import check_proof
 
 if TYPE_CHECKING:
-    from sawlog.format import Dataset
+    from sawlog.format import Contents, Format, Fragment
+    from sawlog.scan import Scan
+    from sawlog.storage import File
     from sawlog.stream.follower import Follower
     from sawlog.stream.listing import Seen
 
 TOGETHER = 100
 """Files that are opened as one dataset to see how far they can be read."""
+
+
+class Followed(Protocol):
+    """What a stream asks of a `sawlog.Dataset`, which does the same under these names."""
+
+    @classmethod
+    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
+        """Open files."""
+        ...
+
+    @property
+    def contents(self) -> Contents:
+        """What the format knows of the files."""
+        ...
+
+    @property
+    def scan(self) -> Scan:
+        """What is wanted of them."""
+        ...
+
+    def with_scan(self, scan: Scan) -> Self:
+        """The same under another choice of columns and rows."""
+        ...
+
+    def committed_end(self, file: File, position: int) -> int:
+        """How far a file can be read."""
+        ...
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """The fragments that read ranges of the files."""
+        ...
 
 
 class Intake:
@@ -44,7 +77,7 @@ class Intake:
         self._rows = options.maxrowspertrigger if limited else None
         self._reached: dict[str, int] = {}
         self._full = False
-        self._counted: tuple[Dataset, Dataset] | None = None
+        self._counted: tuple[Followed, Followed] | None = None
 
     def take(self, names: Sequence[str], seen: dict[str, Seen]) -> dict[str, int]:
         """Positions to read up to, of those files that have something new.
@@ -54,7 +87,7 @@ class Intake:
         """
         for some in self._chunks(self._in_turn(names, seen)):
             for names_of_one, dataset in self._opened(some, seen):
-                files = {file.path for file in dataset.files}
+                files = {file.path for file in dataset.contents.files}
                 for name in names_of_one:
                     if seen[name].file.path not in files:
                         self._follower.disown(name, seen[name], None)
@@ -64,7 +97,7 @@ class Intake:
                         return self._reached
         return self._reached
 
-    def _opened(self, names: Sequence[str], seen: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Dataset]]:
+    def _opened(self, names: Sequence[str], seen: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Followed]]:
         """Files as one dataset; one by one where a foreign one is among them."""
         try:
             yield names, self._follower.open(self._follower.together([seen[name] for name in names], seen))
@@ -104,7 +137,7 @@ class Intake:
             yield some
             size = TOGETHER
 
-    def _take_one(self, name: str, one: Seen, dataset: Dataset) -> None:
+    def _take_one(self, name: str, one: Seen, dataset: Followed) -> None:
         place = self._places.get(name, Place(0))
         known = self._follower.frontier(name, one)
         if known is None and place.at:
@@ -114,7 +147,7 @@ class Intake:
             self._reached[name] = end
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
-    def _end(self, name: str, one: Seen, dataset: Dataset, at: int, known: int | None) -> int:
+    def _end(self, name: str, one: Seen, dataset: Followed, at: int, known: int | None) -> int:
         """How far a file is read now: to its frontier, or as far as the limits leave room."""
         whole = self._follower.format.whole(self._follower.view)
         target = one.file.size
@@ -131,22 +164,22 @@ class Intake:
             self._full = self._full or not self._bytes or target < one.file.size
         return end
 
-    def _advance(self, name: str, one: Seen, dataset: Dataset, at: int, target: int) -> int:
+    def _advance(self, name: str, one: Seen, dataset: Followed, at: int, target: int) -> int:
         """The frontier of the file as if it ended at `target`; of more of it if nothing complete ends there."""
         size = one.file.size
         while target < size:
-            end = dataset.frontier(replace(one.file, size=target), at)
+            end = dataset.committed_end(replace(one.file, size=target), at)
             if end > at:
                 return end
             if self._reached:
                 self._full = True
                 return at
             target = min(size, at + 2 * (target - at))
-        end = dataset.frontier(one.file, at)
+        end = dataset.committed_end(one.file, at)
         self._follower.remember(name, one, end)
         return end
 
-    def _within_rows(self, name: str, one: Seen, dataset: Dataset, at: int, end: int, *, whole: bool) -> int:
+    def _within_rows(self, name: str, one: Seen, dataset: Followed, at: int, end: int, *, whole: bool) -> int:
         """The last position up to `end` for whose rows there is room."""
         room = self._rows or 0
         cut = None
@@ -164,10 +197,10 @@ class Intake:
             return at if self._reached else end
         return min(end, self._advance(name, one, dataset, at, cut))
 
-    def _offsets(self, dataset: Dataset, asked: Range) -> Iterator[pa.RecordBatch]:
+    def _offsets(self, dataset: Followed, asked: Range) -> Iterator[pa.RecordBatch]:
         """Where the rows of a range begin."""
         if self._counted is None or self._counted[0] is not dataset:
             scan = replace(dataset.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")
-            self._counted = dataset, dataset.format.open(dataset.files, scan)
+            self._counted = dataset, dataset.with_scan(scan)
         for fragment in self._counted[1].between([asked]):
             yield from fragment.to_batches(Findings("skip"))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.format import Dataset
-from sawlog.sources import Source
+from sawlog.dataset import Dataset
 from sawlog.storage import File, PathLike, Storage
+from sawlog.storage.sources import Source
 
 _POOLS: list[pa.MemoryPool] = []
 """Pools that were measured; what was allocated from one may live on, and frees into it."""
@@ -70,7 +70,7 @@ class CountingStorage(Storage):
 def counted(dataset: Dataset) -> tuple[Dataset, Work]:
     """The same dataset, and the count of the bytes that it looks at."""
     storage = CountingStorage(dataset.scan.storage.options)
-    again = dataset.format.open(dataset.files, replace(dataset.scan, storage=storage))
+    again = Dataset.of(dataset.format, dataset.files, replace(dataset.scan, storage=storage))
     return again, storage.work
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings
+from sawlog.dataset import Dataset
 from sawlog.errors import DamageError, FormatError, InternalError, SawlogError, UnsupportedError
-from sawlog.format import Dataset
 from sawlog.guard import raised_by_system
 from sawlog.testing.sample import Subject
 

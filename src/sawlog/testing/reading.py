@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.damage import Account, Findings
+from sawlog.dataset import Dataset
 from sawlog.errors import SawlogError
-from sawlog.format import Dataset, Fragment
+from sawlog.format import Fragment
 from sawlog.testing.mutations import seeded
 from sawlog.testing.outcome import Rows, delivered, opened, places, texts
 from sawlog.testing.sample import Subject

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
-from sawlog import remote
+from sawlog.storage import remote
 
 SCHEME = "hostile"
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
+from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
-from sawlog.format import Dataset, Format
+from sawlog.format import Format
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -19,15 +18,16 @@ from sawlog.deephaven_import.schema import common_schema, left_out, location_sch
 from sawlog.deephaven_import.shares import Filler
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
 from sawlog.deephaven_import.unstorable import OnUnstorable
-from sawlog.deephaven_log.dataset import DeephavenLogDataset, Log, open_log
+from sawlog.deephaven_log.dataset import DeephavenLogContents, Log, open_log
 from sawlog.deephaven_log.header import IncompleteHeaderError
 from sawlog.deephaven_log.names import LogName, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_table.options import WriteOptions
-from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
-from sawlog.format import Projection, Scan, get_format
+from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError, warn
+from sawlog.format import Projection, Scan
 from sawlog.options import parse_options
 from sawlog.reading import in_order, once
+from sawlog.recognition import get_format
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
 
@@ -83,7 +83,7 @@ def import_logs(
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     done, errors = job.run(source)
     for error in errors[1:]:
-        warnings.warn(str(error), DamageWarning, stacklevel=2)
+        warn(str(error), DamageWarning)
     if errors:
         raise errors[0]
     return done
@@ -271,9 +271,9 @@ class _TableImport:
         scan = replace(self._scan, options=options)
         format = get_format("deephaven_log")
 
-        def opened(some: Sequence[File]) -> DeephavenLogDataset | None:
+        def opened(some: Sequence[File]) -> DeephavenLogContents | None:
             try:
-                return cast(DeephavenLogDataset, format.open(some, scan))
+                return cast(DeephavenLogContents, format.open(some, scan))
             except FormatError:
                 if all(file.name not in taken and self._begins(file) for file in some):
                     self.done.remarks += [f"{file.path}: its header is not all there yet" for file in some]
@@ -346,13 +346,13 @@ class _Logs:
     schema: pa.Schema
 
     @classmethod
-    def of(cls, datasets: Sequence[DeephavenLogDataset]) -> _Logs:
+    def of(cls, datasets: Sequence[DeephavenLogContents]) -> _Logs:
         """The logs of datasets."""
-        pairs = [(log, one.projection) for one in datasets for log in one.logs]
+        pairs = [(log, one.request(one.scan).projection) for one in datasets for log in one.logs]
         logs = sorted((log for log, _ in pairs), key=lambda log: order_of(log.file.name)) if datasets[1:] else None
         return cls(
             logs or [log for log, _ in pairs],
             datasets[0].scan,
             {log.file.path: projection for log, projection in pairs},
-            common_schema([one.schema for one in datasets]),
+            common_schema([one.view_schema() for one in datasets]),
         )

@@ -27,13 +27,14 @@ from sawlog.deephaven_import.journal import Journal, delete_merged, forget, reco
 from sawlog.deephaven_import.order import check_sortable
 from sawlog.deephaven_import.runs import Kept, Piece, Sorter, measure, pieces, size, united
 from sawlog.deephaven_import.tree import IntradayTable, Location, existing_table
-from sawlog.deephaven_table.dataset import DeephavenTableDataset
+from sawlog.deephaven_table.dataset import DeephavenTableContents
 from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.types import GROUPING, GUESS_KEY, ROLE_KEY
 from sawlog.digest import Digest
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
-from sawlog.format import Scan, get_format
+from sawlog.format import Scan
 from sawlog.options import parse_options
+from sawlog.recognition import get_format
 from sawlog.spark.errors import explain
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import PathLike, Staged, Storage
@@ -346,9 +347,9 @@ class _MergeJob:
         measured = [(path, found.get(i, Digest())) for i, path in enumerate(paths)]
         return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
 
-    def _digests(self, dataset: DeephavenTableDataset, parts: Mapping[str, int]) -> dict[int, Digest]:
+    def _digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
         """The digests of rows by part."""
-        tasks = pieces(dataset, parts)
+        tasks = pieces(contents, parts)
         digests: dict[int, Digest] = {}
         for found in self._tasks(measure, tasks, list(map(size, tasks))):
             for part, one in found.items():
@@ -362,7 +363,7 @@ class _MergeJob:
         schemas = [] if self._intraday is None else [self._known_types()]
         if plan.kept:
             old = self._open(one.path for one in plan.replaced)
-            schemas.append(old.schema)
+            schemas.append(old.view_schema())
             taken = {one.path: _kept(one, numbers) for one in plan.replaced}
             tasks += pieces(old, taken)
         if plan.taken:
@@ -376,14 +377,14 @@ class _MergeJob:
             SchemaError: When the type of one is a guess: it would be one for good.
         """
         assert self._intraday is not None
-        for one in self._intraday.schema:
+        for one in self._intraday.view_schema():
             if GUESS_KEY in (one.metadata or {}):
                 guess = one.metadata[GUESS_KEY].decode()
                 raise SchemaError(
                     f"{self._tree.directory}: column {one.name!r}: nothing tells its type ({guess}): name it with"
                     " schema= or types=, to merge it"
                 )
-        return self._intraday.schema
+        return self._intraday.view_schema()
 
     @staticmethod
     def _grouping(schema: pa.Schema) -> tuple[str, ...]:
@@ -416,18 +417,18 @@ class _MergeJob:
             options |= {"schema": given["schema"], "types": given["types"]}
         options |= {"namespace": self._history.namespace, "table": self._history.table}
         whole = api.open(self._history.directory, format="deephaven_table", **options)
-        assert isinstance(whole, DeephavenTableDataset)
-        scan = altered(whole.scan, filters=((whole.partition_column, "=", self._date),))
-        dataset = whole.format.open(whole.files, scan)
-        assert isinstance(dataset, DeephavenTableDataset)
-        parts = dict.fromkeys((one.directory for one in dataset.locations), 0)
-        return self._digests(dataset, parts).get(0, Digest())
+        assert isinstance(whole.contents, DeephavenTableContents)
+        scan = altered(whole.scan, filters=((whole.contents.partition_column, "=", self._date),))
+        contents = whole.format.open(whole.files, scan)
+        assert isinstance(contents, DeephavenTableContents)
+        parts = dict.fromkeys((one.directory for one in contents.locations), 0)
+        return self._digests(contents, parts).get(0, Digest())
 
-    def _open(self, paths: Iterable[str]) -> DeephavenTableDataset:
+    def _open(self, paths: Iterable[str]) -> DeephavenTableContents:
         format = get_format("deephaven_table")
         storage = Storage()
         scan = Scan(options=self._options, storage=storage, roots=(self._tree.root,))
-        return cast(DeephavenTableDataset, format.open(format.select(storage.find(list(paths)), "rows"), scan))
+        return cast(DeephavenTableContents, format.open(format.select(storage.find(list(paths)), "rows"), scan))
 
 
 def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:

@@ -19,6 +19,7 @@ from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
 from sawlog.storage import File
+from sawlog.storage.sources import MemorySource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,7 +195,7 @@ class ValueDecoder:
                 return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
 
         schema = pa.schema([*self.schema, PROVENANCE[1]])
-        walk = ValueWalk(self._fragment(len(data)), _Memory(data), schema, findings, bounds=starts)
+        walk = ValueWalk(self._fragment(len(data)), MemorySource(data), schema, findings, bounds=starts)
         for batch in walk.batches():
             owners = np.searchsorted(ends, np.asarray(batch.column(OFFSET_COLUMN)), "right")
             rows = batch.select(self.schema.names)
@@ -257,20 +258,6 @@ class ValueDecoder:
         projection = Projection.of(self.schema, scan)
         file = File("value", size)
         return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, every)
-
-
-class _Memory:
-    """Bytes as a source."""
-
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
-        return self._data[offset : offset + length]
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def name_of(number: int) -> str:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Scan
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.dataset import LogContents
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.exports import describe, find_outputs, is_metadata
 from sawlog.leveldb_log.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
@@ -271,7 +271,7 @@ def _texts(values: list[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
 
 
-class EntitiesDataset(LevelDBLogDataset):
+class EntitiesContents(LogContents):
     """The entities of an export: of its data files, or of those that the metadata which is named tells of.
 
     Raises:
@@ -285,9 +285,11 @@ class EntitiesDataset(LevelDBLogDataset):
         super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.kind)], scan)
         self._metadata = [file for file in files if is_metadata(file)]
 
-    def view_schema(self) -> pa.Schema:
-        """See `ENTITIES_SCHEMA`; with `schema="infer"`, the key and one column per property."""
+    def _schema(self) -> pa.Schema:
+        """With `schema="infer"`, the key and one column per property."""
         return ENTITIES_SCHEMA if self.scan.options.schema == "json" else self._inferred
+
+    views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
 
     @cached_property
     def _inferred(self) -> pa.Schema:
@@ -295,7 +297,7 @@ class EntitiesDataset(LevelDBLogDataset):
         shapes: dict[str, Shape] = {}
         seen: set[int] = set()
         options = replace(self.scan.options, schema="json")
-        every = EntitiesDataset(self.format, self.files, Scan(options=options, storage=self.scan.storage))
+        every = EntitiesContents(self.format, self.files, Scan("entities", options=options, storage=self.scan.storage))
         for fragment in every.entity_ranges():
             for entity in fragment.samples(Findings("skip"), seen):
                 for name, value in entity.properties.items():
@@ -307,13 +309,13 @@ class EntitiesDataset(LevelDBLogDataset):
 
     def entity_ranges(self) -> Iterator[EntityRange]:
         """All ranges, whole files each."""
-        for fragment in self.plan(None):
+        for fragment in self.plan(self.request(self.scan), None):
             if isinstance(fragment, EntityRange):
                 yield fragment
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """What the metadata says, where it is there."""
-        facts = super().facts()
+        facts = super().facts(request)
         for file in self._metadata:
             facts.update(describe(file, self.scan.options, self.scan.storage))
         return facts

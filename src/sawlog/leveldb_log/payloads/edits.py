@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
 from sawlog.damage import Damage, Findings
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Dataset, Format, Scan
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.dataset import LogContents
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.manifests import live_manifest
 from sawlog.leveldb_log.payloads import layout
@@ -202,38 +202,36 @@ class Version:
         ]
 
 
-class EditsDataset(LevelDBLogDataset):
+class EditsContents(LogContents):
     """MANIFEST files; of a database directory, the live one: see `live_manifest`."""
 
     range_type: ClassVar[type[LogRange]] = EditRange
-    schema_of_view: ClassVar[pa.Schema] = EDITS_SCHEMA
+    views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._ranges)}
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         super().__init__(format, _live(files, scan.storage), scan)
 
-    def view_schema(self) -> pa.Schema:
-        """See `EDITS_SCHEMA` and `FILES_SCHEMA`."""
-        return self.schema_of_view
 
-
-class FilesDataset(EditsDataset):
+class FilesContents(EditsContents):
     """The live files of databases."""
 
     range_type: ClassVar[type[LogRange]] = LiveFiles
-    schema_of_view: ClassVar[pa.Schema] = FILES_SCHEMA
+    views: ClassVar = {
+        "files": View(
+            FILES_SCHEMA,  # of whole files: only all edits together say which files live
+            lambda self, request, _: (
+                one for file in self.files for one in self._cut(request, file, 0, file.size, True, None)
+            ),
+        )
+    }
 
-    def plan(self, task_bytes: int | None) -> Iterator[LogRange]:
-        """One range per MANIFEST: only all edits together say which files live."""
-        for file in self.files:
-            yield from self._cut(file, 0, file.size, True, None)
-
-    def frontier(self, file: File, position: int) -> int:
+    def committed_end(self, request: Request, file: File, position: int) -> int:
         """Refused: the files that live are no stream.
 
         Raises:
             OptionError: Always.
         """
-        return Dataset.frontier(self, file, position)
+        return Contents.committed_end(self, request, file, position)
 
 
 def _live(files: Sequence[File], storage: Storage) -> list[File]:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport, Findings
 from sawlog.errors import OptionError
-from sawlog.format import OFFSET_COLUMN, Fragment
+from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
 from sawlog.leveldb_log.columns import marked
-from sawlog.leveldb_log.dataset import LevelDBLogDataset
+from sawlog.leveldb_log.dataset import LogContents
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads.fold import Fold
 from sawlog.leveldb_log.payloads.recovery import Replay, ReplayedWrites
@@ -55,38 +55,36 @@ class LatestWrites(Fragment):
             yield from rows.combine_chunks().to_batches() if schema.names else ()
 
 
-class WritesDataset(LevelDBLogDataset):
+class WritesContents(LogContents):
     """The operations of logs, in the order in which they were written."""
 
     range_type: ClassVar[type[LogRange]] = WriteRange
 
-    def view_schema(self) -> pa.Schema:
-        """See `WRITES_SCHEMA`; and what marks rows, where the options ask for it."""
-        return marked(WRITES_SCHEMA, self.scan.options)
-
-    def plan(self, task_bytes: int | None) -> Iterator[Any]:
-        """See `Dataset.plan`. With `latest` or `recovery`, one fragment for all logs: only the whole history tells."""
-        options = self.scan.options
+    def _operations(self, request: Request, task_bytes: int | None) -> Iterator[Any]:
+        """Ranges; with `latest` or `recovery`, one fragment for all logs: only the whole history tells."""
+        options = request.scan.options
         if not options.latest and options.recovery is None:
-            yield from super().plan(task_bytes)
+            yield from self._ranges(request, task_bytes)
             return
-        ranges: tuple[Any, ...] = tuple(one for file in self.files for one in self._cut(file, 0, file.size, True, None))
+        ranges: tuple[Any, ...] = tuple(
+            one for file in self.files for one in self._cut(request, file, 0, file.size, True, None)
+        )
         if ranges:
             kind = LatestWrites if options.latest else ReplayedWrites
-            yield kind(self.scan, self.projection, ranges[0].path, sum(one.size for one in ranges), ranges)
+            yield kind(*request, ranges[0].path, sum(one.size for one in ranges), ranges)
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`."""
+    views: ClassVar = {"writes": View(lambda self: marked(WRITES_SCHEMA, self.scan.options), _operations)}
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`."""
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
-        return super().frontier(file, position)
+        return super().committed_end(request, file, position)
 
     def verify(
-        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        """See `Dataset.verify`; `latest` and `recovery` make no difference."""
-        options = self.scan.options
-        if not options.latest and options.recovery is None:
-            return super().verify(task_bytes, advance, every=every)
-        history = replace(self.scan, options=replace(options, latest=False, recovery=None))
-        return WritesDataset(self.format, self.files, history).verify(task_bytes, advance, every=every)
+        """See `Contents.verify`; `latest` and `recovery` make no difference."""
+        options = replace(request.scan.options, latest=False, recovery=None)
+        history = request._replace(scan=replace(request.scan, options=options))
+        return super().verify(history, task_bytes, advance, every=every)

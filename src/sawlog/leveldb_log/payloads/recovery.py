@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.chain.kernels import Window
 from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
-from sawlog.errors import DamageError
+from sawlog.errors import DamageError, warn
 from sawlog.format import Fragment
 from sawlog.leveldb_log import kernels as k
 from sawlog.leveldb_log import layout as log_layout
@@ -101,7 +100,7 @@ class Replay:
         self._stopped = self._mode == "point_in_time_recovery"
         self._findings.tally(damage.kind, 1, damage.length)
         detail = f"{damage}; RocksDB keeps nothing that stands behind it in this log"
-        warnings.warn(detail, DamageWarning, stacklevel=2)
+        warn(detail, DamageWarning)
 
     def _judge_tail(self, log: WriteRange, ledger: Findings) -> None:
         """An end that is not clean is damage in some modes."""

@@ -22,8 +22,6 @@ from sawlog.skipped import Skipped
 class Counted(Protocol):
     """A dataset of one collection."""
 
-    projection: Projection
-
     def counted(self) -> list[BatchFragment]:
         """The batches whose rows are read."""
         ...
@@ -42,7 +40,7 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
             if not files or files[0] not in reports:
                 continue
             amiss = any(path in reports and reports[path].kinds for path in (*files, fragment.path))
-            wanted = dataset.projection if amiss else Projection(pa.schema([]), pa.schema([]))
+            wanted = fragment.projection if amiss else Projection(pa.schema([]), pa.schema([]))
             reports[files[0]].rows += replace(fragment, projection=wanted).inspect().rows
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import Dissector
-from sawlog.damage import FileReport
-from sawlog.errors import OptionError, SchemaError
+from sawlog.anatomy import FieldParser
+from sawlog.damage import DAMAGE_SCHEMA, FileReport
+from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.follow import Range
-from sawlog.format import PROVENANCE, TASK_BYTES, Dataset, Format, Fragment, Scan
+from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Request, Scan, View
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
-from sawlog.milvus_binlog.collection.follow import between, frontier
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields
 from sawlog.milvus_binlog.collection.logs import followed, with_deltas
@@ -37,23 +36,37 @@ from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.paths import LogFile
-from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, SYSTEM, Field
+from sawlog.milvus_binlog.types import (
+    DELETED,
+    DYNAMIC_KEY,
+    ID_KEY,
+    INSERTED,
+    NULLABLE_KEY,
+    PLACE,
+    SYSTEM,
+    Field,
+)
 from sawlog.scan import NamedTable
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
 ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
+_ROW_EXTRA = (*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE)
+"""Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
+
+
+_PARQUET_END = b"PAR1"
 
 
 class SegmentsWarning(UserWarning):
     """Nothing told which segments are alive, or what is left of a collection's past."""
 
 
-class MilvusDataset(Dataset):
+class CollectionContents(Contents):
     """One collection below a root."""
 
-    narrowed = ("skipped", "_ruled_out")
+    _last: tuple[Projection, frozenset[int]] | None = None
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -65,8 +78,6 @@ class MilvusDataset(Dataset):
         self._scan = scan
         self._until = self._options.until
         super().__init__(format, files, scan)
-        if scan.view in ("rows", "history", "damage") and not self._ambiguous:
-            self._check_key()
 
     @cached_property
     def collections(self) -> dict[int, Collection]:
@@ -119,16 +130,14 @@ class MilvusDataset(Dataset):
     @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
         """What the metadata says of collections, at the time that is asked for."""
-        place = self._options.metadata or self._backup_meta()
+        # Otherwise, that of the backup that the files are in.
+        own = next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
+        place = self._options.metadata or own
         metas = load(place, self._scan.storage).at(self._until) if place else {}
         if self._scan.schema is None:
             return metas
         # What metadata once said of segments says nothing of those that come later.
         return {id: replace(meta, segments=None) for id, meta in metas.items()}
-
-    def _backup_meta(self) -> str | None:
-        """The metadata of the backup that the files lie in."""
-        return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -176,8 +185,10 @@ class MilvusDataset(Dataset):
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SegmentsWarning)
-            for batch in type(self)(self.format, self._files, scan).to_batches():
-                infer(batch.column(0).to_pylist(), known)
+            contents = type(self)(self.format, self._files, scan)
+            for fragment in contents.pieces(contents.request(scan)):
+                for batch in fragment.to_batches():
+                    infer(batch.column(0).to_pylist(), known)
         return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
 
     @property
@@ -190,100 +201,118 @@ class MilvusDataset(Dataset):
         """The primary key."""
         return next((one for one in self.fields if one.primary), None)
 
+    def request(self, scan: Scan) -> Request:
+        """See `Contents.request`; where rows are read, deletes must be applicable."""
+        found = super().request(scan)
+        if scan.view in ("rows", "history", "damage") and not self._ambiguous:
+            self._check_key()
+        return found
+
     def view_schema(self) -> pa.Schema:
-        """See the views of the format."""
-        view = self._scan.view
+        """See `Contents.view_schema`; that of no columns, where it is not known which collection is read."""
         if self._scan.schema is not None:
             return self._scan.schema
-        if view == "events":
-            return EVENTS_SCHEMA
-        if view == "collections":
-            return COLLECTIONS_SCHEMA
-        if self._ambiguous and view != "segments" and not (self._scan.columns or self._scan.filters):
-            return pa.schema([])
-        if view == "segments":
-            return SEGMENTS_SCHEMA
-        if view == "deletes":
-            key = self.primary.arrow_type() if self.primary is not None else pa.string()
-            return pa.schema([pa.field("pk", key, nullable=False), *DELETES_SCHEMA])
-        user = [one.arrow() for one in self.fields]
-        if view == "inserts":
-            return pa.schema([*user, *(one.arrow() for one in SYSTEM), *PLACE])
-        if view == "history":
-            return pa.schema([*user, INSERTED, DELETED])
-        return pa.schema([*user, *(one.arrow() for one in self.dynamic_fields)])
+        one = self._scan.view in ("events", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
+        return pa.schema([]) if self._ambiguous and not one else super().view_schema()
 
-    def extra_columns(self) -> Sequence[pa.Field]:
-        """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
-        if self._scan.view not in ROW_VIEWS:
-            return PROVENANCE
-        return [*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE]
+    def _user_fields(self) -> list[pa.Field]:
+        return [one.arrow() for one in self.fields]
+
+    def _deletes_schema(self) -> pa.Schema:
+        return pa.schema([pa.field("pk", self._key_type or pa.string(), nullable=False), *DELETES_SCHEMA])
 
     def batches(self) -> list[BatchFragment]:
         """The binlog batches that the rows are read from."""
-        return list(self._planned())
+        return list(self._planned(self.request(self.scan)))
 
-    def plan(self, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per binlog batch; per file in the views of files; per segment in that of segments."""
-        view = self.scan.view
-        if view in ROW_VIEWS:
-            yield from self._batches()
-        elif view == "collections":
-            for one in self._shown_or_known:
-                yield CollectionFragment(self.scan, self.projection, one.name, 0, one)
-        elif view == "segments":
-            for collection in self._shown:
-                for segment in Selection(collection, self._options).every:
-                    yield replace(self._segment(segment, collection), alone=True)
-        elif view == "deletes":
-            for segment in self._selection.every:
-                for log in segment.deltas:
-                    place = (log.collection, log.partition, log.segment)
-                    common = (self.scan, self.projection, log.file.path, log.file.size, log.file)
-                    yield DeltaFragment(*common, place, segment.deletes_only, self._key_type)
-        elif view == "events":
-            for log in self._own_logs():
-                yield EventsFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log)
-        else:
-            yield from self._checks(self._own_logs())
+    def _row_batches(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """One fragment per binlog batch."""
+        del task_bytes
+        return self._batches(request)
 
-    def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
+    def _collections(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        for one in self._shown_or_known:
+            yield CollectionFragment(*request, one.name, 0, one)
+
+    def _segments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        for collection in self._shown:
+            for segment in Selection(collection, self._options).every:
+                yield replace(self._segment(request, segment, collection), alone=True)
+
+    def _deletes(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """One fragment per delta log."""
+        del task_bytes
+        for segment in self._selection.every:
+            for log in segment.deltas:
+                place = (log.collection, log.partition, log.segment)
+                common = (*request, log.file.path, log.file.size, log.file)
+                yield DeltaFragment(*common, place, segment.deletes_only, self._key_type)
+
+    def _events(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """One fragment per file."""
+        del task_bytes
+        for log in self._own_logs():
+            yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
+
+    def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
         """One task per segment and binlog batch where rows are read; files are packed as elsewhere."""
         if self.scan.view in ROW_VIEWS:
-            return [[fragment] for fragment in self.plan(task_bytes)]
-        return super().tasks(task_bytes)
+            return [[fragment] for fragment in self.plan(request, task_bytes)]
+        return super().tasks(request, task_bytes)
 
-    def frontier(self, file: File, position: int) -> int:
-        """See `Dataset.frontier`."""
-        return frontier(self, file, position)
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`."""
+        del request
+        return _committed_end(self, file, position)
 
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Dataset.between`."""
-        return list(between(self, ranges))
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Contents.between`."""
+        return list(_between(self, request, ranges))
 
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
         chosen = None if self._ambiguous else self.collection.id
         return [log for log in self._logs if chosen is None or log.collection in (chosen, 0)]
 
-    def _checks(self, logs: Sequence[LogFile]) -> Iterator[Fragment]:
+    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """Every file, and the segments that lack some."""
+        del task_bytes
         named = {} if self._ambiguous else {one.id: one for one in (*SYSTEM, *self.fields)}
-        for log in logs:
-            yield FileFragment(self.scan, self.projection, log.file.path, log.file.size, log.file, log, None, named)
+        for log in self._own_logs():
+            yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named)
         for collection in self._shown:
             for segment in collection.segments.values():
                 if segment.inserts or segment.meta is not None or segment.modern:
-                    yield self._segment(segment, collection)
+                    yield self._segment(request, segment, collection)
                 for log in segment.files if segment.manifests else ():
-                    common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+                    common = (*request, log.file.path, log.file.size, log.file, log)
                     yield FileFragment(*common, None, named)
 
-    def _segment(self, segment: Segment, collection: Collection | None = None) -> SegmentFragment:
-        collection = collection or self.collection
+    views: ClassVar = {
+        "rows": View(
+            lambda self: pa.schema([*self._user_fields(), *(one.arrow() for one in self.dynamic_fields)]),
+            _row_batches,
+            _ROW_EXTRA,
+        ),
+        "inserts": View(
+            lambda self: pa.schema([*self._user_fields(), *(one.arrow() for one in SYSTEM), *PLACE]),
+            _row_batches,
+            _ROW_EXTRA,
+        ),
+        "history": View(lambda self: pa.schema([*self._user_fields(), INSERTED, DELETED]), _row_batches, _ROW_EXTRA),
+        "deletes": View(_deletes_schema, _deletes),
+        "events": View(EVENTS_SCHEMA, _events),
+        "segments": View(SEGMENTS_SCHEMA, _segments),
+        "collections": View(COLLECTIONS_SCHEMA, _collections),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
+
+    def _segment(self, request: Request, segment: Segment, collection: Collection) -> SegmentFragment:
         fields = () if self._ambiguous else (*SYSTEM, *self.fields)
         return SegmentFragment(
-            self.scan,
-            self.projection,
+            *request,
             segment.directory,
             segment.size,
             segment,
@@ -293,7 +322,7 @@ class MilvusDataset(Dataset):
         )
 
     def verify(
-        self, task_bytes: int | None = None, advance: Any = None, *, every: bool = False
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         """Every file of every collection, or of the chosen one; then the segments that lack files.
 
@@ -301,13 +330,13 @@ class MilvusDataset(Dataset):
         In the views `deletes` and `events`, what those read is checked.
         """
         if self.scan.view in ("deletes", "events"):
-            yield from super().verify(task_bytes, advance, every=every)
+            yield from super().verify(request, task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
         packed = [segment.files for one in self._shown for segment in one.segments.values() if segment.manifests]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
-        for fragment in self._checks(self._own_logs()):
+        for fragment in self._checks(request, task_bytes):
             findings = fragment.inspect(every=every)
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
@@ -318,7 +347,7 @@ class MilvusDataset(Dataset):
         self.scan.storage.confirm()
         yield from reports.values()
 
-    def single(self) -> Iterator[MilvusDataset]:
+    def single(self) -> Iterator[CollectionContents]:
         """A dataset of each collection; among several, not of those whose rows cannot be read for want of a key."""
         if not self._ambiguous:
             yield self
@@ -333,10 +362,10 @@ class MilvusDataset(Dataset):
         """The batches whose rows are read."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SegmentsWarning)
-            return list(self._batches())
+            return list(self._batches(self.request(self.scan)))
 
-    def dissector(self, file: File, source: Source) -> Dissector:
-        """See `Dataset.dissector`: descriptor and events."""
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: descriptor and events."""
         del file
         return lambda offset: parts(source, offset)
 
@@ -350,8 +379,9 @@ class MilvusDataset(Dataset):
             found += [NamedTable(database, name, {"collection": str(id)}) for name in names]
         return found
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, request: Request) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""
+        del request
         facts: dict[str, Any] = {}
         if len(self._present) > 1:
             named = (f"{one.name} ({one.id})" if one.meta else str(one.id) for one in self._present.values())
@@ -375,8 +405,8 @@ class MilvusDataset(Dataset):
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return facts
 
-    def _batches(self) -> Iterator[BatchFragment]:
-        fragments: Iterable[BatchFragment] = self._planned()
+    def _batches(self, request: Request) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned(request)
         if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus_binlog.collection.dedupe import newest
 
@@ -385,16 +415,18 @@ class MilvusDataset(Dataset):
             fragments = newest(fragments, self.primary)
         yield from fragments
 
-    def _planned(self) -> Iterator[BatchFragment]:
-        self._warn()
+    def _planned(self, request: Request) -> Iterator[BatchFragment]:
+        for what in remarks(self._selection, self._scan.view):
+            warn(f"collection {self.collection.name}: {what}", SegmentsWarning)
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
         every = self._options.deletes == "all"
         across = self.collection.deltas_across() if every and not shared.raw else {}
-        query = self.projection.query
+        query = request.projection.query
+        without = self._ruled_out(request)
         bounds = time_bounds(query, None if shared.raw else self._until)
         for segment in self._selection.origins if shared.history else self._read:
-            if not wanted(segment, query) or segment.id in self._ruled_out:
+            if not wanted(segment, query) or segment.id in without:
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
             own = () if shared.raw else tuple(log.file for log in (*segment.deltas, *later))
@@ -406,10 +438,9 @@ class MilvusDataset(Dataset):
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
                 yield BatchFragment(
-                    self.scan,
-                    self.projection,
+                    *request,
                     segment.directory,
-                    self._weight(batch),
+                    self._weight(request, batch),
                     shared,
                     batch,
                     (segment.collection, segment.partition, segment.id),
@@ -437,25 +468,24 @@ class MilvusDataset(Dataset):
         raw, history = view == "inserts", view == "history"
         return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
 
-    def _weight(self, batch: Batch) -> int:
+    def _weight(self, request: Request, batch: Batch) -> int:
         """Bytes of the files that are read."""
-        fields = {one.id for one in self.fields if one.name in self.projection.decoded.names}
+        fields = {one.id for one in self.fields if one.name in request.projection.decoded.names}
         read = [log.file.size for id, log in batch.files.items() if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
-    @cached_property
-    def _ruled_out(self) -> frozenset[int]:
-        """Segments that the statistics of their keys rule out."""
+    def _ruled_out(self, request: Request) -> frozenset[int]:
+        """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
+        if self._last is None or self._last[0] is not request.projection:
+            self._last = request.projection, self._find_ruled_out(request)
+        return self._last[1]
+
+    def _find_ruled_out(self, request: Request) -> frozenset[int]:
         used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
         every = [one for one in self._selection.every if one.inserts]
-        return ruled_out(every, self.primary, self.projection.query, self.scan.storage)
-
-    def _warn(self) -> None:
-        """Say what the rows are, or are not."""
-        for what in remarks(self._selection, self._scan.view):
-            warnings.warn(f"collection {self.collection.name}: {what}", SegmentsWarning, stacklevel=3)
+        return ruled_out(every, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
         """See that what needs the primary key can be done.
@@ -474,11 +504,106 @@ class MilvusDataset(Dataset):
                 " give schema= or metadata=, or read the view inserts, which has the deleted rows, too"
             )
 
-    @cached_property
-    def skipped(self) -> list[Skipped]:
-        """See `Dataset.skipped`: what the metadata says is gone or does not name, and what statistics rule out."""
-        found = [*super().skipped, *left_out(self.collections, self._metas, self._options.collection, self._until)]
-        if self._ruled_out:
-            segments = [self.collection.segments[id] for id in sorted(self._ruled_out)]
+    def left_out(self, request: Request) -> list[Skipped]:
+        """See `Contents.left_out`: what the metadata says is gone or does not name, and what statistics rule out."""
+        found = [
+            *left_out(self.collections, self._metas, self._options.collection, self._until),
+        ]
+        if without := self._ruled_out(request):
+            segments = [self.collection.segments[id] for id in sorted(without)]
             found += [Skipped(one.directory, "the statistics of its keys rule it out", one.size) for one in segments]
         return found
+
+
+def _check_view(view: str) -> None:
+    """Refuse views that are no streams.
+
+    Raises:
+        OptionError: Says which ones are.
+    """
+    if view not in layout.FOLLOWED:
+        raise OptionError(
+            f"view {view!r} of milvus_binlog cannot be followed as a stream: what is deleted later cannot be taken"
+            " back; follow the views 'inserts' and 'deletes'"
+        )
+
+
+def _committed_end(dataset: CollectionContents, file: File, position: int) -> int:
+    """See `Contents.committed_end`: files count when they are whole, inserts when all of their batch are."""
+    _check_view(dataset.scan.view)
+    if dataset.scan.view == "deletes":
+        return file.size if _whole(dataset, file) else position
+    for segment in dataset.collection.segments.values():
+        for logs in segment.inserts.values():
+            if any(log.file.path == file.path for log in logs):
+                return file.size if _complete(dataset, segment, file) else position
+    return position
+
+
+def _between(dataset: CollectionContents, request: Request, ranges: Sequence[Range]) -> Iterator[Fragment]:
+    """See `Contents.between`. A batch is read with the file of its first field, and once only."""
+    _check_view(dataset.scan.view)
+    asked = {one.file.path for one in ranges}
+    shared = dataset._shared(request.scan.view) if request.scan.view == "inserts" else None
+    for segment in dataset.collection.segments.values():
+        place = (segment.collection, segment.partition, segment.id)
+        if shared is None:
+            for log in segment.deltas:
+                if log.file.path in asked:
+                    common = (*request, log.file.path, log.file.size, log.file)
+                    yield DeltaFragment(*common, place, segment.deletes_only)
+            continue
+        for batch in segment.batches():
+            first = batch.files[min(batch.files)] if batch.files else None
+            if first is not None and first.file.path in asked:
+                _check_even(dataset, segment)
+                yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
+
+
+def _complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
+    """Whether all files of the batch that a file belongs to are there. While one is missing, none can be paired."""
+    return _even(dataset, segment) and all(_whole(dataset, log.file) for log in _batch_of(segment, file).files.values())
+
+
+def _batch_of(segment: Segment, file: File) -> Batch:
+    return next(one for one in segment.batches() if any(log.file.path == file.path for log in one.files.values()))
+
+
+def _even(dataset: CollectionContents, segment: Segment) -> bool:
+    """Whether every field that no row lacks has as many files as the others."""
+    required, optional = _expected(dataset)
+    counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
+    some = next(iter(segment.inserts.values()))[0].file.path
+    separate = dataset.scan.storage.read(some, 0, len(layout.MAGIC)) == layout.MAGIC
+    return len(counts) == 1 and (not separate or required <= set(segment.inserts))
+
+
+def _expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
+    """Ids of the fields that a stream began with: those that have a file in every batch, and the others."""
+    required = set(layout.SYSTEM_FIELDS)
+    optional: set[int] = set()
+    for column in dataset.scan.schema or ():
+        metadata = column.metadata or {}
+        if ID_KEY in metadata:
+            absent = NULLABLE_KEY in metadata or DYNAMIC_KEY in metadata
+            (optional if absent else required).add(int(metadata[ID_KEY]))
+    return required, optional
+
+
+def _check_even(dataset: CollectionContents, segment: Segment) -> None:
+    """Files are paired from the last one on, which is wrong while a batch is being written, if some fields have fewer.
+
+    Raises:
+        OptionError: When that is so.
+    """
+    counts = {len(logs) for logs in segment.inserts.values()}
+    if len(counts) > 1 and not _even(dataset, segment):
+        raise OptionError(
+            f"{segment.directory}: a binlog batch is being written; start the stream again to repeat this one"
+        )
+
+
+def _whole(dataset: CollectionContents, file: File) -> bool:
+    """Whether a file has its end: all that is followed ends with Parquet's mark."""
+    length = len(_PARQUET_END)
+    return file.size > length and dataset.scan.storage.read(file.path, file.size - length, length) == _PARQUET_END

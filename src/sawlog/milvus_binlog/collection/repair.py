@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.dataset import MilvusDataset
+from sawlog.milvus_binlog.collection.dataset import CollectionContents
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.logfile import Place, empty_log
 from sawlog.milvus_binlog.repair import repair
@@ -40,9 +40,7 @@ class _Kept(NamedTuple):
     empty: bytes | None = None
 
 
-def repair_collections(
-    dataset: MilvusDataset, places: Sequence[tuple[File, str]], storage: Storage, threads: int
-) -> None:
+def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
     """Write what is intact of collections; see `Format.repair_files`.
 
     The files of a batch of which nothing can be read become logs without rows, so that the other batches, metadata and
@@ -69,11 +67,11 @@ def repair_collections(
         elif kept.empty is not None:
             _write(storage, place, kept.empty)
 
-    for _ in in_order(places, once(repaired), threads):
+    for _ in in_order(places, once(repaired), dataset.scan.threads):
         pass
 
 
-def _limits(dataset: MilvusDataset) -> Iterator[tuple[str, _Kept]]:
+def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
     """Of the files of all batches, by path, which rows are read."""
     import numpy as np
 

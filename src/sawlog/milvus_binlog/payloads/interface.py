@@ -10,6 +10,7 @@ import pyarrow as pa
 from sawlog.errors import FormatError, SchemaError
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.types import SCALARS, SPARSE, VECTOR_ELEMENTS, Field, data_type
+from sawlog.storage.sources import MemorySource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -253,25 +254,9 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
     from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 
     try:
-        payload = Payload(_Memory(data), "payload", Extent(0, len(data)), _MAX_PAGE)
+        payload = Payload(MemorySource(data), "payload", Extent(0, len(data)), _MAX_PAGE)
         if not payload.schema:
             raise FormatError("the payload has no column")
         return payload.whole_column(0, _MAX_VALUES), payload.schema.field(0)
     except UnreadableError as error:
         raise FormatError(str(error)) from None
-
-
-class _Memory:
-    """Bytes at hand as a `Source`."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-        self.size = len(data)
-
-    def window(self, offset: int, length: int) -> NDArray[Any]:
-        import numpy as np
-
-        return np.frombuffer(self._data[offset : offset + max(0, length)], np.uint8)
-
-    def close(self) -> None:
-        pass

@@ -27,8 +27,8 @@ from sawlog.milvus_binlog.payloads.parquet import (
 from sawlog.milvus_binlog.payloads.salvage import Lost, losses, salvaged, sound_rows, what_is_lost
 from sawlog.milvus_binlog.source import SMALL
 from sawlog.milvus_binlog.types import Field
-from sawlog.sources import MappedSource, SourceFile
 from sawlog.storage import Source, is_remote
+from sawlog.storage.sources import MappedSource, SourceFile, SourceRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -288,7 +288,7 @@ class Payload:
     def _open(self) -> Any:
         extent = self._extent
         if is_remote(self.path) and extent.length > SMALL:
-            return pa.PythonFile(SourceFile(self.source, extent.offset, extent.length), mode="r")
+            return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:

@@ -15,15 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sawlog.commitlog import LOG, committed
 from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
-from sawlog.inputs import Inputs
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import in_order, once
-from sawlog.remote import Remote, State, Store, connected, modified_at, version_of
-from sawlog.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
 from sawlog.staging import (
     STAGED_SUFFIX,
     Staged,
@@ -36,22 +33,9 @@ from sawlog.staging import (
     staged_name,
     sync_directory,
 )
-
-if TYPE_CHECKING:
-    from sawlog.sources import Bytes
-
-__all__ = [
-    "Bytes",
-    "File",
-    "PathLike",
-    "Source",
-    "Staged",
-    "StagedDirectory",
-    "StagedFile",
-    "Storage",
-    "is_remote",
-    "normalize",
-]
+from sawlog.storage.inputs import Inputs
+from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
+from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
 
 _REQUESTS = 16
 """Requests for remote files at a time."""

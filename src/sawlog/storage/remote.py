@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import email.utils
 import errno
@@ -368,13 +369,6 @@ def _seconds(time: Any) -> float | None:
         try:
             time = dt.datetime.fromisoformat(time)
         except ValueError:
-            time = _http_date(time)
+            with contextlib.suppress(ValueError):  # as HTTP has it, `Wed, 21 Oct 2015 07:28:00 GMT`
+                time = email.utils.parsedate_to_datetime(time)
     return time.timestamp() if isinstance(time, dt.datetime) else float(time) if isinstance(time, int | float) else None
-
-
-def _http_date(text: str) -> dt.datetime | None:
-    """A time as HTTP has it, `Wed, 21 Oct 2015 07:28:00 GMT`."""
-    try:
-        return email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None

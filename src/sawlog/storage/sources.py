@@ -10,21 +10,25 @@ import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+
 from sawlog.errors import ChangedError, DiskError, StorageError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.remote import Remote
+    from sawlog.storage.remote import Remote
 
-    Bytes: TypeAlias = NDArray[np.uint8]
+Bytes: TypeAlias = "NDArray[np.uint8]"
 
 WINDOW_BYTES = 4 << 20
 """Bytes of the file that walkers ask for at a time: smaller windows were measured slower, larger ones no faster."""
 
 REMOTE_RANGE = 8 << 20
 """Bytes fetched from a remote file in one request."""
+
+_NOTHING: Bytes = np.frombuffer(b"", np.uint8)
 
 _LEAST = 64 << 10
 """Bytes read at least, so that neighbouring headers cost one call."""
@@ -76,7 +80,7 @@ class LocalSource:
         """See `Source.window`."""
         length = max(0, min(length, self.size - offset))
         if not length:
-            return _nothing()
+            return _NOTHING
         piece = self._piece
         if not piece.start <= offset <= offset + length <= piece.end:
             piece = self._fill(offset, max(length, min(_LEAST, self.size - offset)))
@@ -120,8 +124,6 @@ class _Piece:
     """A buffer, and the bytes of a file that are in it."""
 
     def __init__(self, capacity: int) -> None:
-        import pyarrow as pa
-
         # Arrow's pool hands memory out without clearing it.
         self._memory = memoryview(pa.allocate_buffer(capacity))
         self._array: weakref.ref[Bytes] | None = None
@@ -135,8 +137,6 @@ class _Piece:
 
     def view(self, offset: int, length: int) -> Bytes:
         """Bytes of the file that are in the buffer."""
-        import numpy as np
-
         array = None if self._array is None else self._array()
         if array is None:
             array = np.frombuffer(self._memory.toreadonly(), np.uint8)
@@ -171,11 +171,9 @@ class MappedSource:
 
     def window(self, offset: int, length: int) -> Bytes:
         """See `Source.window`."""
-        import numpy as np
-
         length = max(0, min(length, self.size - offset))
         if self._map is None or not length:
-            return _nothing()
+            return _NOTHING
         self.check(offset + length)
         behind = offset - offset % mmap.ALLOCATIONGRANULARITY
         if behind - self._released >= _RELEASE and hasattr(mmap, "MADV_DONTNEED"):
@@ -206,8 +204,6 @@ class MemorySource:
     """
 
     def __init__(self, data: Any) -> None:
-        import numpy as np
-
         self._data = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
         self.size = len(self._data)
 
@@ -219,18 +215,38 @@ class MemorySource:
         """See `Source.close`."""
 
 
-class SourceFile(io.RawIOBase):
-    """A range of a source as a binary file, for libraries that want one.
+class SourceRange:
+    """A range of a source as a source of its own.
 
     Args:
-        source: The bytes; closed with the file.
+        source: The bytes; closed with the range.
         start: Where the range begins.
         length: Its bytes; up to the end if not given.
     """
 
-    def __init__(self, source: Source, start: int = 0, length: int | None = None) -> None:
-        self._source, self._start = source, start
-        self._length = source.size - start if length is None else length
+    def __init__(self, source: Source, start: int, length: int | None = None) -> None:
+        self._source = source
+        self._start = start
+        self.size = source.size - start if length is None else length
+
+    def window(self, offset: int, length: int) -> Bytes:
+        """See `Source.window`."""
+        return self._source.window(self._start + offset, min(length, self.size - offset))
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._source.close()
+
+
+class SourceFile(io.RawIOBase):
+    """A source as a binary file, for libraries that want one.
+
+    Args:
+        source: The bytes.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._at = 0
 
     def readable(self) -> bool:
@@ -242,30 +258,24 @@ class SourceFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The position, in bytes from the start of the range."""
+        """The position, in bytes from the start."""
         return self._at
 
     def size(self) -> int:
-        """The length of the range in bytes; pyarrow asks for it."""
-        return self._length
+        """The length in bytes; pyarrow asks for it."""
+        return self._source.size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the position."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
         return self._at
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, or all that are left."""
-        left = max(0, self._length - self._at)
-        data = bytes(self._source.window(self._start + self._at, left if size < 0 else min(size, left)))
+        left = max(0, self._source.size - self._at)
+        data = bytes(self._source.window(self._at, left if size < 0 else min(size, left)))
         self._at += len(data)
         return data
-
-
-def _nothing() -> Bytes:
-    import numpy as np
-
-    return np.frombuffer(b"", np.uint8)
 
 
 class RemoteSource:
@@ -287,8 +297,6 @@ class RemoteSource:
 
     def window(self, offset: int, length: int) -> Bytes:
         """See `Source.window`."""
-        import numpy as np
-
         length = max(0, min(length, self.size - offset))
         end = offset + length
         if offset < self._start or offset > self._start + len(self._bytes):

@@ -12,10 +12,10 @@ import tempfile
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sawlog.errors import FormatError, SawlogError
-from sawlog.sources import LocalSource, MemorySource
+from sawlog.storage.sources import LocalSource, MemorySource
 
 if TYPE_CHECKING:
-    from sawlog.sources import Source
+    from sawlog.storage.sources import Source
 
 STDIN = "-"
 """What standard input is called."""

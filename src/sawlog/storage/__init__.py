@@ -1,0 +1,19 @@
+"""Bytes near and far: files found, read and published; local ones, inputs without a path, and remote ones by fsspec."""
+
+from sawlog.names import PathLike, is_remote, normalize
+from sawlog.staging import Staged, StagedDirectory, StagedFile
+from sawlog.storage.files import File, Storage
+from sawlog.storage.sources import Bytes, Source
+
+__all__ = [
+    "Bytes",
+    "File",
+    "PathLike",
+    "Source",
+    "Staged",
+    "StagedDirectory",
+    "StagedFile",
+    "Storage",
+    "is_remote",
+    "normalize",
+]
