@@ -16,12 +16,14 @@ import pytest
 import sawlog
 from sawlog.errors import DamageError, OptionError
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes import index
 from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.layout import DataType, EventType, Kind
 from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads import parquet
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
+from sawlog.milvus_binlog.types import TIMESTAMP
 from sawlog.storage import File, Storage
 
 from .support import NOW, delete, open_as_it_lies, write
@@ -441,3 +443,9 @@ def test_a_null_is_no_primary_key(tmp_path: Path) -> None:
     key = pa.field("id", pa.string(), metadata={"sawlog.milvus.nullable": "true"})
     with pytest.raises(sawlog.SchemaError, match="column 'id', row 1: null"):
         write(tmp_path / "root", pa.table([pa.array(["a", None])], schema=pa.schema([key])))
+
+
+def test_a_null_is_no_timestamp() -> None:
+    """A broken page may hold one; it costs its row, and verify says so, too."""
+    with pytest.raises(sawlog.SchemaError, match="row 1: a timestamp is null"):
+        decode(TIMESTAMP, pa.array([1, None]))

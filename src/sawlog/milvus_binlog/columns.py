@@ -12,7 +12,7 @@ from sawlog.arrow import fixed_array
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.kernels import Elements, Messages
-from sawlog.milvus_binlog.layout import LARGE_TEXT, LOB_INLINE, LOB_REFERENCE, DataType, Kind
+from sawlog.milvus_binlog.layout import LARGE_TEXT, LOB_INLINE, LOB_REFERENCE, TIMESTAMP_FIELD, DataType, Kind
 from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ def decode(field: Field, array: pa.Array) -> pa.Array:
     Raises:
         SchemaError: For values that are none of the field's; names the field, and the row within the array.
     """
-    if field.primary and array.null_count:
-        raise SchemaError(f"field {field.name!r}, row {array.is_null().index(True).as_py()}: a primary key is null")
+    if (field.primary or field.id == TIMESTAMP_FIELD) and array.null_count:
+        what = "primary key" if field.primary else "timestamp"
+        raise SchemaError(f"field {field.name!r}, row {array.is_null().index(True).as_py()}: a {what} is null")
     try:
         return _decode(field, array)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
