@@ -66,7 +66,7 @@ def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.Monkey
     description.write_text(text)
     assert sawlog.spark.spark_jar() == str(made)
     made.write_bytes(made.read_bytes() + b"\0")
-    with pytest.raises(SawlogError, match=r"expected a jar with SHA-256 .*, found .*; the installation is broken, repeat it"):
+    with pytest.raises(SawlogError, match=r"expected a jar with SHA-256 .*, found .*; install again"):
         sawlog.spark.spark_jar()
 
 

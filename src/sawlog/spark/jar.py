@@ -88,7 +88,7 @@ def _carried(version: str, sources: dict[str, str]) -> str | None:
         return None
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != made["jar"]:
-        raise SawlogError(f"{path}: expected a jar with SHA-256 {made['jar']}, found {found}; the installation is broken, repeat it")
+        raise SawlogError(f"{path}: expected a jar with SHA-256 {made['jar']}, found {found}; install again")
     return str(path)
 
 
