@@ -148,7 +148,7 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
     path.write_bytes(make([3]))
     dataset = sawlog.open(path)
     dataset.to_table()
-    assert isinstance(dataset, datasets.DeephavenLogContents)
+    assert isinstance(dataset.contents, datasets.DeephavenLogContents)
     assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
 
 

@@ -273,7 +273,9 @@ class _TableImport:
 
         def opened(some: Sequence[File]) -> DeephavenLogContents | None:
             try:
-                return cast(DeephavenLogContents, format.open(some, scan))
+                found = cast(DeephavenLogContents, format.open(some, scan))
+                found.view_schema()  # logs may not agree on their columns
+                return found
             except FormatError:
                 if all(file.name not in taken and self._begins(file) for file in some):
                     self.done.remarks += [f"{file.path}: its header is not all there yet" for file in some]
