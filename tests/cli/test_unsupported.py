@@ -57,3 +57,8 @@ def test_reading_stops_or_goes_on(log: Path, capsys: pytest.CaptureFixture[str])
     assert "100 bytes in 1 ranges that this version" in said.err
     (row,) = sawlog.read(log, view="damage").to_pylist()
     assert (row["kind"], row["length"]) == (UNSUPPORTED, 100)
+
+
+def test_a_listing_does_not_call_it_clean(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", str(log.parent)]) == 0
+    assert "1 row, in part unsupported" in capsys.readouterr().out

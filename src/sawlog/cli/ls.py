@@ -32,6 +32,7 @@ class Listed:
         rows: How many rows it has; `None` where that was not looked at.
         tail: The first of its files that is not finished, if any was seen.
         damaged: Whether damage was seen.
+        unsupported: Whether something was seen that this version does not support.
         error: Why it could not be read.
     """
 
@@ -39,6 +40,7 @@ class Listed:
     rows: int | None = None
     tail: Tail | None = None
     damaged: bool = False
+    unsupported: bool = False
     error: str | None = None
 
     @property
@@ -48,6 +50,8 @@ class Listed:
             return "not readable"
         if self.damaged:
             return "damaged"
+        if self.unsupported:
+            return "in part unsupported"
         if self.tail is not None:
             return f"tail {tail_text(self.tail)}"
         return "" if self.rows is None else "clean"
@@ -124,8 +128,7 @@ def _look(part: Part, storage: Storage) -> Listed:
         return found
     losses = Losses()
     try:
-        paths = [part.path] if not part.mixed else [file.path for file in part.files]
-        dataset = sawlog.open(paths, format=part.format.name, on_damage="skip", storage_options=storage)
+        dataset = sawlog.open(part.path, format=part.format.name, on_damage="skip", storage_options=storage)
         with progress(size_of(dataset), f"counting {part.path}") as advance:
             found.rows = dataset.count(told(losses, advance))
     except Exception as error:
@@ -133,7 +136,7 @@ def _look(part: Part, storage: Storage) -> Listed:
         if found.error is None or isinstance(error, InternalError):
             raise
         return found
-    found.damaged = losses.code == Exit.DAMAGED
+    found.damaged, found.unsupported = losses.damaged, losses.unsupported
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
     return found

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
 from sawlog.format import Fragment, pack
-from sawlog.recognition import formats, get_format
+from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
 from sawlog.storage import File, Storage
@@ -186,9 +186,9 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     root = root_of(request.paths)
     read = [file for file in ours if offset.knows(file.path.removeprefix(root))]
     if read and request.own.format is None:
-        with contextlib.suppress(OptionError, FormatError):
-            known_as = replace(request, storage=_chosen(request, read)).open().format.name
-            request = replace(request, own=replace(request.own, format=known_as))
+        with contextlib.suppress(FormatError):
+            known_as = recognize(read, request.storage, root, request.own.view)
+            request = replace(request, own=replace(request.own, format=known_as.name))
     for some in filter(None, (ours, read)):
         paths = {file.path for file in some}
         try:

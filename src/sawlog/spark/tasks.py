@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError, StorageError
-from sawlog.format import TASK_BYTES
+from sawlog.format import TASK_BYTES, pack
 from sawlog.reading import cores, in_order, once
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ two seconds, while the job has failed at once."""
 _LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
 """A master that runs tasks in the driver: threads, and attempts at a task, which are one where nothing is said."""
 _LOOK_SECONDS = 0.05
-_ITEM_BYTES = 1 << 20
-"""What an item costs at least, so that thousands of small ones do not make one task."""
 
 
 def running_task() -> TaskContext:
@@ -75,7 +73,7 @@ def run_tasks(
         return []
     if spark is None or sum(sizes) <= here:
         return _run_here(function, items, arrived)
-    tasks = _pack(sizes)
+    tasks = pack(range(len(sizes)), TASK_BYTES, sizes.__getitem__)
     pickled = CPickleSerializer()
     attempts = _attempts(spark)
 
@@ -172,17 +170,3 @@ def _put_up(board: str, index: int, outcome: bytes) -> None:
 
 
 _SCHEMA = pa.schema([("item", pa.int64()), ("outcome", pa.binary())])
-
-
-def _pack(sizes: Sequence[int]) -> list[list[int]]:
-    """Items of about `TASK_BYTES` together, in order."""
-    tasks: list[list[int]] = []
-    room = 0
-    for index, size in enumerate(sizes):
-        cost = max(size, _ITEM_BYTES)
-        if not tasks or cost > room:
-            tasks.append([])
-            room = TASK_BYTES
-        tasks[-1].append(index)
-        room -= cost
-    return tasks
