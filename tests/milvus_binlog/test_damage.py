@@ -290,6 +290,20 @@ def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
     assert report.path == str(victim)
 
 
+def test_damage_that_costs_no_row_is_reported_once_next_to_damage_that_does(tree: Path) -> None:
+    first = min(int(file.name) for file in tree.glob("insert_log/1/2/2000/100/*"))
+    field, other = (tree / f"insert_log/1/2/2000/{id}/{name}" for id, name in ((100, first), (101, first + 1)))
+    data = bytearray(field.read_bytes())
+    data[data.index(b'{"original_size')] = ord("?")
+    field.write_bytes(data + bytes(7))
+    data = bytearray(other.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
+    other.write_bytes(data)
+    counts = r"\(1 bad_extra, 1 bad_payload, 1 trailing_bytes\)"
+    with pytest.warns(DamageWarning, match=counts):
+        keys(tree, on_damage="skip")
+
+
 def test_files_that_disagree_about_rows(tree: Path) -> None:
     files = sorted(tree.glob("insert_log/1/2/2000/*/*"))
     one = next(path for path in files if path.parent.name == "101")

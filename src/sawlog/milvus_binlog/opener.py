@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -104,11 +104,11 @@ class Log:
         """
         return Payload(self.source, self.path, part.extent, self._limit)
 
-    def whole(self, findings: Findings) -> list[tuple[Part, Payload]]:
+    def whole(self, report: Callable[[Damage], None] | None = None) -> list[tuple[Part, Payload]]:
         """Every part of a file of inserts of which nothing may be missing, at least one.
 
         Args:
-            findings: Told of damage that costs no row.
+            report: Called with each damage that costs no row.
 
         Raises:
             UnreadableError: When the file does not hold all of its rows.
@@ -124,8 +124,9 @@ class Log:
         for part in parts:
             check_content(part, descriptor, "insert", self.path)
         found = [(part, self.payload(part)) for part in parts]
-        for damage in strict.damages:
-            findings.damage(damage)
+        if report is not None:
+            for damage in strict.damages:
+                report(damage)
         return found
 
     def without_events(self) -> Damage:

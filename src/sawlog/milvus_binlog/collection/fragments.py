@@ -153,9 +153,8 @@ class BatchFragment(Fragment):
         read = join.wanted.values() if lenient else ()
         elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._tells_of(id, join)}
         for one in self._blamed(damage, read, columns):
-            if one not in join.told and not (one.path in elsewhere and lenient):
-                join.told.append(one)
-                findings.damage(one)
+            if not (one.path in elsewhere and lenient):
+                columns.report(one)
         join.report_deletes()
 
     def _tells_of(self, id: int, join: _Join) -> bool:
@@ -220,7 +219,6 @@ class _Join:
         self._position = 0
         self._kept = kept
         self._opened: dict[int, Stored] = {}
-        self.told: list[Damage] = []
         self.first_lost: dict[str, int] = {}
         self._lives: dict[str, pa.Array] = {}
         self._reported = False

@@ -82,7 +82,7 @@ def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tupl
         if log.bare:
             return 0, 0
         try:
-            groups = [group for _, payload in log.whole(Findings("skip")) for group in payload.footer.groups]
+            groups = [group for _, payload in log.whole() for group in payload.footer.groups]
         except UnreadableError:
             return 0, 0
         for group in groups:

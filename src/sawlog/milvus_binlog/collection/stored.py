@@ -27,6 +27,7 @@ class Columns:
     def __init__(self, fragment: BatchFragment, findings: Findings, stack: ExitStack) -> None:
         self._fragment = fragment
         self._findings = findings
+        self._reported: set[Damage] = set()
         self._stack = stack
         self._files: dict[str, Stored] = {}
         self._logs: dict[str, Log] = {}
@@ -81,12 +82,23 @@ class Columns:
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""
         found = {}
-        told, self._findings = self._findings, Findings("skip", drained=True)  # who counts reads no rows
+        before = self._findings, self._reported
+        self._findings, self._reported = Findings("skip"), set()  # counting reads no rows
         for id in self._fragment.batch.files:
             with suppress(UnreadableError):
                 found[id] = self.open(id).rows
-        self._findings = told
+        self._findings, self._reported = before
         return found
+
+    def report(self, damage: Damage) -> None:
+        """Report damage of the batch, once.
+
+        Raises:
+            DamageError: When the policy is `fail`.
+        """
+        if damage not in self._reported:
+            self._reported.add(damage)
+            self._findings.damage(damage)
 
     def odd(self) -> Damage | None:
         """The first file that has another number of rows than most of the files; `None` where all have the same."""
@@ -142,7 +154,7 @@ class Columns:
         """
         if file.path not in self._files:
             log = self._log(file)
-            parts = log.whole(self._findings)
+            parts = log.whole(self.report)
             self._findings.account.record += sum(part.length for part, _ in parts) if counted else 0
             payloads = [payload for _, payload in parts]
             self._files[file.path] = Stored(file.path, payloads, [part.offset for part, _ in parts], log.bare)
