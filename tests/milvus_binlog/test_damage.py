@@ -271,6 +271,16 @@ def test_missing_field_files(tree: Path, field: str) -> None:
     assert [file.path.endswith("insert_log/1/2/2000") for file in report.files if file.damaged] == [True]
 
 
+@pytest.mark.parametrize("field", [0, 1, 100, 101])
+def test_a_batch_that_lacks_a_file_is_left_out_of_the_repaired_collection(tree: Path, field: int) -> None:
+    min(tree.glob(f"insert_log/1/2/2000/{field}/*"), key=lambda file: int(file.name)).unlink()
+    with pytest.warns(DamageWarning, match="missing_file"):
+        left = keys(tree, on_damage="skip")
+    assert set(range(101, 200)) & set(left)
+    sawlog.repair(tree, tree.parent / "repaired")
+    assert keys(tree.parent / "repaired") == left
+
+
 def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
     victim = sorted(tree.glob("insert_log/1/2/2000/101/*"), key=lambda path: int(path.name))[1]
     data = bytearray(victim.read_bytes())

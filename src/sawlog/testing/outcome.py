@@ -183,7 +183,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
             outcome.reports = list(dataset.verify(every=True))
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
-        concerned = [one for one in outcome.damages if not _beside(subject, one)]
+        concerned = [one for one in outcome.damages if one in met or not _beside(subject, one)]
         if sorted(met) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
         if subject.sample.view != "damage" and sorted(met) != sorted(concerned):

@@ -14,6 +14,7 @@ from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import CollectionContents
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
+from sawlog.milvus_binlog.collection.model import missing_fields
 from sawlog.milvus_binlog.logfile import Place, empty_log
 from sawlog.milvus_binlog.repair import repair
 from sawlog.reading import in_order, once
@@ -88,10 +89,15 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
 
 
 def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
-    """A log without rows for each field of a batch; none where its files are column groups."""
+    """A log without rows for each field of a batch; none where it lacks a log, or where its files are column groups.
+
+    Logs of all fields are put together from the last one on, so that a batch that lacks one can be left out whole.
+    """
     read = fragment.scan.storage.read
     heads = [read(log.file.path, 0, len(layout.MAGIC)) for log in fragment.batch.files.values()]
     if not any(layout.sniff(head) == "v1" for head in heads):
+        return {}
+    if missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
         return {}
     place = Place(*fragment.place)
     return {one.id: empty_log(place, one) for one in fragment.shared.fields.values() if one.writable}
