@@ -78,7 +78,7 @@ def column_group() -> Sample:
     pq.write_table(
         pa.table([[1, 2, 3], ["a", "bb", None]], schema=schema), sink, compression="zstd", store_schema=False
     )
-    return Sample("column group", "milvus_binlog", bytes(sink.getvalue().to_pybytes()))
+    return Sample("column group", "milvus_binlog", bytes(sink.getvalue().to_pybytes()), blocks=True)
 
 
 def collection() -> Sample:
