@@ -77,6 +77,7 @@ PROMISED = {
     "datastore": PLAIN + "import google.protobuf, orjson\n" + WITHOUT_SPARK,
     "filodb": PLAIN + "import pyhocon\n" + WITHOUT_SPARK,
     "gcs": PLAIN + "import fsspec\nfsspec.get_filesystem_class('gs')\n" + WITHOUT_SPARK,
+    "kafka": PLAIN + "import fsspec, sawlog.storage.kafka\n" + WITHOUT_SPARK,
     "metrics": PLAIN + "import prometheus_client\n" + WITHOUT_SPARK,
     "milvus": PLAIN + "import fastavro\n" + WITHOUT_SPARK,
     "notebook": PLAIN + SQL + NOTEBOOK + WITHOUT_SPARK,

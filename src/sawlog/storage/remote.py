@@ -33,9 +33,10 @@ _EXTRAS = {
     **dict.fromkeys(("s3", "http", "https"), "remote"),
     **dict.fromkeys(("gs", "gcs"), "gcs"),
     **dict.fromkeys(("abfs", "abfss", "az", "adl"), "azure"),
+    "kafka": "kafka",
 }
 """The extra of sawlog that brings what fsspec needs for a scheme."""
-
+_TOPICS = "sawlog.storage.kafka.Topics"
 
 _READING = {"cat_file", "find", "glob", "info", "ls"}
 """Requests that are made again when a store does not answer."""
@@ -59,6 +60,7 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     """
     import fsspec
 
+    fsspec.register_implementation("kafka", _TOPICS, clobber=True)
     try:
         fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:

@@ -1,0 +1,170 @@
+"""Topics of Kafka as a file system of fsspec: `kafka://BROKER/TOPIC/PARTITION/OFFSET.container` is one message."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from fsspec.spec import AbstractFileSystem
+
+SUFFIX = ".container"
+"""Ends the name of a message, as names of FiloDB's containers in files do."""
+SECONDS = 10.0
+"""How long a broker may take to answer."""
+_AHEAD = 32
+"""Messages that are received when one of them is asked for."""
+_HELD_BYTES = 64 << 20
+"""Of the messages received last, how many bytes are held, so that they are not received again."""
+
+
+class _Partition(NamedTuple):
+    broker: str
+    topic: str
+    number: int
+
+
+class Topics(AbstractFileSystem):  # type: ignore[misc]
+    """The messages of Kafka, read only.
+
+    A broker is a directory of topics, these are directories of partitions, and those of messages. Messages without a
+    value are left out. Kafka does not say how long messages are, so that listing them receives them all, once.
+
+    Args:
+        options: Options of the consumer, as librdkafka names them.
+    """
+
+    protocol = "kafka"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._options = options
+        self._consumers: dict[str, Consumer] = {}
+        self._sizes: dict[_Partition, dict[int, int]] = {}
+        self._next: dict[_Partition, int] = {}
+        self._held: dict[tuple[_Partition, int], bytes] = {}
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """What is below a broker, a topic or a partition.
+
+        Raises:
+            FileNotFoundError: When there is no such topic or partition.
+            KafkaException: When the broker does not answer.
+        """
+        found = self._entries(self._strip_protocol(path).split("/"))
+        return found if detail else [one["name"] for one in found]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        """Bytes of the value of a message.
+
+        Raises:
+            FileNotFoundError: When there is no such message, or none any more.
+            KafkaException: When the broker does not answer.
+        """
+        broker, topic, *names = self._strip_protocol(path).split("/")
+        number, offset = _numbers(path, names, 2)
+        with self._lock:
+            return self._value(_Partition(broker, topic, number), offset, path)[start:end]
+
+    def _entries(self, names: list[str]) -> list[dict[str, Any]]:
+        broker, *inner = names
+        path = "/".join(names)
+        with self._lock:
+            if not inner:
+                topics = self._consumer(broker).list_topics(timeout=SECONDS).topics
+                return [_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
+            topic, *rest = inner
+            numbers = _numbers(path, rest, len(rest))
+            known = self._consumer(broker).list_topics(topic, timeout=SECONDS).topics[topic]
+            if known.error is not None and known.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(known.error)
+            if not known.partitions or len(numbers) > 2 or (numbers and numbers[0] not in known.partitions):
+                raise FileNotFoundError(path)
+            if not numbers:
+                return [_directory(f"{path}/{number}") for number in known.partitions]
+            partition = _Partition(broker, topic, numbers[0])
+            sizes = self._listed(partition)
+            wanted = sizes if len(numbers) == 1 else [numbers[1]]
+            if not all(offset in sizes for offset in wanted):
+                raise FileNotFoundError(path)
+            parent = "/".join(map(str, partition))
+            return [
+                {"name": f"{parent}/{offset}{SUFFIX}", "size": sizes[offset], "type": "file", "ETag": str(offset)}
+                for offset in wanted
+            ]
+
+    def _listed(self, partition: _Partition) -> dict[int, int]:
+        """The bytes of all messages that a partition has now, by offset."""
+        consumer = self._consumer(partition.broker)
+        first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
+        sizes = self._sizes.setdefault(partition, {})
+        for offset in [one for one in sizes if one < first]:
+            del sizes[offset]
+        begin = max(first, self._next.get(partition, first))
+        sizes.update((offset, len(value)) for offset, value in self._messages(partition, begin, end))
+        self._next[partition] = end
+        return sizes
+
+    def _value(self, partition: _Partition, offset: int, path: str) -> bytes:
+        value = self._held.get((partition, offset))
+        if value is None:
+            received = dict(self._messages(partition, offset, offset + _AHEAD))
+            if offset not in received:
+                raise FileNotFoundError(path)
+            value = received[offset]
+        return value
+
+    def _messages(self, partition: _Partition, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Offsets and values of a partition between two offsets, as far as there are any."""
+        consumer = self._consumer(partition.broker)
+        if first < end:
+            consumer.assign([TopicPartition(partition.topic, partition.number, first)])
+        offset: int | None = first - 1
+        while offset is not None and offset < end - 1:
+            message = consumer.poll(SECONDS)
+            if message is None:
+                raise TimeoutError(f"{partition.broker} sent nothing for {SECONDS:.0f} s")
+            error, offset, value = message.error(), message.offset(), message.value()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            if error is not None:
+                raise KafkaException(error)
+            if offset is not None and offset < end and value is not None:
+                yield offset, self._hold(partition, offset, bytes(value))
+
+    def _hold(self, partition: _Partition, offset: int, value: bytes) -> bytes:
+        self._held_bytes += len(value) - len(self._held.pop((partition, offset), b""))
+        self._held[partition, offset] = value
+        while self._held_bytes > _HELD_BYTES:
+            self._held_bytes -= len(self._held.pop(next(iter(self._held))))
+        return value
+
+    def _consumer(self, broker: str) -> Consumer:
+        if broker not in self._consumers:
+            # A broker answers nothing else while it waits for messages that are not there.
+            settings = {"group.id": "sawlog", "log_level": 0, "fetch.wait.max.ms": 10, **self._options}
+            ours = {"bootstrap.servers": broker, "auto.offset.reset": "error", "enable.auto.commit": False}
+            try:
+                self._consumers[broker] = Consumer({**settings, **ours, "enable.partition.eof": True})
+            except KafkaException as error:
+                raise TypeError(error.args[0].str()) from error
+        return self._consumers[broker]
+
+
+def _directory(name: str) -> dict[str, Any]:
+    return {"name": name, "size": 0, "type": "directory"}
+
+
+def _numbers(path: str, names: list[str], count: int) -> list[int]:
+    """The numbers of a partition and of a message.
+
+    Raises:
+        FileNotFoundError: When they are none, or not so many.
+    """
+    numbers = [name.removesuffix(SUFFIX) if at else name for at, name in enumerate(names)]
+    if len(names) != count or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise FileNotFoundError(path)
+    return [int(number) for number in numbers]
