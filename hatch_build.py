@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -29,6 +30,9 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
 
     PLUGIN_NAME = "custom"
 
+    _made = ""
+    """A folder of our own with the library."""
+
     def dependencies(self) -> list[str]:
         """What compiles them, what their modules import, and a linker where the machine has none: for wheels alone."""
         if self.target_name != "wheel":
@@ -38,16 +42,34 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         return [*_COMPILER, *imported, *([] if shutil.which(_linker()) else ["ziglang>=0.13"])]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Before the wheel, editable ones included, is put together."""
+        """Before the wheel, editable ones included, is put together.
+
+        The library stays in the tree, for the next time. Where that cannot be written to, only the wheel gets it; an
+        editable installation has none then, and says so when kernels are needed.
+        """
         if self.target_name != "wheel":
             return
         source = os.path.join(self.root, "src")
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", _BUILD, source, "--if-needed"]
-        subprocess.run(command, env=environment, cwd=self.root, check=True)  # noqa: S603 # our own
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
         build_data["artifacts"] += ["src/sawlog/_native/*", "src/sawlog/_jars/*"]
+        if not os.access(os.path.join(source, "sawlog"), os.W_OK):
+            if version == "editable":
+                return
+            self._made = tempfile.mkdtemp()
+            command += ["--folder", self._made]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run(command, env=environment, cwd=self.root, check=True)  # noqa: S603 # our own
+        if made := os.listdir(self._made) if self._made else []:
+            build_data["artifacts"].remove("src/sawlog/_native/*")
+            build_data["force_include"] |= {os.path.join(self._made, one): f"sawlog/_native/{one}" for one in made}
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """When it is."""
+        if self._made:
+            shutil.rmtree(self._made)
+            self._made = ""
 
 
 def _linker() -> str:

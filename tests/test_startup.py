@@ -28,7 +28,7 @@ asked = []
 
 class Watched(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "numba", "llvmlite", "pyspark", "duckdb"):
+        if name in ("pandas", "numba", "llvmlite", "pyspark", "duckdb", "pydantic"):
             last = [f"{f.filename}:{f.lineno}: {f.line}" for f in traceback.extract_stack() if "sawlog" in f.filename]
             asked.append(f"{name}: {last[-1]}")
         return None
@@ -89,6 +89,22 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
     assert done.returncode == 0, done.stderr
     codes, asked, _ = json.loads(done.stdout)
     assert (codes, asked) == ([0, 0, 0], [])
+
+
+@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord", "milvus_binlog"}))
+def test_what_a_path_holds_is_told_without_arrows_functions(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Milvus' files are Parquet, which pyarrow reads with all of them."""
+    path = SHOP if name == "leveldb_database" else small(tmp_path_factory.getbasetemp())[name][0]
+    script = f"""
+import atexit, sys
+from sawlog.cli import main
+atexit.register(lambda: print([one for one in ("pyarrow.compute", "pyarrow.parquet") if one in sys.modules]))
+main(["info", {str(path)!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
 LIGHT = {"columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,3 +162,52 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
         subprocess.run(command, env=environment, cwd=tmp_path, check=True)
         made.append([(target / name).read_bytes() for name in (native.LIBRARY, native.TABLE)])
     assert made[0] == made[1]
+
+
+@pytest.fixture
+def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hook of the wheel's build, in a tree that is empty, and with a compiler that does nothing."""
+    names = ["hatchling", "builders", "hooks", "plugin", "interface"]
+    for count in range(1, 6):
+        monkeypatch.setitem(sys.modules, ".".join(names[:count]), types.ModuleType(names[count - 1]))
+    vars(sys.modules[".".join(names)])["BuildHookInterface"] = object
+    spec = importlib.util.spec_from_file_location("hatch_build", Path(__file__).parents[2] / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = module.KernelsHook()
+    made.root, made.target_name = str(tmp_path), "wheel"
+
+    def compiled(command: list[str], **_: Any) -> None:
+        target = command[command.index("--folder") + 1] if "--folder" in command else tmp_path / "src/sawlog/_native"
+        (Path(target) / "kernels.so").touch()
+
+    (tmp_path / "src/sawlog/_native").mkdir(parents=True)
+    monkeypatch.setattr(module.subprocess, "run", compiled)
+    return made
+
+
+def wheel(hook: Any, version: str) -> tuple[list[str], dict[str, str]]:
+    """Artifacts and files from elsewhere of a wheel."""
+    data: dict[str, Any] = {"artifacts": [], "force_include": {}}
+    hook.initialize(version, data)
+    assert all(map(os.path.exists, data["force_include"]))
+    hook.finalize(version, data, "x.whl")
+    assert not any(map(os.path.exists, data["force_include"]))
+    return data["artifacts"], data["force_include"]
+
+
+def test_the_library_of_a_wheel_stays_in_the_tree(hook: Any, tmp_path: Path) -> None:
+    assert wheel(hook, "standard") == (["src/sawlog/_native/*", "src/sawlog/_jars/*"], {})
+    assert (tmp_path / "src/sawlog/_native/kernels.so").exists()
+
+
+def test_a_tree_that_cannot_be_written_to_gives_a_wheel_with_a_library(
+    hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    artifacts, others = wheel(hook, "standard")
+    assert (artifacts, list(others.values())) == (["src/sawlog/_jars/*"], ["sawlog/_native/kernels.so"])
+    assert wheel(hook, "editable") == (["src/sawlog/_native/*", "src/sawlog/_jars/*"], {})
+    assert not (tmp_path / "src/sawlog/_native/kernels.so").exists()

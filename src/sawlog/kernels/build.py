@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help="processes at a time")
     parser.add_argument("--folder", help="where the library goes")
     given = parser.parse_args()
-    if given.if_needed and native.misfit(given.package) is None and given.folder is None:
+    if given.if_needed and native.misfit(given.package) is None:
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
     print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sawlog.arrow import scalar_of
 from sawlog.damage import Damage, Findings
@@ -270,6 +269,8 @@ def _table_path(manifest: File, number: int) -> str:
 
 def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int]]:
     """The tables that Pebble's logs take in, by number, each with the sequence number of all of its entries."""
+    import pyarrow.compute as pc
+
     scan = Scan(view="writes", options=LogOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
@@ -284,6 +285,8 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
 
 def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:
     """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
+    import pyarrow.compute as pc
+
     scan = Scan(options=TableOptions(comparator=comparator), storage=storage)
     schema = SCHEMAS["internal"]
     whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sawlog.arrow import array_of, values_of
 from sawlog.damage import Damage, Findings
@@ -100,7 +99,7 @@ class WriteRange(LogRange):
         decoders: dict[bool, _Decoder] = {}
         for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
             findings.rows -= records.num_rows
-            stale = STALE_COLUMN in records.schema.names and pc.any(records.column(STALE_COLUMN)).as_py()
+            stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
                 # What cannot be read of a log's former life is no damage.
                 ledger = Findings("skip") if stale else findings
