@@ -137,7 +137,7 @@ def test_a_set_that_lost_a_member_is_not_delivered_unless_asked_for():
     flags = [3, 1, 0, 0, 2, 3, 1, 2]
     data = make(flags)
     path = put(data)
-    entries = sawlog.read(path, format="deephaven_log", view="entries").column("offset").to_pylist()
+    entries = sawlog.read(path, format="deephaven_log", view="frames").column("offset").to_pylist()
     os.unlink(path)
     for lost in (1, 2, 3, 4):
         broken = bytearray(data)

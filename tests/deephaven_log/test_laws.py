@@ -103,7 +103,7 @@ class TestLaws(Laws):
                 written=rows,
                 body=len(HEADER),
             ),
-            sample("entries", make([3, 1, 2, 3]), view="entries", options=STRICT, checked=False, repaired="no"),
+            sample("entries", make([3, 1, 2, 3]), view="frames", options=STRICT, checked=False, repaired="no"),
             sample("lenient", LENIENT, headers=sizes(LENIENT)),
             sample("types", typed(EVERY, TYPED), options=STRICT, grows=True),
             sample("charsets", typed(CHARSETS, TEXTS), options=STRICT),

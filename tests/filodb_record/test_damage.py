@@ -62,7 +62,7 @@ def checked(data: bytes, *, laws: Any = None, **options: Any) -> tuple[list[dict
 
 def in_every_view(data: bytes) -> None:
     checked(data)
-    for view in ("containers", "partkeys"):
+    for view in ("frames", "partkeys"):
         check(replace(CONTAINERS, view=view), data, laws=())
 
 
@@ -401,7 +401,7 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     assert len(said) < 100
 
 
-@pytest.mark.parametrize("view", ["rows", "containers"])
+@pytest.mark.parametrize("view", ["rows", "frames"])
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
 )
@@ -442,11 +442,11 @@ def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path
     assert sawlog.read(tmp_path / "whole.container", on_damage="skip").equals(rows)
 
 
-@pytest.mark.parametrize("view", ["rows", "partkeys", "containers"])
+@pytest.mark.parametrize("view", ["rows", "partkeys", "frames"])
 def test_the_account_of_part_keys_behind_a_damaged_one(view: str) -> None:
     """Every view accounts for all bytes, and `verify` agrees with each read."""
     data = (Path(__file__).parent / "partkeys_account.container").read_bytes()
     repaired = "rows" if view == "rows" else "no"
     found = check(Sample("part keys", "filodb_record", data, "a.container", view=view, repaired=repaired))
-    assert len(found.rows) == (1 if view == "containers" else 8)
+    assert len(found.rows) == (1 if view == "frames" else 8)
     assert found.report.account.total == len(data)

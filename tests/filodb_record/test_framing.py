@@ -145,7 +145,7 @@ def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: 
     data = one * (48_000 // len(one))
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    dataset = sawlog.open(path, format="filodb_record", schema="gauge", on_damage="skip", view="containers")
+    dataset = sawlog.open(path, format="filodb_record", schema="gauge", on_damage="skip", view="frames")
     (whole,) = dataset.fragments(None)
     with closing(Storage().open(str(path))) as source:
         walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))

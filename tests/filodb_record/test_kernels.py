@@ -91,7 +91,7 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))
     found = zip(keys["_metric_"].to_pylist(), keys["tags"].to_pylist(), strict=True)
     assert [(metric, tuple(tags)) for metric, tags in found] == met
-    assert sum(sawlog.read(path, view="containers")["num_records"].to_pylist()) == 200
+    assert sum(sawlog.read(path, view="frames")["num_records"].to_pylist()) == 200
 
 
 def test_nested_records(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class TestLaws(Laws):
         ),
         Exemption(
             "follow_damaged",
-            "A stream of the view `containers` may miss a container next to damage that one read of the finished file"
+            "A stream of the view `frames` may miss a container next to damage that one read of the finished file"
             " reports: the bytes that prove where it ends may arrive in another micro-batch.",
             samples=("containers",),
         ),
@@ -81,7 +81,7 @@ class TestLaws(Laws):
                 effort=0.5,
             ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),
-            Sample("containers", "filodb_record", whole, "a.container", view="containers", grows=True, repaired="no"),
+            Sample("containers", "filodb_record", whole, "a.container", view="frames", grows=True, repaired="no"),
             Sample(
                 "plain",
                 "filodb_record",

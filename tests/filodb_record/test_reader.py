@@ -77,7 +77,7 @@ def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | Non
     assert report.account.padding == unused
     assert report.account.header == 8 * 16
     assert not report.damaged
-    containers = sawlog.read(path, view="containers", provenance=True)
+    containers = sawlog.read(path, view="frames", provenance=True)
     assert containers["num_records"].to_pylist() == [13] * 7 + [9]
     assert containers["_offset"].to_pylist() == [2048 * i for i in range(8)]
     assert containers["num_bytes"].to_pylist() == [

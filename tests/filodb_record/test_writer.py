@@ -86,7 +86,7 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
     data = write(table, tmp_path / "a.container")
     assert len(data) == facts["total_trimmed_bytes"]
     assert hashlib.sha256(data).hexdigest() == facts["sha256_of_concatenated_trimmed_containers"]
-    containers = sawlog.read(tmp_path / "a.container", view="containers")
+    containers = sawlog.read(tmp_path / "a.container", view="frames")
     assert containers["num_records"].to_pylist() == facts["records_per_container"]
     assert containers["num_bytes"].to_pylist() == facts["num_bytes_header_per_container"]
     whole = write(table.slice(0, 2000), tmp_path / "b.container", whole=True)
@@ -142,7 +142,7 @@ def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
     found = sawlog.read(place, extras=["hash", "container_timestamp"])
     assert found["_hash"].to_pylist() == list(range(6))
     assert found["_container_timestamp"].cast(pa.int64()).to_pylist() == [5, 5, 9, 9, 9, 5]
-    assert sawlog.read(place, view="containers")["num_records"].to_pylist() == [2, 3, 1]
+    assert sawlog.read(place, view="frames")["num_records"].to_pylist() == [2, 3, 1]
     first = place.read_bytes()
     assert write(found, place) == first
 

@@ -53,7 +53,7 @@ def test_l0_delta_log(samples: Path) -> None:
     table = sawlog.read(path)
     assert table.num_rows > 0
     assert table["pk"].null_count == 0
-    events = sawlog.read(path, view="events").to_pylist()
+    events = sawlog.read(path, view="frames").to_pylist()
     assert events[1]["next_position"] == -1
     assert not sawlog.verify(path).damaged
 

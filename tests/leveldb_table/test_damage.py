@@ -86,7 +86,7 @@ def test_a_table_without_its_index_gives_all_rows(tables: dict[str, bytes], tmp_
     path = tmp_path / "a.ldb"
     path.write_bytes(tables["leveldb"])
     truth = rows_of(path)
-    blocks = sawlog.read(path, format=FORMAT, view="blocks").to_pylist()
+    blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
     (index,) = (block for block in blocks if block["name"] == "index")
     copy = bytearray(tables["leveldb"])
     copy[index["offset"] + 1] ^= 1

@@ -445,7 +445,7 @@ def test_an_event_of_a_newer_type_costs_itself_alone(tmp_path: Path, agrees: boo
     data = (SYNTHETIC / "multi_event_insert").read_bytes()
     whole = tmp_path / "whole"
     whole.write_bytes(data)
-    events = sawlog.read(whole, format="milvus_binlog", view="events").to_pylist()
+    events = sawlog.read(whole, format="milvus_binlog", view="frames").to_pylist()
     changed = bytearray(data)
     at = events[1]["offset"]
     changed[at + 8] = 99

@@ -203,7 +203,7 @@ def test_index_file_is_its_bytes() -> None:
     for path in slices:
         table = sawlog.read(path)
         assert table.num_rows == 1
-        events = sawlog.read(path, view="events").to_pylist()
+        events = sawlog.read(path, view="frames").to_pylist()
         assert len(table["data"][0].as_py()) == events[1]["rows"]
         assert events[1]["type"] == "INDEX_FILE"
 

@@ -80,7 +80,7 @@ def test_files_that_verbs_once_disagreed_about(name: str, rows: int, kinds: list
 
 
 def test_times_beyond_those_of_rows_are_shown_as_those_of_rows_would_be() -> None:
-    events = sawlog.read(DAMAGED / "event_timestamp", view="events").to_pylist()
+    events = sawlog.read(DAMAGED / "event_timestamp", view="frames").to_pylist()
     assert events[0]["timestamp"] < 0 < events[1]["timestamp"]
     assert "created" in sawlog.open(DAMAGED / "event_timestamp").info()
 

@@ -122,7 +122,7 @@ class DeephavenLogContents(Contents):
 
     views: ClassVar = {
         "rows": View(lambda self: self.rows_schema, _ranges),
-        "entries": View(ENTRIES_SCHEMA, _ranges),
+        "frames": View(ENTRIES_SCHEMA, _ranges),
         "commands": View(COMMANDS_SCHEMA, _ranges),
     }
 
@@ -361,7 +361,7 @@ class DeephavenLogContents(Contents):
 
     def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
-        kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
+        kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
         path = log.file.path
         size = end - start
         partition = log.name.column_partition

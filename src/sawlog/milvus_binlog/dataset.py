@@ -110,7 +110,7 @@ class LooseContents(Contents):
         "rows": View(_rows_schema, _rows),
         "inserts": View(_inserts_schema, _rows),
         "deletes": View(_deletes_schema, _rows),
-        "events": View(EVENTS_SCHEMA, _events),
+        "frames": View(EVENTS_SCHEMA, _events),
         "damage": View(DAMAGE_SCHEMA, _checks),
     }
 

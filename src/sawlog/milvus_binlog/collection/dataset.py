@@ -212,7 +212,7 @@ class CollectionContents(Contents):
         """See `Contents.view_schema`; that of no columns, where it is not known which collection is read."""
         if self._scan.schema is not None:
             return self._scan.schema
-        one = self._scan.view in ("events", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
+        one = self._scan.view in ("frames", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
         return pa.schema([]) if self._ambiguous and not one else super().view_schema()
 
     def _user_fields(self) -> list[pa.Field]:
@@ -303,7 +303,7 @@ class CollectionContents(Contents):
         ),
         "history": View(lambda self: pa.schema([*self._user_fields(), INSERTED, DELETED]), _row_batches, _ROW_EXTRA),
         "deletes": View(_deletes_schema, _deletes),
-        "events": View(EVENTS_SCHEMA, _events),
+        "frames": View(EVENTS_SCHEMA, _events),
         "segments": View(SEGMENTS_SCHEMA, _segments),
         "collections": View(COLLECTIONS_SCHEMA, _collections),
         "damage": View(DAMAGE_SCHEMA, _checks),
@@ -327,9 +327,9 @@ class CollectionContents(Contents):
         """Every file of every collection, or of the chosen one; then the segments that lack files.
 
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
-        In the views `deletes` and `events`, what those read is checked.
+        In the views `deletes` and `frames`, what those read is checked.
         """
-        if self.scan.view in ("deletes", "events"):
+        if self.scan.view in ("deletes", "frames"):
             yield from super().verify(request, task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}

@@ -1,0 +1,74 @@
+"""What users type means one thing in all formats, whichever way they come in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.cli import main
+from tests.documents import ROOT
+
+PAGE = ROOT / "docs" / "formats" / "index.md"
+RECORDS = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
+TABLES = {
+    "leveldb_log": RECORDS,
+    "leveldb_table": pa.table({"sequence": pa.array([1], pa.uint64()), "key": [b"a"], "value": [b"1"]}),
+    "deephaven_log": pa.table({"N": pa.array([1, 2, 3], pa.int32())}),
+    "filodb_record": pa.table(
+        {
+            "timestamp": pa.array([1], pa.timestamp("ms", "UTC")),
+            "value": [1.5],
+            "_metric_": ["cpu"],
+            "tags": pa.array([[("_ws_", "a"), ("_ns_", "b")]], pa.map_(pa.string(), pa.string())),
+        }
+    ),
+    "milvus_binlog": pa.table({"id": pa.array([1, 2], pa.int64()), "x": [0.5, 0.25]}),
+}
+FRAMES = {name: one for name, one in TABLES.items() if name != "leveldb_log"}
+
+
+def written(place: Path, format: str) -> Path:
+    path = place / f"one{sawlog.formats()[format].suffix}"
+    more = {"schema": "gauge"} if format == "filodb_record" else {}
+    sawlog.write(TABLES[format], path, format=format, **more)
+    return path
+
+
+def page_table(first: str) -> dict[str, dict[str, str]]:
+    """The table of the page whose first column has this name: cells by row and column, without backquotes."""
+    lines = PAGE.read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith(f"| {first} |"))
+    header, _, *rows = (
+        [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        for line in lines[begin : lines.index("", begin)]
+    )
+    return {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize("format", FRAMES)
+def test_frames_are_shown_by_their_name_and_by_the_formats_own(
+    format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, format)
+    frames = sawlog.open(path, format=format, view="frames")
+    assert frames.count_rows() > 0
+    (own,) = sawlog.formats()[format].aliases
+    named = sawlog.open(path, format=format, view=own)
+    assert (named.scan.view, named.to_table()) == ("frames", frames.to_table())
+    assert sawlog.open(path, view=own).format.name == format
+    assert main(["cat", str(path), "--format", format, "--view", own, "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == frames.count_rows()
+    assert main(["info", str(path), "--format", format, "--json"]) == 0
+    assert {own, "frames"} < set(json.loads(capsys.readouterr().out)["views"])
+
+
+def test_the_page_names_the_views_that_formats_share() -> None:
+    page = page_table("view")
+    for name, format in sawlog.formats().items():
+        if name in page["rows"]:
+            assert page["frames"][name] == ", ".join(format.aliases)
+            assert ("frames" in format.views) is bool(format.aliases)
