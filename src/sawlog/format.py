@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import json
 import operator
 import posixpath
 from abc import ABC, abstractmethod
@@ -22,6 +21,7 @@ from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import guarded
 from sawlog.names import is_remote
+from sawlog.options import as_text
 from sawlog.reading import PIECE_BYTES, in_order, once
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -573,7 +573,7 @@ class Format(FollowedFormat, ABC):
             contents = self.open(files, scan)
             found = contents.verify(contents.request(scan), None, None, every=False)
             if (more := sum(one.rows for one in found) - sum(one.rows for one in reports)) > 0:
-                options = " ".join(f"-o {name}={json.dumps(value)}" for name, value in self.rescue.items())
+                options = " ".join(f"-o {name}={as_text(value)}" for name, value in self.rescue.items())
                 return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
         return ""
 

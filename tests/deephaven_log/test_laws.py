@@ -109,7 +109,7 @@ class TestLaws(Laws):
             sample("charsets", typed(CHARSETS, TEXTS), options=STRICT),
             sample("constants", typed(CONSTANT, [{"N": 1}, {"N": 2}, {}]), options=STRICT),
             sample("deletes", make([3, 3, 4, 3, 1, 2]), options=STRICT, checked=False),
-            sample("emitted", make([1, 0, 2, 3, 3]), options=STRICT | {"incomplete": "emit", "deletes": "ignore"}),
+            sample("emitted", make([1, 0, 2, 3, 3]), options=STRICT | {"salvage": "incomplete", "deletes": "ignore"}),
             sample("errors", make([3, 1, 2, 3]), options=STRICT | {"incomplete": "error"}),
             sample(
                 "commands",

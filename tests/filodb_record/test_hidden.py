@@ -70,9 +70,9 @@ def loose(record: Record) -> list[bytes]:
     return [container([record(n, 204 + n % 5 * 4)] * 9, 2048) for n in range(8)]
 
 
-ID = {"schema": "gauge"}
-RAW = {"schema": "gauge", "unknown_schemas": "raw", "extras": "record"}
-BARE = {"schemas": SCHEMA}
+ID = {"table": "gauge"}
+RAW = {"table": "gauge", "salvage": "unknown_schemas", "extras": "record"}
+BARE = {"schema": SCHEMA}
 FILES: dict[str, tuple[list[bytes], dict[str, Any]]] = {
     "trimmed": (equal(gauge, 128), ID),
     "trimmed-raw": (equal(gauge, 128), RAW),

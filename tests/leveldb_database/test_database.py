@@ -141,9 +141,9 @@ def test_a_column_family(tmp_path: Path) -> None:
     other.close()
     database.close()
     assert state(path) == [(b"a", b"1")]
-    assert state(path, column_family="other") == [(b"a", b"2")]
+    assert state(path, table="other") == [(b"a", b"2")]
     with pytest.raises(OptionError, match=r"no column family 'none'; there are: default, other"):
-        state(path, column_family="none")
+        state(path, table="none")
 
 
 def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
