@@ -35,7 +35,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     rows = settings.size // RECORD
     table = gauges(rows)
     path = settings.place / "gauges.container"
-    sawlog.write(table, path, format="filodb_record", schema="gauge", container_timestamp=START)
+    sawlog.write(table, path, format="filodb_record", table="gauge", container_timestamp=START)
     size = path.stat().st_size
     scanned = Side("sum of the mapped file", partial(scan, path), size, rows, "touches every byte once: the limit")
     if settings.wanted("read_columns"):
@@ -150,7 +150,7 @@ def repeated(table: pa.Table, place: Path, size: int) -> np.ndarray:
     """The first whole containers of a table, the same pages of memory again and again: they stay in the cache."""
     path = place / "whole.container"
     rows = table.slice(0, 2 * CACHED // RECORD)
-    sawlog.write(rows, path, format="filodb_record", schema="gauge", container_timestamp=START, whole=True)
+    sawlog.write(rows, path, format="filodb_record", table="gauge", container_timestamp=START, whole=True)
     memory = os.memfd_create("containers")
     os.write(memory, path.read_bytes()[:CACHED])
     libc = ctypes.CDLL(None, use_errno=True)
@@ -193,7 +193,7 @@ def rewrite(path: Path, target: Path) -> None:
 
 def hand_on(table: pa.Table) -> None:
     """Make containers, without writing them."""
-    options = WriteOptions(schema="gauge")
+    options = WriteOptions(table="gauge")
     layer = Layer(Target.of(table.schema, options), options, OUT_BYTES, lambda data: None)
     for batch in table.to_batches():
         layer.add(batch, START)
@@ -201,7 +201,7 @@ def hand_on(table: pa.Table) -> None:
 
 
 def build(table: pa.Table, path: Path) -> None:
-    sawlog.write(table, path, format="filodb_record", schema="gauge", container_timestamp=START)
+    sawlog.write(table, path, format="filodb_record", table="gauge", container_timestamp=START)
 
 
 def scan(path: Path) -> int:

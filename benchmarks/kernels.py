@@ -99,7 +99,7 @@ def samples(rows: int) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
         "leveldb_table": (pa.table({"key": data, "value": data}), {}),
         "deephaven_log": (both, {}),
         "deephaven_table": (both, {}),
-        "filodb_record": (pa.table(gauges), {"schema": "gauge", "container_timestamp": 0}),
+        "filodb_record": (pa.table(gauges), {"table": "gauge", "container_timestamp": 0}),
         "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40}),
     }
 

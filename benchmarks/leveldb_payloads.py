@@ -35,14 +35,14 @@ def entity_cases(settings: Settings) -> Iterator[Case]:
         table = pa.table({"record": pa.array([entity(i) for i in range(rows)], pa.binary())})
         sawlog.write(table, path, format="leveldb_log")
     size, less = whole.stat().st_size, small.stat().st_size
-    typed = sawlog.open(whole, view="entities", schema="infer")
+    typed = sawlog.open(whole, view="entities", properties="infer")
     yield Case(
         "entities",
         "Firestore entities of 12 properties, one core",
         (
             Side("sawlog, JSON", partial(read, whole), size, count, "into Arrow: keys, properties as JSON"),
             Side("sawlog, typed", partial(drain, typed), size, count, "into typed columns, schema known"),
-            Side("sawlog, inferred", partial(read, whole, schema="infer"), size, count, "both passes"),
+            Side("sawlog, inferred", partial(read, whole, properties="infer"), size, count, "both passes"),
             Side("leveldb-export", partial(export_documents, small), less, few, "dicts; does not verify checksums"),
         ),
         per="rows",

@@ -135,7 +135,7 @@ class Blocks:
         pieces = []
         for path in files:
             content = path.read_bytes()
-            found = sawlog.read(path, format="leveldb_table", view="blocks")
+            found = sawlog.read(path, format="leveldb_table", view="frames")
             found = found.filter(pc.equal(found.column("name"), "data"))
             places = zip(*(found.column(name).to_pylist() for name in ("offset", "length")), strict=True)
             # Behind each block are the number of its compression and its checksum.

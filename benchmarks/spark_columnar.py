@@ -89,6 +89,6 @@ def _rows(format: str, size: int) -> tuple[pa.Table, dict[str, Any]]:
         times = pa.array(1_700_000_000_000 + numbers).cast(pa.timestamp("ms", "UTC"))
         metric = pa.array(["heap_usage"]).take(pa.array(np.zeros_like(numbers)))
         columns = {"timestamp": times, "value": pa.array((numbers % 1000).astype(float)), "_metric_": metric}
-        return pa.table({**columns, "tags": tags}), {"schema": "gauge"}
+        return pa.table({**columns, "tags": tags}), {"table": "gauge"}
     table = pa.table({"id": numbers, "text": pc.binary_join_element_wise("row", texts, " ")})
     return table, {"primary_key": "id", "timestamp": 100}

@@ -74,7 +74,7 @@ def filodb_record(path: Path, size: int) -> None:
     for number in range(FILES):
         part = rows.slice(number * len(rows) // FILES, len(rows) // FILES)
         to = path / f"{number}.container"
-        sawlog.write(part, to, format="filodb_record", schema="gauge", container_timestamp=bench.START)
+        sawlog.write(part, to, format="filodb_record", table="gauge", container_timestamp=bench.START)
 
 
 def milvus_binlog(path: Path, size: int) -> None:

@@ -43,7 +43,7 @@ def big_tables() -> dict[str, tuple[pa.Table, dict[str, object]]]:
         "deephaven_log": (pa.table({"i": numbers, "s": texts}), {}),
         "deephaven_table": (pa.table({"i": np.arange(MANY), "x": np.arange(MANY) * 0.5}), {}),
         "leveldb_table": (pa.table({"key": keys, "value": values.cast(pa.binary())}), {}),
-        "filodb_record": (gauges, {"schema": "gauge", "container_timestamp": 0}),
+        "filodb_record": (gauges, {"table": "gauge", "container_timestamp": 0}),
         "milvus_binlog": (
             in_chunks(pa.table({"pk": numbers, "vec": vectors})),
             {"timestamp": 1 << 40, "segment_bytes": 3 << 20},

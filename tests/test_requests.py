@@ -60,7 +60,7 @@ def gauges() -> pa.Table:
 SAMPLES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "leveldb_log": ("{:06}.log", pa.table({"record": pa.array([b"x"])}), {}),
     "deephaven_log": ("Trades.bin.{:06}", pa.table({"i": [1]}), {}),
-    "filodb_record": ("{:06}.container", gauges(), {"schema": "gauge", "container_timestamp": 0}),
+    "filodb_record": ("{:06}.container", gauges(), {"table": "gauge", "container_timestamp": 0}),
     "deephaven_table": ("Intraday/N/T/w/2024-{:06}/T", pa.table({"i": [1]}), {}),
 }
 

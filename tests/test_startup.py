@@ -62,7 +62,7 @@ def small(root: Path) -> dict[str, tuple[Path, list[str]]]:
     tables: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         "deephaven_log": ("a.bin", both, {}),
         "deephaven_table": ("table", both, {}),
-        "filodb_record": ("a.container", gauges, {"schema": "gauge", "container_timestamp": 0}),
+        "filodb_record": ("a.container", gauges, {"table": "gauge", "container_timestamp": 0}),
         "leveldb_table": ("a.ldb", {"key": texts.cast(pa.binary()), "value": texts.cast(pa.binary())}, {}),
         "milvus_binlog": ("insert_log", {"pk": numbers, "vec": vectors}, {"timestamp": 1 << 40}),
     }

@@ -114,11 +114,11 @@ def open(
     paths = _names(path, storage)
     found = _find(paths, format, view, storage)
     chosen = found.format
-    if view not in chosen.views:
-        near = meant(view, chosen.views)
+    if view not in chosen.view_names:
+        near = meant(view, chosen.view_names)
         raise OptionError(f"{chosen.name} has no view {view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
-        view=view,
+        view=chosen.view_names[view],
         columns=parse_columns(columns),
         filters=tuple(filters or ()),
         expression=parse_filter(filter),
@@ -394,11 +394,12 @@ def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> 
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
         chosen = recognize(found, storage, where, view)
-    files = chosen.select(found, view)
+    wanted = chosen.view_names.get(view, view)
+    files = chosen.select(found, wanted)
     if not files:
-        others = [name for name in chosen.views if name not in (view, "damage") and chosen.select(found, name)]
+        others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
         start = f"{where}: none of the {len(found)} files there is"
-        if view in chosen.views and others:
+        if wanted in chosen.views and others:
             raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
         raise FormatError(f"{start} a {chosen.title}")
     read = {file.path for file in files}

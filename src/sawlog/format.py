@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import json
 import operator
 import posixpath
 from abc import ABC, abstractmethod
@@ -22,6 +21,7 @@ from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import guarded
 from sawlog.names import is_remote
+from sawlog.options import as_text
 from sawlog.reading import PIECE_BYTES, in_order, once
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -515,6 +515,8 @@ class Format(FollowedFormat, ABC):
     """Suffix of the files that it writes, with the dot."""
     views: ClassVar[Mapping[str, str]]
     """Views and one line on each; every format has `rows` and `damage`."""
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of views, such as the format's own word for `frames`."""
     marks: ClassVar[frozenset[str]] = frozenset()
     """Columns that say how a row was found, which a repaired copy does not keep."""
     read_options: ClassVar[type]
@@ -527,6 +529,11 @@ class Format(FollowedFormat, ABC):
     """Formats whose files are parts of its own: where it is recognised, it is meant instead of them."""
     time_option: ClassVar[str | None] = None
     """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
+
+    @property
+    def view_names(self) -> dict[str, str]:
+        """Every name that a view goes by, and the one that it has in `views`."""
+        return {**{name: name for name in self.views}, **self.aliases}
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
@@ -566,7 +573,7 @@ class Format(FollowedFormat, ABC):
             contents = self.open(files, scan)
             found = contents.verify(contents.request(scan), None, None, every=False)
             if (more := sum(one.rows for one in found) - sum(one.rows for one in reports)) > 0:
-                options = " ".join(f"-o {name}={json.dumps(value)}" for name, value in self.rescue.items())
+                options = " ".join(f"-o {name}={as_text(value)}" for name, value in self.rescue.items())
                 return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
         return ""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, warn
 from sawlog.spelling import meant
 
 if TYPE_CHECKING:
@@ -25,6 +26,66 @@ class NoOptions:
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
+Old = Callable[[Any], Mapping[str, Any] | None]
+"""What a value of an old option is now: names and values; `None` where the option still takes it."""
+
+
+def renamed(name: str) -> Old:
+    """An option that has only another name now."""
+    return lambda value: {name: value}
+
+
+def moved(values: Mapping[Any, Mapping[str, Any]]) -> Old:
+    """An option some values of which are other options now; what is true or false may be text."""
+
+    def meaning(value: Any) -> Mapping[str, Any] | None:
+        given = _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
+        return next((found for old, found in values.items() if old == given), None)
+
+    return meaning
+
+
+def current(cls: type, given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Options by the names that they have now; the caller of an old one is warned.
+
+    Args:
+        cls: A class of options; its `old`, if it has one, says what each old option is now.
+        given: Names and values.
+        where: What the options are for, to begin messages with.
+
+    Raises:
+        OptionError: When an option is given by two names.
+    """
+    old: Mapping[str, Old] = getattr(cls, "old", {})
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        meant = old[name](value) if name in old else None
+        if meant is not None:
+            now = " and ".join(other if one is value else f"{other}={as_text(one)}" for other, one in meant.items())
+            warn(f"{where}: option {name} is deprecated; {f'use {now}' if now else 'leave it out'}", DeprecationWarning)
+        for other, one in (meant if meant is not None else {name: value}).items():
+            if other in found and not (isinstance(one, tuple) and isinstance(found[other], tuple)):
+                raise OptionError(f"{where}: option {other} is given twice, once by an old name; give it once")
+            found[other] = (*found[other], *one) if other in found else one
+    return found
+
+
+def as_text(value: Any) -> str:
+    """A value of an option as people type it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def show_deprecations() -> None:
+    """Have warnings of old options printed, wherever they come from: no line of the user's calls sawlog here."""
+    warnings.filterwarnings("always", r".*: option \w+ is deprecated", DeprecationWarning)
+
+
+def names(cls: Any) -> list[str]:
+    """The names of options, old ones included."""
+    return [*(f.name for f in fields(cls)), *getattr(cls, "old", {})]
+
 
 def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, general: Iterable[str] = ()) -> Options:
     """Build the options dataclass `cls` from `given`.
@@ -39,7 +100,8 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
-    hints = _hints(cls)
+    given = current(cls, given, where=where)
+    hints = {f.name: _hints(cls)[f.name] for f in fields(cls)}
     unknown = sorted(set(given) - set(hints))
     if unknown:
         known = ", ".join(sorted(hints)) or "none"

@@ -95,11 +95,11 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
     Raises:
         FormatError: When no format knows them, or several know them equally well.
     """
-    having = {name: one for name, one in formats().items() if view in one.views} or formats()
+    having = {name: one for name, one in formats().items() if view in one.view_names} or formats()
     scores: dict[str, tuple[Match, int]] = {}
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
-        selected = candidate.select(files, "rows") or candidate.select(files, view)
+        selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
         chosen = selected or (files if len(files) == 1 else [])
         with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO

@@ -118,7 +118,7 @@ def test_any_bytes_behind_a_header(junk):
 @given(st.binary(max_size=120))
 def test_any_bytes_at_all(junk):
     for data in (junk, b"\xdb\x1a\xa1\xdb\0\0\0\x03" + junk):
-        for options in ({}, {"force": True}):
+        for options in ({}, {"salvage": "unknown_versions"}):
             check(LOG, data, **options)
 
 
@@ -137,7 +137,7 @@ def test_a_set_that_lost_a_member_is_not_delivered_unless_asked_for():
     flags = [3, 1, 0, 0, 2, 3, 1, 2]
     data = make(flags)
     path = put(data)
-    entries = sawlog.read(path, format="deephaven_log", view="entries").column("offset").to_pylist()
+    entries = sawlog.read(path, format="deephaven_log", view="frames").column("offset").to_pylist()
     os.unlink(path)
     for lost in (1, 2, 3, 4):
         broken = bytearray(data)
@@ -145,7 +145,7 @@ def test_a_set_that_lost_a_member_is_not_delivered_unless_asked_for():
         rows, report = checked(bytes(broken))
         assert rows == [0, 5, 6, 7]
         assert report.account.damage == entries[5] - entries[1]
-        rows, report = checked(bytes(broken), incomplete="emit")
+        rows, report = checked(bytes(broken), salvage="incomplete")
         assert rows == [i for i in range(8) if i != lost]
         assert report.account.damage == entries[lost + 1] - entries[lost]
         assert report.notes["salvaged_rows"] > 0

@@ -93,7 +93,7 @@ def test_the_set_and_the_command(log):
 
 
 def test_every_entry_is_listed(log):
-    table = sawlog.read(log(HEADER, ROWS, SET, DELETION), view="entries")
+    table = sawlog.read(log(HEADER, ROWS, SET, DELETION), view="frames")
     assert table.to_pydict() == {
         "offset": [134, 158, 176, 199, 222, 245],
         "size": [24, 18, 23, 23, 23, 21],

@@ -25,7 +25,7 @@ LOGS = {
     "enum": (header(ENUM) + b"".join(row(ENUM, {"N": i, "E": i}) for i in range(5)), {}, [2, 3, 4]),
     "enum in sets": (
         header(ENUM) + b"".join(row(ENUM, {"N": i, "E": i % 4}, f) for i, f in enumerate([1, 0, 0, 2, 3, 1, 0])),
-        {"incomplete": "emit"},
+        {"salvage": "incomplete"},
         [2, 3, 6],
     ),
     "text": (header(TEXT) + row(TEXT, {"N": 1, "S": "é"}) + BAD_TEXT + row(TEXT, {"N": 2}), {"strict": True}, [1]),
@@ -130,7 +130,7 @@ def test_commands_without_data_need_no_digest(tmp_path: Path, command: int) -> N
     assert report.account.total == report.size
     listed = sawlog.read(path, view="commands").to_pylist()
     assert [(one["record_type"], one["command_id"], one["data"]) for one in listed] == [(20000, command, b"")] * 2
-    assert sawlog.read(path, view="entries").num_rows == 7
+    assert sawlog.read(path, view="frames").num_rows == 7
 
 
 def test_commands_with_data_and_records_of_other_types_need_a_digest(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> N
 def test_entries_whose_digest_is_wrong_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "t.bin"
     data = bytearray(make([3] * 6))
-    starts = sawlog.read(put(path, data), view="entries").column("offset").to_pylist()
+    starts = sawlog.read(put(path, data), view="frames").column("offset").to_pylist()
     for lost in (1, 4):
         data[starts[lost] + 6] ^= 1
-    listed = skipped(put(path, data), view="entries")
+    listed = skipped(put(path, data), view="frames")
     assert [one["offset"] for one in listed] == starts
     assert [one["checksum"] for one in listed] == ["ok", "mismatch", "ok", "ok", "mismatch", "ok"]
 

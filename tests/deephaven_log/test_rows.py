@@ -126,7 +126,7 @@ def test_a_value_longer_than_a_batch(tmp_path: Path):
     assert table.column("N").to_pylist() == list(range(9))
     assert table.column("B")[4].as_py() == big
     with pytest.warns(DamageWarning, match="1 bad_size"):
-        few = sawlog.read(path, max_entry_bytes=1 << 20, on_damage="skip", columns=["N"])
+        few = sawlog.read(path, max_item_bytes=1 << 20, on_damage="skip", columns=["N"])
     assert few.column("N").to_pylist() == [0, 1, 2, 5, 6, 7, 8]
 
 
@@ -442,9 +442,9 @@ def test_version_2(tmp_path: Path, prefix):
 def test_later_versions_need_force(tmp_path: Path):
     cols = [Col("N", "Int")]
     path = put(tmp_path / "t.bin", header(cols, version=4), row(cols, {"N": 1}))
-    with pytest.raises(FormatError, match=r"version 4 is not supported.*force=True"):
+    with pytest.raises(FormatError, match=r"version 4 is not supported.*salvage=.unknown_versions"):
         sawlog.read(path)
-    assert sawlog.read(path, force=True).num_rows == 1
+    assert sawlog.read(path, salvage="unknown_versions").num_rows == 1
 
 
 def test_the_format_before_the_magic_number_is_recognised_and_refused(tmp_path: Path):

@@ -132,18 +132,18 @@ def test_a_log_inside_a_value_is_not_mistaken_for_the_log(tmp_path: Path):
         assert [n for f in fragments for b in f.to_batches() for n in b.column("N").to_pylist()] == list(range(40))
 
 
-@pytest.mark.parametrize(("incomplete", "rows"), [("drop", [0]), ("emit", [0, 1, 2])], ids=["drop", "emit"])
-def test_an_unfinished_set(tmp_path: Path, incomplete, rows):
+@pytest.mark.parametrize(("salvage", "rows"), [("", [0]), ("incomplete", [0, 1, 2])], ids=["drop", "salvage"])
+def test_an_unfinished_set(tmp_path: Path, salvage: str, rows: list[int]) -> None:
     path = tmp_path / "open.bin"
     path.write_bytes(make([3, 1, 0]))
-    if incomplete == "drop":
+    if not salvage:
         with pytest.warns(DamageWarning, match="open tail of"):
-            table = sawlog.read(path, incomplete=incomplete)
+            table = sawlog.read(path, salvage=salvage)
     else:
-        table = sawlog.read(path, incomplete=incomplete)
+        table = sawlog.read(path, salvage=salvage)
     assert table.column("N").to_pylist() == rows
-    (report,) = sawlog.verify(path, incomplete=incomplete).files
-    assert report.notes == ({"incomplete_rows": 2} if incomplete == "drop" else {"salvaged_rows": 2})
+    (report,) = sawlog.verify(path, salvage=salvage).files
+    assert report.notes == ({"incomplete_rows": 2} if not salvage else {"salvaged_rows": 2})
     assert report.account.total == report.size
 
 

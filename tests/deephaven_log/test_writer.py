@@ -35,7 +35,7 @@ def rows(path, **options) -> list[int]:
 
 
 def kinds(path) -> list[str]:
-    return sawlog.read(path, view="entries").column("kind").to_pylist()
+    return sawlog.read(path, view="frames").column("kind").to_pylist()
 
 
 def test_rows_sets_and_commands(tmp_path: Path):
@@ -283,7 +283,7 @@ def test_repair_carries_commands_over(tmp_path: Path):
     data = bytearray(make([3, 5, 1, 5, 0, 5, 2, 3, 1, 5]))
     path = tmp_path / "log.bin"
     path.write_bytes(data)
-    entries = sawlog.read(path, view="entries").to_pylist()
+    entries = sawlog.read(path, view="frames").to_pylist()
     data[entries[4]["offset"] + 7] ^= 1
     path.write_bytes(data)
     report = sawlog.repair(path, tmp_path / "fixed.bin").files[0]

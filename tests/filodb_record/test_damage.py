@@ -23,7 +23,7 @@ from . import golden
 
 GAUGE = Schemas.built_in()["gauge"]
 HISTOGRAM = Schemas.built_in()["prom-histogram"]
-OPTIONS: dict[str, Any] = {"schema": "gauge,prom-histogram,prom-counter,preagg-gauge-v2"}
+OPTIONS: dict[str, Any] = {"table": "gauge,prom-histogram,prom-counter,preagg-gauge-v2"}
 
 
 def container(count: int, first: int = 0) -> bytes:
@@ -62,7 +62,7 @@ def checked(data: bytes, *, laws: Any = None, **options: Any) -> tuple[list[dict
 
 def in_every_view(data: bytes) -> None:
     checked(data)
-    for view in ("containers", "partkeys"):
+    for view in ("frames", "partkeys"):
         check(replace(CONTAINERS, view=view), data, laws=())
 
 
@@ -201,7 +201,7 @@ def test_a_record_that_a_codec_refuses_costs_itself_only(schema: str, tmp_path: 
     data = b"".join(target.optimal_container_bytes())
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    options: dict[str, Any] = {"format": "filodb_record", "schema": schema}
+    options: dict[str, Any] = {"format": "filodb_record", "table": schema}
     rows = sawlog.read(path, **options).to_pylist()
     assert len(rows) == 200
     broken = {}
@@ -219,8 +219,8 @@ def test_a_record_that_a_codec_refuses_costs_itself_only(schema: str, tmp_path: 
 @pytest.mark.parametrize("schema", ["gauge", "prom-histogram"])
 @pytest.mark.parametrize("length", [0, 1])
 def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
-    rows, report = checked(DATA[:16] + bytes((length, 0, 0, 0)) + DATA[20:], schema=schema)
-    whole, _ = checked(DATA, schema=schema)
+    rows, report = checked(DATA[:16] + bytes((length, 0, 0, 0)) + DATA[20:], table=schema)
+    whole, _ = checked(DATA, table=schema)
     assert rows == [row for row in whole if row["_offset"] > len(FIRST)]
     assert [(damage.kind, damage.offset) for damage in report.damages] == [("bad_record_length", 16)]
 
@@ -311,7 +311,7 @@ def test_bad_pointers_among_many_records() -> None:
         for step, slot in ((5, 22), (7, 26)):
             if n % step == 0:
                 struct.pack_into("<I", data, offsets[n] + slot, 0xFFFF)
-    rows, report = checked(bytes(data), schema="gauge")
+    rows, report = checked(bytes(data), table="gauge")
     assert [row["timestamp"] for row in rows] == [n for n in range(1000) if n not in bad]
     assert [row["_offset"] for row in rows] == [offsets[n] for n in range(1000) if n not in bad]
     assert [damage.offset for damage in report.damages] == [offsets[n] for n in sorted(bad)]
@@ -342,10 +342,10 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
     data[broken + 22 : broken + 26] = b"\xff\xff\xff\xff"
     path, fixed = tmp_path / "a.container", tmp_path / "b.container"
     path.write_bytes(data)
-    (report,) = sawlog.repair(path, fixed, schema="gauge,prom-counter").files
+    (report,) = sawlog.repair(path, fixed, table="gauge,prom-counter").files
     assert report.kinds == {"bad_pointer": 1, "unsupported": 1}
     assert report.rows == 801
-    everything: dict[str, Any] = {"schema": "gauge,prom-counter", "unknown_schemas": "raw", "extras": "record"}
+    everything: dict[str, Any] = {"table": "gauge,prom-counter", "salvage": "unknown_schemas", "extras": "record"}
     with pytest.warns(DamageWarning):
         before = sawlog.read(path, on_damage="skip", **everything)["_record"].to_pylist()
     assert sawlog.read(fixed, **everything)["_record"].to_pylist() == before
@@ -353,7 +353,7 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
     size = sum(map(len, before)) + sum(-len(one) % 4 for one in before)
     assert report.account.record + report.account.unsupported == size == len(data) - 16 - report.account.damage
     again = tmp_path / "c.container"
-    sawlog.repair(fixed, again, schema="gauge,prom-counter")
+    sawlog.repair(fixed, again, table="gauge,prom-counter")
     assert again.read_bytes() == fixed.read_bytes()
 
 
@@ -390,18 +390,18 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
         return describe(self, event)
 
     monkeypatch.setattr(walk.RecordsWalk, "describe", counted)
-    (report,) = sawlog.verify(path, schema="gauge").files
+    (report,) = sawlog.verify(path, table="gauge").files
     assert report.kinds == {"unsupported": 60_000}
     assert report.account.unsupported == 480_000
     assert len(said) <= walk.EVENT_ROOM + walk.BLOCK + 1
     said.clear()
-    table = sawlog.read(path, view="damage", schema="gauge")
+    table = sawlog.read(path, view="damage", table="gauge")
     assert table.num_rows == 60_000
     assert table["offset"].to_pylist() == list(range(16, len(data), 8))
     assert len(said) < 100
 
 
-@pytest.mark.parametrize("view", ["rows", "containers"])
+@pytest.mark.parametrize("view", ["rows", "frames"])
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
 )
@@ -442,11 +442,11 @@ def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path
     assert sawlog.read(tmp_path / "whole.container", on_damage="skip").equals(rows)
 
 
-@pytest.mark.parametrize("view", ["rows", "partkeys", "containers"])
+@pytest.mark.parametrize("view", ["rows", "partkeys", "frames"])
 def test_the_account_of_part_keys_behind_a_damaged_one(view: str) -> None:
     """Every view accounts for all bytes, and `verify` agrees with each read."""
     data = (Path(__file__).parent / "partkeys_account.container").read_bytes()
     repaired = "rows" if view == "rows" else "no"
     found = check(Sample("part keys", "filodb_record", data, "a.container", view=view, repaired=repaired))
-    assert len(found.rows) == (1 if view == "containers" else 8)
+    assert len(found.rows) == (1 if view == "frames" else 8)
     assert found.report.account.total == len(data)

@@ -88,7 +88,7 @@ def test_labels_that_records_do_not_have(path: Path, op: str, value: Any, holds:
 
 def test_a_label_that_no_schema_predefines_and_one_that_repeats(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
-    write(gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, schema="gauge")
+    write(gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, table="gauge")
     assert sawlog.read(place, filters=[("tags['x']", "=", "last")]).num_rows == 1
     assert sawlog.read(place, filters=[("tags['x']", "=", "first")]).num_rows == 0
     assert sawlog.read(place, filters=[("tags['x']", "=", b"last")], strings="binary").num_rows == 1
@@ -118,7 +118,7 @@ def test_damaged_maps_are_told_whatever_the_filter(path: Path, tmp_path: Path) -
         at = dice.randrange(len(data))
         changed = tmp_path / "b.container"
         changed.write_bytes(data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :])
-        options: dict[str, Any] = {"on_damage": "skip", "schema": "gauge,prom-counter", "format": "filodb_record"}
+        options: dict[str, Any] = {"on_damage": "skip", "table": "gauge,prom-counter", "format": "filodb_record"}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
             whole = sawlog.read(changed, **options)

@@ -40,8 +40,8 @@ def look(path: Path, data: bytes, **options: Any) -> tuple[int, Any]:
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
-        rows = sawlog.read(path, on_damage="skip", format="filodb_record", schema="gauge", **options).num_rows
-        (report,) = sawlog.verify(path, format="filodb_record", schema="gauge", **options).files
+        rows = sawlog.read(path, on_damage="skip", format="filodb_record", table="gauge", **options).num_rows
+        (report,) = sawlog.verify(path, format="filodb_record", table="gauge", **options).files
     assert report.rows == rows
     assert report.account.total == len(data)
     return rows, report
@@ -107,7 +107,7 @@ def test_a_header_among_others_with_flags_of_its_own_is_told(tmp_path: Path) -> 
 def looked_at(path: Path, data: bytes) -> int:
     """At how many places headers are searched for in a walk over the containers of some bytes."""
     path.write_bytes(data)
-    (fragment,) = sawlog.open(path, format="filodb_record", schema="gauge").fragments(None)
+    (fragment,) = sawlog.open(path, format="filodb_record", table="gauge").fragments(None)
     with closing(Storage().open(str(path))) as source:
         walk = fragment.containers(source)
         assert list(walk.each()) is not None
@@ -145,7 +145,7 @@ def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: 
     data = one * (48_000 // len(one))
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    dataset = sawlog.open(path, format="filodb_record", schema="gauge", on_damage="skip", view="containers")
+    dataset = sawlog.open(path, format="filodb_record", table="gauge", on_damage="skip", view="frames")
     (whole,) = dataset.fragments(None)
     with closing(Storage().open(str(path))) as source:
         walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))

@@ -70,9 +70,9 @@ def loose(record: Record) -> list[bytes]:
     return [container([record(n, 204 + n % 5 * 4)] * 9, 2048) for n in range(8)]
 
 
-ID = {"schema": "gauge"}
-RAW = {"schema": "gauge", "unknown_schemas": "raw", "extras": "record"}
-BARE = {"schemas": SCHEMA}
+ID = {"table": "gauge"}
+RAW = {"table": "gauge", "salvage": "unknown_schemas", "extras": "record"}
+BARE = {"schema": SCHEMA}
 FILES: dict[str, tuple[list[bytes], dict[str, Any]]] = {
     "trimmed": (equal(gauge, 128), ID),
     "trimmed-raw": (equal(gauge, 128), RAW),
@@ -130,7 +130,7 @@ def hiding(parts: Sequence[bytes], first: int, last: int) -> bytes:
     return b"".join(changed)
 
 
-@pytest.mark.parametrize("view", ["rows", "containers", "partkeys"])
+@pytest.mark.parametrize("view", ["rows", "frames", "partkeys"])
 @pytest.mark.parametrize(("name", "first", "last"), [(name, 1, 4) for name in FILES] + [("trimmed", 0, 8)])
 def test_every_verb_meets_hidden_containers(name: str, first: int, last: int, view: str) -> None:
     parts, options = FILES[name]
@@ -176,7 +176,7 @@ def test_looking_for_hidden_containers_takes_time_that_follows_the_bytes(
     data = b"".join(head.ljust(one, b"\0") for head in heads)
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    (fragment,) = sawlog.open(path, format="filodb_record", view="containers").fragments(None)
+    (fragment,) = sawlog.open(path, format="filodb_record", view="frames").fragments(None)
     with closing(Storage().open(str(path))) as source:
         pass_ = ContainersWalk(fragment, source, pa.schema([]), Findings("skip"), records=True)
         assert list(pass_.each()) is not None

@@ -50,10 +50,10 @@ def test_damage_at_many_places() -> None:
 )
 def test_golden_bytes_both_ways(tmp_path: Path, name: str) -> None:
     schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
-    table = sawlog.read(golden.path(name), schemas=schemas, verify_hashes=True)
+    table = sawlog.read(golden.path(name), schema=schemas, verify_hashes=True)
     table.validate(full=True)
     assert write(table, tmp_path / "a.container", container_size=2048, whole=True)
-    assert sawlog.read(tmp_path / "a.container", schemas=schemas).equals(table)
+    assert sawlog.read(tmp_path / "a.container", schema=schemas).equals(table)
     assert write(table, tmp_path / "b.container") == golden.data(name)
 
 
@@ -85,20 +85,20 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     series = [(f"m{k % 5}", {"k" * (k % 11): "é" * (k % 9), "job": str(k)}) for k in range(40)]
     rows = [(n, 1.0, *series[rng.randrange(40)]) for n in range(200)]
     path = tmp_path / "a.container"
-    data = write(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, schema="gauge")
+    data = write(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, table="gauge")
     assert data == path.read_bytes()
     keys = sawlog.read(path, view="partkeys")
     met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))
     found = zip(keys["_metric_"].to_pylist(), keys["tags"].to_pylist(), strict=True)
     assert [(metric, tuple(tags)) for metric, tags in found] == met
-    assert sum(sawlog.read(path, view="containers")["num_records"].to_pylist()) == 200
+    assert sum(sawlog.read(path, view="frames")["num_records"].to_pylist()) == 200
 
 
 def test_nested_records(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
-    made = write(table.slice(0, 20), tmp_path / "a.container", schemas=schemas, schema="result")
+    made = write(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
     assert made[16:] == containers[0][16 : len(made)]
-    again = sawlog.read(tmp_path / "a.container", schemas=schemas, schema="result")
+    again = sawlog.read(tmp_path / "a.container", schema=schemas, table="result")
     assert again["series"].to_pylist() == table["series"].to_pylist()[:20]
 
 

@@ -43,7 +43,7 @@ class TestLaws(Laws):
         ),
         Exemption(
             "follow_damaged",
-            "A stream of the view `containers` may miss a container next to damage that one read of the finished file"
+            "A stream of the view `frames` may miss a container next to damage that one read of the finished file"
             " reports: the bytes that prove where it ends may arrive in another micro-batch.",
             samples=("containers",),
         ),
@@ -64,7 +64,7 @@ class TestLaws(Laws):
                 "filodb_record",
                 mixed * 2,
                 "mixed.container",
-                options={"schema": "gauge,prom-histogram,prom-counter"},
+                options={"table": "gauge,prom-histogram,prom-counter"},
                 headers=[Span(len(mixed), CONTAINER_HEADER + 8)],
                 grows=True,
                 repaired="rows",
@@ -75,24 +75,24 @@ class TestLaws(Laws):
                 "filodb_record",
                 mixed * 2,
                 "mixed.container",
-                options={"schema": "gauge", "unknown_schemas": "raw"},
+                options={"table": "gauge", "salvage": "unknown_schemas"},
                 grows=True,
                 repaired="rows",
                 effort=0.5,
             ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),
-            Sample("containers", "filodb_record", whole, "a.container", view="containers", grows=True, repaired="no"),
+            Sample("containers", "filodb_record", whole, "a.container", view="frames", grows=True, repaired="no"),
             Sample(
                 "plain",
                 "filodb_record",
                 plain,
                 "a.container",
-                options={"schemas": PLAIN},
+                options={"schema": PLAIN},
                 headers=[Span(16, 4)],
                 grows=True,
                 body=0,
-                written=sawlog.read(golden.path("no_partition_5"), schemas=PLAIN),
-                write_options={"schemas": PLAIN, "container_timestamp": GOLDEN},
+                written=sawlog.read(golden.path("no_partition_5"), schema=PLAIN),
+                write_options={"schema": PLAIN, "container_timestamp": GOLDEN},
             ),
         ]
 

@@ -77,7 +77,7 @@ def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | Non
     assert report.account.padding == unused
     assert report.account.header == 8 * 16
     assert not report.damaged
-    containers = sawlog.read(path, view="containers", provenance=True)
+    containers = sawlog.read(path, view="frames", provenance=True)
     assert containers["num_records"].to_pylist() == [13] * 7 + [9]
     assert containers["_offset"].to_pylist() == [2048 * i for i in range(8)]
     assert containers["num_bytes"].to_pylist() == [
@@ -143,7 +143,7 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
         target.add_map({})
         target.end_record()
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
-    options = {"schemas": Schemas([schema]), "quantiles": (0.9,), "statistics": ("count",)}
+    options = {"schema": Schemas([schema]), "quantiles": (0.9,), "statistics": ("count",)}
     found = sawlog.read(path, **options)["h"].to_pylist()
     for one, case in zip(found, cases, strict=True):
         histogram = Histogram.decode(bytes.fromhex(case["hex"])[2:])
@@ -155,7 +155,7 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
         assert one["count"] == pytest.approx(histogram.count, nan_ok=True)
     again = tmp_path / "b.container"
     sawlog.write(
-        sawlog.read(path, schemas=Schemas([schema])),
+        sawlog.read(path, schema=Schemas([schema])),
         again,
         format="filodb_record",
         container_timestamp=golden.TIMESTAMP,
@@ -186,18 +186,18 @@ def test_several_schemas_in_one_container() -> None:
     assert [h and h["values"] for h in table["h"].to_pylist()] == [None, None, [1.0, 3.0, 4.0], None]
     assert table["tags"].to_pylist()[3] == []
     assert table.schema.names[-2:] == ["_metric_", "tags"]
-    one = sawlog.read(path, schema="prom-counter", extras="schema_id,hash,container_timestamp,schema")
+    one = sawlog.read(path, table="prom-counter", extras="schema_id,hash,container_timestamp,schema")
     assert one.select(["count", "_schema", "_schema_id", "_hash"]).to_pylist() == [
         {"count": 2.5, "_schema": "prom-counter", "_schema_id": 5903, "_hash": 711221565}
     ]
     assert milliseconds(one["_container_timestamp"]) == [golden.TIMESTAMP]
-    two = sawlog.read(path, schema=["gauge", "preagg-gauge-v2"])
+    two = sawlog.read(path, table=["gauge", "preagg-gauge-v2"])
     assert two["_metric_"].to_pylist() == ["m1", "m4"]
-    everything = sawlog.open(path, schema="all")
+    everything = sawlog.open(path, table="all")
     assert everything.count_rows() == 4
     assert {"avg", "tscount", "sumLast", "number"} <= set(everything.schema.names)
     with pytest.raises(SchemaError, match="no schema 'nope'"):
-        sawlog.open(path, schema="nope")
+        sawlog.open(path, table="nope")
 
 
 def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
     with pytest.raises(DamageError, match=r"schema ID 5903, whose columns are not being read.*schema=\"all\""):
         sawlog.read(path)
-    assert sawlog.read(path, schema="gauge").num_rows == 2000
-    assert sawlog.read(path, schema="all").num_rows == 2001
+    assert sawlog.read(path, table="gauge").num_rows == 2000
+    assert sawlog.read(path, table="all").num_rows == 2001
 
 
 def test_unknown_schemas(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_unknown_schemas(tmp_path: Path) -> None:
     (report,) = sawlog.verify(path).files
     assert report.kinds == {"unsupported": 1}
     assert not report.damaged
-    raw = sawlog.read(path, unknown_schemas="raw")
+    raw = sawlog.read(path, salvage="unknown_schemas")
     assert raw["_record"].to_pylist() == records
     assert raw["_schema_id"].to_pylist() == [2200, 4711, 2200]
     assert raw["value"].to_pylist() == [1.0, None, 2.0]
@@ -239,10 +239,10 @@ def test_predefined_keys_can_be_renamed(tmp_path: Path) -> None:
     target.add_from_reader((1, 1.0, "m", {"_pi_": "60"}), GAUGE)
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
     older = Schemas.parse(BUILT_IN.to_json(["gauge"]).replace("_pi_", "_step_"))
-    assert sawlog.read(path, schemas=older)["tags"].to_pylist() == [[("_step_", "60")]]
+    assert sawlog.read(path, schema=older)["tags"].to_pylist() == [[("_step_", "60")]]
     shorter = Schemas.parse(BUILT_IN.to_json(["gauge"]).replace(', "_pi_"', ""))
     with pytest.raises(DamageError, match="column tags: predefined key number 9 is beyond the schema's list"):
-        sawlog.read(path, schemas=shorter)
+        sawlog.read(path, schema=shorter)
 
 
 def test_part_keys() -> None:
@@ -263,24 +263,24 @@ def test_custom_schemas_from_a_file(tmp_path: Path) -> None:
         '[schemas.str-long]\ncolumns = ["timestamp:ts", "s:string", "h:hist:counter=false", "n:long"]\n'
     )
     facts = golden.facts("str_long_12")["records"]
-    table = sawlog.read(golden.path("str_long_12"), schemas=str(place))
+    table = sawlog.read(golden.path("str_long_12"), schema=str(place))
     assert table["s"].to_pylist() == [one["s"] for one in facts]
     assert table["pl"].to_pylist() == [one["pl"] for one in facts]
     assert [h["values"] for h in table["h"].to_pylist()] == [one["h_values_geometric_1_2_8"] for one in facts]
-    keys = sawlog.read(golden.path("str_long_12_partkeys"), schemas=Schemas.load(place), view="partkeys")
+    keys = sawlog.read(golden.path("str_long_12_partkeys"), schema=Schemas.load(place), view="partkeys")
     assert keys["ps"].to_pylist() == [one["ps"] for one in facts]
     assert keys["partition_hash"].to_pylist() == [one["partkey_hash"] for one in facts]
 
 
 def test_records_without_partition_columns() -> None:
     facts = golden.facts("no_partition_5")["records"]
-    table = sawlog.read(golden.path("no_partition_5"), schemas=WITH_RESULT, schema="result")
+    table = sawlog.read(golden.path("no_partition_5"), schema=WITH_RESULT, table="result")
     assert table["n"].to_pylist() == [one["n"] for one in facts]
     assert table["s"].to_pylist() == [one["s"] for one in facts]
     with pytest.raises(SchemaError, match="no partition columns, so no part keys"):
-        sawlog.open(golden.path("no_partition_5"), schemas=WITH_RESULT, schema="result", view="partkeys")
+        sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result", view="partkeys")
     with pytest.raises(OptionError, match="such a schema is read alone"):
-        sawlog.open(golden.path("no_partition_5"), schemas=WITH_RESULT, schema="result,gauge")
+        sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result,gauge")
 
 
 def test_nested_records(tmp_path: Path) -> None:
@@ -294,12 +294,12 @@ def test_nested_records(tmp_path: Path) -> None:
         nested = bytes(next(iter(scratch.all_containers[0])))
         target.add_from_reader((n, nested), outer)
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
-    table = sawlog.read(path, schemas=Schemas([outer]), schema="outer", format="filodb_record")
+    table = sawlog.read(path, schema=Schemas([outer]), table="outer", format="filodb_record")
     table.validate(full=True)
     assert table["series"].to_pylist() == [{"name": f"s{n}", "labels": [("k", "v" * n)], "n": n} for n in range(5)]
     data = Path(path).read_bytes().replace(b"s3", b"\xff3")
     broken = save(tmp_path / "b.container", data)
-    options = {"schemas": Schemas([outer]), "schema": "outer", "format": "filodb_record"}
+    options = {"schema": Schemas([outer]), "table": "outer", "format": "filodb_record"}
     with pytest.raises(DamageError, match="column series: the nested record is damaged"):
         sawlog.read(broken, **options)
 
@@ -389,7 +389,7 @@ def test_follow(tmp_path: Path) -> None:
     seen = []
     for size in (10, 500, len(parts[0]), len(parts[0]) + 9, len(parts[0]) + 900, len(whole)):
         place.write_bytes(whole[:size])
-        watch = sawlog.open(place, format="filodb_record", schema="gauge").watch(positions)
+        watch = sawlog.open(place, format="filodb_record", table="gauge").watch(positions)
         seen.append([n for batch in watch.look() for n in batch.column("value").to_pylist()])
         positions = watch.positions
         assert {at for at, _, _ in positions["files"].values()} <= {len(parts[0]), len(whole)}
@@ -401,13 +401,13 @@ def test_a_directory_of_files_of_several_schemas_is_read_without_options(tmp_pat
         table = pa.table({"timestamp": [1, 2], column: [1.0, 2.0], "_metric_": ["m", "m"], "tags": [{"k": name}] * 2})
         tags = pa.array([[("k", name)]] * 2, pa.map_(pa.string(), pa.string()))
         table = table.set_column(3, "tags", tags)
-        sawlog.write(table, tmp_path / f"{name}.container", format="filodb_record", schema=schema)
+        sawlog.write(table, tmp_path / f"{name}.container", format="filodb_record", table=schema)
     table = sawlog.read(tmp_path)
     assert table["_schema"].to_pylist() == ["gauge"] * 2 + ["prom-counter"] * 2 + ["gauge"] * 2
     assert table["value"].null_count == 2
     assert table["count"].null_count == 4
     assert not sawlog.verify(tmp_path).damaged
-    assert sawlog.read(tmp_path, schema="gauge").num_rows == 4
+    assert sawlog.read(tmp_path, table="gauge").num_rows == 4
     assert sawlog.read(tmp_path, view="partkeys").num_rows == 3
 
 
@@ -416,7 +416,7 @@ def test_unknown_schemas_as_bytes_have_no_name(tmp_path: Path) -> None:
     data[20:22] = b"\x67\x12"
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    table = sawlog.read(path, unknown_schemas="raw", extras="schema")
+    table = sawlog.read(path, salvage="unknown_schemas", extras="schema")
     assert table["_schema"].to_pylist() == [None] + ["gauge"] * 99
     assert table["_schema_id"].to_pylist()[:2] == [0x1267, 2200]
 
@@ -444,7 +444,7 @@ def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(maps, "MEMO_BYTES", memo)
         for strings in ("utf8", "binary"):
             path = save(tmp_path / "a.container", container)
-            found = sawlog.read(path, schema="gauge", columns=["tags"], strings=strings)
+            found = sawlog.read(path, table="gauge", columns=["tags"], strings=strings)
             found.validate(full=True)
             rows = [dict(one) for one in found["tags"].cast(pa.map_(pa.string(), pa.string())).to_pylist()]
             assert rows == [one[3] for one in given]
@@ -463,6 +463,6 @@ def test_maps_that_come_again_and_are_damaged(tmp_path: Path) -> None:
     data = data.replace(b"\x08\0zzzzzzzz", b"\x09\0zzzzzzzz")
     path = save(tmp_path / "a.container", data)
     with pytest.warns(DamageWarning, match="20 bad_map, 20 invalid_utf8"):
-        found = sawlog.read(path, schema="gauge", columns=["timestamp", "tags"], on_damage="skip")
+        found = sawlog.read(path, table="gauge", columns=["timestamp", "tags"], on_damage="skip")
     assert milliseconds(found["timestamp"]) == list(range(0, 60, 3))
     assert found["tags"].to_pylist() == [[("job", "abcdefgh")]] * 20

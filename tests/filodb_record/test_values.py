@@ -36,32 +36,32 @@ def decoder(*, on_damage: Any = "fail", **options: Any) -> ValueDecoder:
 
 def test_containers() -> None:
     values = pa.array([SMALL[0], None, *SMALL[1:], b""], pa.binary())
-    rows = decoder(schema=("gauge",)).decode(values)
+    rows = decoder(table=("gauge",)).decode(values)
     rows.validate(full=True)
     assert rows.value_lengths().to_pylist() == [13, None, *COUNTS[1:], 0]
     expected = golden.facts("gauge_100")["records"]
     assert rows.flatten().field("_metric_").to_pylist() == [one["_metric_"] for one in expected]
-    assert decoder(schema=("gauge",)).decode(values.slice(2, 2)).value_lengths().to_pylist() == COUNTS[1:3]
-    assert decoder(schema=("gauge",)).decode(pa.array([], pa.binary())).to_pylist() == []
+    assert decoder(table=("gauge",)).decode(values.slice(2, 2)).value_lengths().to_pylist() == COUNTS[1:3]
+    assert decoder(table=("gauge",)).decode(pa.array([], pa.binary())).to_pylist() == []
 
 
 def test_single_records() -> None:
     expected = golden.facts("gauge_100_partkeys")["records"]
     keys = pa.array([bytes.fromhex(one["hex"]) for one in expected])
-    rows = decoder(schema=("gauge",), records="partkeys", extras=("hash", "record")).decode(keys)
+    rows = decoder(table=("gauge",), records="partkeys", extras=("hash", "record")).decode(keys)
     assert rows.value_lengths().to_pylist() == [1] * 100
     assert rows.flatten().field("_hash").to_pylist() == [one["partition_hash"] for one in expected]
     assert rows.flatten().field("_record").equals(keys)
     known = golden.facts("external_known")["cli_test_partkey_gauge"]
-    (found,) = decoder(schema=("all",), records="partkeys").decode(pa.array([bytes.fromhex(known["hex"])]))[0].as_py()
+    (found,) = decoder(table=("all",), records="partkeys").decode(pa.array([bytes.fromhex(known["hex"])]))[0].as_py()
     assert dict(found["tags"]) == known["tags"]
     assert found["_schema"] == "gauge"
 
 
 def test_several_schemas() -> None:
-    (rows,) = decoder(schema=("all",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
+    (rows,) = decoder(table=("all",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
     assert [row["_schema"] for row in rows] == ["gauge", "prom-counter", "prom-histogram", "preagg-gauge-v2"]
-    (rows,) = decoder(schema=("prom-counter",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
+    (rows,) = decoder(table=("prom-counter",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
     assert [row["count"] for row in rows] == [2.5]
     with pytest.raises(SchemaError, match="name the schemas"):
         decoder().decode(pa.array([b""]))
@@ -71,8 +71,8 @@ def test_several_schemas() -> None:
 def test_damage(cut: int) -> None:
     values = pa.array([SMALL[0], SMALL[1][:cut], SMALL[2]])
     with pytest.raises(DamageError):
-        decoder(schema=("gauge",)).decode(values)
-    counts = decoder(schema=("gauge",), on_damage="skip").decode(values).value_lengths().to_pylist()
+        decoder(table=("gauge",)).decode(values)
+    counts = decoder(table=("gauge",), on_damage="skip").decode(values).value_lengths().to_pylist()
     assert counts[0] == counts[2] == 13
     assert counts[1] == sum(
         offset + 150 < cut for offset in golden.facts("gauge_100_small")["containers"][1]["first_offsets"]
@@ -83,9 +83,9 @@ def test_results_of_poison() -> None:
     short = bytearray(SMALL[1])
     short[0:4] = (4).to_bytes(4, "little")
     values = pa.array([SMALL[0], bytes(short), None, b"x" * 50, b"", SMALL[2][:700]], pa.binary())
-    results = decoder(schema=("gauge",)).results(values)
+    results = decoder(table=("gauge",)).results(values)
     results.validate(full=True)
-    assert results.type == decoder(schema=("gauge",)).result
+    assert results.type == decoder(table=("gauge",)).result
     found = results.to_pylist()
     assert [one and one["ok"] for one in found] == [True, False, None, False, True, False]
     assert [one and len(one["rows"]) for one in found][:5] == [13, 0, None, 0, 0]
@@ -94,7 +94,7 @@ def test_results_of_poison() -> None:
     assert [one["kind"] for one in found[5]["damage"]] == ["bad_container_length", "bad_record_length"]
     assert all("ends at byte 700" in one["detail"] for one in found[5]["damage"])
     with pytest.raises(DamageError, match="value 1 of the batch: bad_header at byte 0"):
-        decoder(schema=("gauge",)).decode(values)
+        decoder(table=("gauge",)).decode(values)
 
 
 def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         target.end_record()
     (value,) = target.optimal_container_bytes()
     assert len(value) < 100_000
-    one = decoder(schema=("prom-histogram",))
+    one = decoder(table=("prom-histogram",))
     limit = 4 << 20
     monkeypatch.setattr(decode, "MAX_VALUE_BYTES", limit)
     (result,) = one.results(pa.array([value])).to_pylist()
@@ -133,9 +133,9 @@ def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.Monkey
         begin(self, *arguments)
 
     monkeypatch.setattr(Layer, "__init__", counted)
-    structs = decoder(schema=("gauge",)).decode(pa.array(SMALL)).flatten()
+    structs = decoder(table=("gauge",)).decode(pa.array(SMALL)).flatten()
     rows = pa.concat_arrays([structs, structs.slice(0, 0), pa.nulls(1, structs.type), structs])
-    options = WriteOptions(schema="gauge", container_timestamp=golden.TIMESTAMP)
+    options = WriteOptions(table="gauge", container_timestamp=golden.TIMESTAMP)
     values = ValueEncoder(options).encode(rows)
     assert len(made) == 1
     assert values.null_count == 1
@@ -145,13 +145,13 @@ def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.Monkey
 
 
 def test_rows_to_containers_and_back() -> None:
-    given = decoder(schema=("gauge",)).decode(pa.array([*SMALL, None], pa.binary()))
-    encoder = ValueEncoder(WriteOptions(schema="gauge", container_timestamp=golden.TIMESTAMP))
+    given = decoder(table=("gauge",)).decode(pa.array([*SMALL, None], pa.binary()))
+    encoder = ValueEncoder(WriteOptions(table="gauge", container_timestamp=golden.TIMESTAMP))
     made = encoder.encode(given)
     sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
     assert made.to_pylist() == [*(data[:size] for data, size in zip(SMALL, sizes, strict=True)), None]
     single = encoder.encode(given.flatten())
-    again = decoder(schema=("gauge",)).decode(single).flatten()
+    again = decoder(table=("gauge",)).decode(single).flatten()
     assert repr(again.to_pylist()) == repr(given.flatten().to_pylist())
     with pytest.raises(SchemaError, match="expected structs"):
         encoder.encode(pa.array([1]))

@@ -195,8 +195,8 @@ def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: in
             table,
             ours,
             format="filodb_record",
-            schemas=schemas,
-            schema="s",
+            schema=schemas,
+            table="s",
             records=records,
             container_size=16384,
             whole=whole,
@@ -208,7 +208,7 @@ def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: in
     theirs = tmp_path / "theirs.container"
     java("FiloRecords", "write", theirs, 16384, *layout, given="\n".join(lines) + "\n")
     assert theirs.read_bytes() == (tmp_path / "ours-True.container").read_bytes()
-    options: dict[str, Any] = {"schemas": schemas, "schema": "s", "records": records}
+    options: dict[str, Any] = {"schema": schemas, "table": "s", "records": records}
     back = sawlog.read(theirs, verify_hashes=True, **options)
     assert not sawlog.verify(theirs, **options).damaged
     for n, (name, kind) in enumerate(columns):

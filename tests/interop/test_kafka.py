@@ -68,7 +68,7 @@ def send(address: str, table: pa.Table, place: Path) -> int:
         path = place / f"{shard}.container"
         part = table.filter(pc.equal(found, shard))
         # Full containers as the whole arrays that FiloDB sends, of the size that it has by default in tests.
-        sawlog.write(part, path, format="filodb_record", schema="gauge", container_size=64 << 10, whole=True)
+        sawlog.write(part, path, format="filodb_record", table="gauge", container_size=64 << 10, whole=True)
         data = path.read_bytes()
         while data:
             size = min(len(data), 64 << 10)
@@ -113,7 +113,7 @@ def poisoned() -> dict[int, tuple[bytes, int, str | None]]:
 
 
 def sound_rows(value: bytes) -> int:
-    decoder = ValueDecoder(ReadOptions(schema=("gauge",)))
+    decoder = ValueDecoder(ReadOptions(table=("gauge",)))
     return len(decoder.decode(pa.array([value], pa.binary()))[0])
 
 

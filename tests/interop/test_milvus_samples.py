@@ -27,13 +27,13 @@ def test_backup_of_another_project(samples: Path) -> None:
     root = samples / "spark-milvus-samples" / "data" / "backup_demo"
     rows = {}
     for name in ("hello_milvus", "hello_milvus2"):
-        dataset = sawlog.open(root, collection=name)
+        dataset = sawlog.open(root, table=name)
         assert dataset.schema.names == ["pk", "random", "var", "embeddings"]
         rows[name] = dataset.to_table()
         latest: dict[int, int] = {}
-        for row in sawlog.read(root, collection=name, view="deletes").to_pylist():
+        for row in sawlog.read(root, table=name, view="deletes").to_pylist():
             latest[row["pk"]] = max(row["timestamp"], latest.get(row["pk"], 0))
-        inserts = sawlog.read(root, collection=name, view="inserts", columns=["pk", "Timestamp"]).to_pylist()
+        inserts = sawlog.read(root, table=name, view="inserts", columns=["pk", "Timestamp"]).to_pylist()
         alive = [row["pk"] for row in inserts if row["Timestamp"] >= latest.get(row["pk"], 0)]
         assert rows[name]["pk"].to_pylist() == alive
     assert rows["hello_milvus2"].num_rows == 6000
@@ -53,7 +53,7 @@ def test_l0_delta_log(samples: Path) -> None:
     table = sawlog.read(path)
     assert table.num_rows > 0
     assert table["pk"].null_count == 0
-    events = sawlog.read(path, view="events").to_pylist()
+    events = sawlog.read(path, view="frames").to_pylist()
     assert events[1]["next_position"] == -1
     assert not sawlog.verify(path).damaged
 

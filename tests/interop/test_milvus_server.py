@@ -147,7 +147,7 @@ def test_milvus_imports_what_sawlog_writes(server: Milvus, tmp_path: Path) -> No
     table = pa.Table.from_pylist(made, arrow_schema())
     # Small batches and segments: several binlogs per field, and several segments.
     sawlog.write(table, tmp_path, format="milvus_binlog", timestamp=NOW, binlog_bytes=16 << 10, segment_bytes=64 << 10)
-    segments = sawlog.read(tmp_path, view="segments", collection="1")
+    segments = sawlog.read(tmp_path, view="segments", table="1")
     assert segments.num_rows > 1
     assert max(segments["batches"].to_pylist()) > 1
     gone = [row["pk"] for row in made[::10]]
@@ -259,7 +259,7 @@ def test_sawlog_reads_what_milvus_writes(server: Milvus, tmp_path: Path) -> None
 
     dump = tmp_path / "etcd.json"
     dump.write_text(json.dumps(server.etcd()))
-    options = {"collection": "written", "metadata": str(dump), "dynamic_fields": ("dyn:int64",)}
+    options = {"table": "written", "metadata": str(dump), "dynamic_fields": ("dyn:int64",)}
     with pytest.warns(DamageWarning, match="rocksmq_meta_kv"):  # a RocksDB of the server itself
         table = sawlog.read(server.storage, format="milvus_binlog", **options)
     read = {}

@@ -141,9 +141,9 @@ def test_a_column_family(tmp_path: Path) -> None:
     other.close()
     database.close()
     assert state(path) == [(b"a", b"1")]
-    assert state(path, column_family="other") == [(b"a", b"2")]
+    assert state(path, table="other") == [(b"a", b"2")]
     with pytest.raises(OptionError, match=r"no column family 'none'; there are: default, other"):
-        state(path, column_family="none")
+        state(path, table="none")
 
 
 def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> Non
     dataset = sawlog.open(tmp_path / "db", view="live", on_damage="skip")
     (wide,) = {t.file.path for one in dataset.fragments() for t in one.tables if t.level == 0}
     data = Path(wide).read_bytes()
-    blocks = sawlog.read(wide, format="leveldb_table", view="blocks").to_pylist()
+    blocks = sawlog.read(wide, format="leveldb_table", view="frames").to_pylist()
     for block in (one for one in blocks if one["name"] == "data"):
         Path(wide).write_bytes(data[: block["offset"] + 9] + b"?" + data[block["offset"] + 10 :])
         for task_bytes in (None, 1):

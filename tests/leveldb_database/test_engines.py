@@ -32,7 +32,7 @@ def test_what_pebble_answered(name: str) -> None:
 def blocks(name: str) -> dict[str, list[dict[str, object]]]:
     """The blocks of each table of a database."""
     tables = sorted(GOLDEN.joinpath(name, "db").glob("*.sst"))
-    return {path.name: sawlog.read(path, view="blocks").to_pylist() for path in tables}
+    return {path.name: sawlog.read(path, view="frames").to_pylist() for path in tables}
 
 
 def taken(name: str) -> list[dict[str, object]]:

@@ -43,7 +43,7 @@ def entries(table: object) -> list[Entry]:
 
 def test_what_a_compaction_has_left_is_read(database: Path) -> None:
     plain = sawlog.read(database, view="all")
-    table = sawlog.read(database, view="all", orphans=True)
+    table = sawlog.read(database, view="all", salvage="orphans")
     orphans = table.filter(table["orphan"])
     assert table.filter(pc.invert(table["orphan"])).drop(["orphan"]).equals(plain)
     assert {Path(name).suffix for name in orphans["file"].to_pylist()} == {".ldb", ".log"}
@@ -51,17 +51,17 @@ def test_what_a_compaction_has_left_is_read(database: Path) -> None:
     truth = [(b"%04d" % key, b"old", "put") for key in range(20)]
     truth += [(b"%04d" % key, b"new", "put") for key in range(10)]
     assert set(truth) <= set(entries(orphans))
-    skipped = sawlog.open(database, view="all", orphans=True).skipped
+    skipped = sawlog.open(database, view="all", salvage="orphans").skipped
     assert not [one for one in skipped if "MANIFEST" in one.reason]
     assert [one for one in sawlog.open(database, view="all").skipped if "MANIFEST" in one.reason]
 
 
 def test_columns_counts_filters_and_checks_agree(database: Path) -> None:
-    dataset = sawlog.open(database, view="all", orphans=True)
+    dataset = sawlog.open(database, view="all", salvage="orphans")
     table = dataset.to_table()
     assert dataset.count_rows() == len(table)
-    assert sawlog.read(database, view="all", orphans=True, columns=["orphan"]).equals(table.select(["orphan"]))
-    found = sawlog.read(database, view="all", orphans=True, filters=[("key", "=", b"0003")])
+    assert sawlog.read(database, view="all", salvage="orphans", columns=["orphan"]).equals(table.select(["orphan"]))
+    found = sawlog.read(database, view="all", salvage="orphans", filters=[("key", "=", b"0003")])
     assert entries(found) == [one for one in entries(table) if one[0] == b"0003"]
     report = dataset.report()
     assert {Path(one.path).name for one in report.files} >= set(table["file"].to_pylist())
@@ -70,21 +70,21 @@ def test_columns_counts_filters_and_checks_agree(database: Path) -> None:
 
 def test_damage_in_an_orphan_is_its_own(database: Path) -> None:
     live = sawlog.read(database)
-    orphans = sawlog.read(database, view="all", orphans=True, filters=[("orphan", "=", True)])
+    orphans = sawlog.read(database, view="all", salvage="orphans", filters=[("orphan", "=", True)])
     victim = next(name for name in orphans["file"].to_pylist() if name.endswith(".ldb"))
     data = bytearray((database / victim).read_bytes())
     data[3] ^= 255
     (database / victim).write_bytes(data)
     assert sawlog.read(database).equals(live)
     with pytest.raises(DamageError, match=victim):
-        sawlog.read(database, view="all", orphans=True)
+        sawlog.read(database, view="all", salvage="orphans")
     with pytest.warns(sawlog.DamageWarning, match=victim):
-        left = sawlog.read(database, view="all", orphans=True, on_damage="skip")
+        left = sawlog.read(database, view="all", salvage="orphans", on_damage="skip")
     assert len(left) >= len(sawlog.read(database, view="all"))
-    damaged = [one.path for one in sawlog.verify(database, view="all", orphans=True).files if one.damaged]
+    damaged = [one.path for one in sawlog.verify(database, view="all", salvage="orphans").files if one.damaged]
     assert damaged == [str(database / victim)]
 
 
 def test_the_option_is_for_one_view(database: Path) -> None:
     with pytest.raises(OptionError, match="view 'all'"):
-        sawlog.open(database, orphans=True)
+        sawlog.open(database, salvage="orphans")

@@ -85,7 +85,7 @@ def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp
 def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
     path = min(GOLDEN.joinpath("15-at").glob("*.sst"))
     whole = sawlog.read(path).to_pylist()
-    blocks = [row for row in sawlog.read(path, view="blocks").to_pylist() if row["name"] == "values"]
+    blocks = [row for row in sawlog.read(path, view="frames").to_pylist() if row["name"] == "values"]
     assert blocks
     damaged = tmp_path / path.name
     data = bytearray(path.read_bytes())
@@ -114,7 +114,7 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
         data = table.read_bytes()
         path.write_bytes(data)
         whole = sawlog.read(path).to_pylist()
-        blocks = [row for row in sawlog.read(path, view="blocks").to_pylist() if row["name"] == "values"]
+        blocks = [row for row in sawlog.read(path, view="frames").to_pylist() if row["name"] == "values"]
         seen: list[bytes] = []
         for block in blocks:
             start, end = block["offset"], block["offset"] + block["length"] - TRAILER

@@ -286,7 +286,7 @@ def test_schema_infer(tmp_path: Path) -> None:
             ]
         },
     )
-    table = sawlog.read(root, view="entities", schema="infer")
+    table = sawlog.read(root, view="entities", properties="infer")
     when = pa.timestamp("us", "UTC")
     types = {f.name: f.type for f in table.schema}
     assert next(iter(types)) == "__key__"
@@ -313,7 +313,7 @@ def test_schema_infer(tmp_path: Path) -> None:
     assert one["__key__"]["key"] == "users/alice"
     assert one["__key__"]["path"] == [{"kind": "users", "id": None, "name": "alice"}]
     # The same columns from each part of the export, as Spark reads it.
-    dataset = sawlog.open(root, view="entities", schema="infer", columns=["n", "_file"])
+    dataset = sawlog.open(root, view="entities", properties="infer", columns=["n", "_file"])
     parts = [batch for one in dataset.fragments() for batch in one.to_batches(Findings())]
     assert [n for part in parts for n in part["n"].to_pylist()] == [1.0, 0.5, None, None]
 
@@ -323,10 +323,10 @@ def test_typed_columns_are_what_the_library_gives(records: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "output-0"
         path.write_bytes(write(*records, *records[:1]))
-        found = sawlog.read(path, view="entities", schema="infer")
+        found = sawlog.read(path, view="entities", properties="infer")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sawlog.leveldb_log.datastore.entities.MAX_BYTES", -1)
-            expected = sawlog.read(path, view="entities", schema="infer")
+            expected = sawlog.read(path, view="entities", properties="infer")
     assert found.schema.equals(expected.schema, check_metadata=True)
     assert [str(row) for row in found.to_pylist()] == [str(row) for row in expected.to_pylist()]
     found.validate(full=True)
@@ -345,18 +345,18 @@ def test_one_kind(tmp_path: Path) -> None:
     users = [entity({"a": i}, [("users", i + 1)]) for i in range(3)]
     odd = entity({"r": ALICE}, [("users", "odd"), ("posts", 1)])
     root = save_export(tmp_path, {"users": [[*users, odd]], "posts": [[entity({"b": 1}, [("posts", 9)])]]})
-    assert [row["key"] for row in read(root, kind="posts", columns=["key"])] == ["posts/9"]
-    assert [row["key"] for row in read(root, kind="users")] == ["users/1", "users/2", "users/3"]
+    assert [row["key"] for row in read(root, table="posts", columns=["key"])] == ["posts/9"]
+    assert [row["key"] for row in read(root, table="users")] == ["users/1", "users/2", "users/3"]
     assert read(root, filters=[("kind", "=", "posts")], columns=["key"]) == [
         {"key": "posts/9"},
         {"key": "users/odd/posts/1"},
     ]
     assert sawlog.open(root, view="entities").count_rows() == 5
-    assert sawlog.open(root, view="entities", kind="users").count_rows() == 3
-    schema = sawlog.open(root, view="entities", schema="infer", kind="users").schema
+    assert sawlog.open(root, view="entities", table="users").count_rows() == 3
+    schema = sawlog.open(root, view="entities", properties="infer", table="users").schema
     assert schema.names == ["__key__", "a"]
     (flat := tmp_path / "output-7").write_bytes(write(*users, odd))
-    assert [row["key"] for row in read(flat, kind="posts")] == ["users/odd/posts/1"]
+    assert [row["key"] for row in read(flat, table="posts")] == ["users/odd/posts/1"]
 
 
 def test_the_metadata_tree(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_an_empty_export(tmp_path: Path) -> None:
     root = save_export(tmp_path, {"users": []})
     table = sawlog.read(root, format="leveldb_log", view="entities")
     assert table.num_rows == 0
-    assert sawlog.open(root, format="leveldb_log", view="entities", schema="infer").schema.names == ["__key__"]
+    assert sawlog.open(root, format="leveldb_log", view="entities", properties="infer").schema.names == ["__key__"]
 
 
 DEEP = {"x": 1}
@@ -434,9 +434,9 @@ def test_a_record_that_is_no_entity_is_damage(tmp_path: Path, record: bytes, det
     records = [entity({"a": 1}), record, entity({"a": 2, "r": ALICE}), entity({"a": 3})]
     path = save(tmp_path, *records)
     with pytest.warns(DamageWarning, match="bad_entity"):
-        assert len(read(path, on_damage="skip", schema=schema)) == 3
+        assert len(read(path, on_damage="skip", properties=schema)) == 3
     with pytest.raises(DamageError, match=detail) as caught:
-        read(path, schema=schema)
+        read(path, properties=schema)
     start, end = offsets(*records)[1:3]
     assert (caught.value.damage.offset, caught.value.damage.length) == (start, end - start)
     (report,) = sawlog.verify(path, view="entities").files
@@ -471,7 +471,7 @@ def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("sawlog.leveldb_log.datastore.typed.MAX_FIELDS", 50)
     monkeypatch.setattr("sawlog.leveldb_log.datastore.entities.CELLS", 1000)
     path = save(tmp_path, *(entity({f"p{i % 49}": i, "r": ALICE if i % 9 == 0 else None}) for i in range(300)))
-    batches = list(sawlog.open(path, view="entities", schema="infer").to_batches())
+    batches = list(sawlog.open(path, view="entities", properties="infer").to_batches())
     assert sum(batch.num_rows for batch in batches) == 300
     assert max(batch.num_rows * batch.num_columns for batch in batches) <= 1000
     for unlike in (
@@ -481,5 +481,5 @@ def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch:
         [entity({f"p{i}": i, f"m{i}": {"x": 1, "y": 2}}) for i in range(25)],
     ):
         with pytest.raises(SchemaError, match="at most 50 can be columns"):
-            read(save(tmp_path, *unlike), schema="infer")
+            read(save(tmp_path, *unlike), properties="infer")
         assert len(read(path)) == len(unlike)

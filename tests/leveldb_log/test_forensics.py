@@ -87,7 +87,7 @@ def test_fragments_behind_damage_are_found_again(records: list[bytes], seed: int
     path = tmp_path / "000007.log"
     path.write_bytes(overwritten(write(*records), seed, 5, 300))
     expected, marks = recovered(path.read_bytes())
-    table = rows_of(path, resync=True)
+    table = rows_of(path, salvage="damaged")
     found = list(zip(table["_offset"].to_pylist(), table["record"].to_pylist(), strict=True))
     assert found == expected
     assert set(table.filter(table["recovered"])["_offset"].to_pylist()) == marks
@@ -101,20 +101,20 @@ def test_fragments_behind_damage_are_found_again(records: list[bytes], seed: int
 def test_every_verb_agrees(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(overwritten(write(*SHORT), 1, 5, 300))
-    found = scan(path.read_bytes(), resync=True)
+    found = scan(path.read_bytes(), salvage="damaged")
     for task in (BLOCK, 3 * BLOCK):
-        cut = scan(path.read_bytes(), task, resync=True)
+        cut = scan(path.read_bytes(), task, salvage="damaged")
         assert (cut.rows, cut.ranges, cut.account) == (found.rows, found.ranges, found.account)
-    report = sawlog.verify(path, resync=True)
+    report = sawlog.verify(path, salvage="damaged")
     assert report.rows == len(found.rows) > sawlog.verify(path).rows
     assert report.account == found.account
     with pytest.raises(DamageError) as stopped:
-        sawlog.read(path, resync=True)
+        sawlog.read(path, salvage="damaged")
     first = stopped.value.damage
     assert (first.offset, first.length, first.kind) == found.ranges[0]
     assert "lost" not in first.detail
     copy = tmp_path / "000008.log"
-    assert sawlog.repair(path, copy, resync=False).rows == sawlog.verify(path).rows
+    assert sawlog.repair(path, copy, salvage=()).rows == sawlog.verify(path).rows
     assert sawlog.repair(path, copy).rows == len(found.rows)
     assert sawlog.read(copy)["record"].to_pylist() == found.records
     assert not sawlog.verify(copy).damaged
@@ -130,11 +130,11 @@ def test_verify_says_what_resync_would_save(tmp_path: Path) -> None:
     path.write_bytes(whole[:100] + b"?" + whole[101:])
     for view in ("rows", "writes"):
         report = sawlog.verify(path, view=view)
-        more = sawlog.verify(path, view=view, resync=True).rows - report.rows
+        more = sawlog.verify(path, view=view, salvage="damaged").rows - report.rows
         assert more > 100
-        assert report.rescue == f"{more} more rows with -o resync=true"
+        assert report.rescue == f"{more} more rows with -o salvage=damaged"
         assert report.to_dict()["rescue"] == report.rescue
-        assert not sawlog.verify(path, view=view, resync=True).rescue
+        assert not sawlog.verify(path, view=view, salvage="damaged").rescue
     assert not sawlog.verify(path, verify_checksums=False).rescue
     path.write_bytes(whole)
     assert not sawlog.verify(path).rescue
@@ -145,9 +145,9 @@ def test_what_looks_like_fragments_in_a_damaged_record_is_none() -> None:
     inner = fragment(FULL, b"never a record")
     outer = bytearray(write(b"a", inner * 3, b"b"))
     outer[HEADER + 1 + HEADER] ^= 1
-    assert scan(bytes(outer), resync=True).records == [b"a", b"b"]
-    assert scan(bytes(outer[:-8]) + bytes(8), resync=True).records == [b"a"]
-    assert scan(bytes(outer) + bytes(BLOCK), resync=True).records == [b"a", b"b"]
+    assert scan(bytes(outer), salvage="damaged").records == [b"a", b"b"]
+    assert scan(bytes(outer[:-8]) + bytes(8), salvage="damaged").records == [b"a"]
+    assert scan(bytes(outer) + bytes(BLOCK), salvage="damaged").records == [b"a", b"b"]
 
 
 @settings(max_examples=60)
@@ -157,7 +157,7 @@ def test_nothing_false_is_recovered(strokes: list[tuple[int, bytes]]) -> None:
     for place, new in strokes:
         at = place % (len(data) - len(new))
         data[at : at + len(new)] = new
-    found = scan(bytes(data), resync=True)
+    found = scan(bytes(data), salvage="damaged")
     assert found.rows == recovered(bytes(data))[0]
     assert not Counter(found.records) - Counter(MIXED[:20])
 
@@ -169,11 +169,11 @@ def test_operations_are_recovered_and_marked(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(data)
     with pytest.warns(sawlog.DamageWarning):
-        table = sawlog.read(path, view="writes", on_damage="skip", resync=True)
+        table = sawlog.read(path, view="writes", on_damage="skip", salvage="damaged")
     assert table.num_rows == 2 * len(records) - 2
     assert 0 < table["recovered"].to_pylist().count(True) < BLOCK / 70 * 2
     with pytest.warns(sawlog.DamageWarning):
-        latest = sawlog.read(path, view="writes", on_damage="skip", resync=True, latest=True, columns=["key"])
+        latest = sawlog.read(path, view="writes", on_damage="skip", salvage="damaged", latest=True, columns=["key"])
     assert latest.num_rows == len(records)
 
 
@@ -191,7 +191,7 @@ def lives() -> bytes:
 def test_the_former_lives_of_a_recycled_log(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(lives())
-    table = sawlog.read(path, stale="include", provenance=True)
+    table = sawlog.read(path, salvage="stale", provenance=True)
     fresh, stale = (table.filter(one) for one in (pa.compute.invert(table["stale"]), table["stale"]))
     assert fresh["record"].to_pylist() == FRESH
     ends = [len(write(*FRESH, log=7)), len(write(*OLD, log=5))]
@@ -204,22 +204,22 @@ def test_the_former_lives_of_a_recycled_log(tmp_path: Path) -> None:
                 expected.append((start, record))
     assert list(zip(stale["_offset"].to_pylist(), stale["record"].to_pylist(), strict=True)) == expected
     # Where the new log ends inside of a block, the rest of it holds fragments that only a search finds.
-    more = sawlog.read(path, stale="include", resync=True)
+    more = sawlog.read(path, salvage="damaged,stale")
     assert more.num_rows > table.num_rows
     assert set(more.filter(more["stale"])["record"].to_pylist()) <= {*OLD, *OLDEST}
-    (report,) = sawlog.verify(path, stale="include").files
+    (report,) = sawlog.verify(path, salvage="stale").files
     assert (report.rows, report.notes) == (table.num_rows, {"stale_rows": len(expected)})
     assert report.tail.status is TailStatus.STALE
     assert report.account.total == len(lives())
-    assert sawlog.open(path, stale="include").count_rows() == table.num_rows
-    few = sawlog.read(path, stale="include", filters=[("_offset", ">=", 3 * BLOCK), ("stale", "=", True)])
+    assert sawlog.open(path, salvage="stale").count_rows() == table.num_rows
+    few = sawlog.read(path, salvage="stale", filters=[("_offset", ">=", 3 * BLOCK), ("stale", "=", True)])
     assert few.num_rows == sum(start >= 3 * BLOCK for start, _ in expected)
 
 
 def test_a_log_that_was_taken_over_and_not_written_is_all_stale() -> None:
-    assert scan(write(*OLD, log=5), stale="include").records == OLD
-    assert scan(write(*OLD[:3], log=7), stale="include").records == OLD[:3]
-    assert scan(write(*OLD[:3]), stale="include").records == OLD[:3]
+    assert scan(write(*OLD, log=5), salvage="stale").records == OLD
+    assert scan(write(*OLD[:3], log=7), salvage="stale").records == OLD[:3]
+    assert scan(write(*OLD[:3]), salvage="stale").records == OLD[:3]
 
 
 def test_stale_operations_are_marked_and_their_damage_is_none(tmp_path: Path) -> None:
@@ -228,15 +228,15 @@ def test_stale_operations_are_marked_and_their_damage_is_none(tmp_path: Path) ->
     stale = write(*old, log=5)
     path = tmp_path / "000007.log"
     path.write_bytes(fresh + stale[len(fresh) :])
-    table = sawlog.read(path, view="writes", stale="include")
+    table = sawlog.read(path, view="writes", salvage="stale")
     assert table["stale"].to_pylist() == [False] + [True] * (table.num_rows - 1)
     assert table.num_rows > 50
     assert set(table["sequence"].to_pylist()[1:]) <= set(range(1, 200))
-    report = sawlog.verify(path, view="writes", stale="include")
+    report = sawlog.verify(path, view="writes", salvage="stale")
     assert (report.rows, report.damaged) == (table.num_rows, False)
 
 
-@pytest.mark.parametrize("option", [{"resync": True}, {"stale": "include"}], ids=lambda one: next(iter(one)))
+@pytest.mark.parametrize("option", [{"salvage": "damaged"}, {"salvage": "stale"}], ids=lambda one: next(iter(one)))
 def test_what_asks_for_finished_logs_is_refused_elsewhere(option: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(write(b"x"))

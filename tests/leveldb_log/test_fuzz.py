@@ -197,11 +197,11 @@ def test_lengths_that_reach_beyond_everything(verify_checksums: bool) -> None:
 def test_longer_records_than_allowed_are_damage(limit: int) -> None:
     for records in (SMALL, CROSSING):
         data = write(*records)
-        found = scan(data, max_record_bytes=limit)
+        found = scan(data, max_item_bytes=limit)
         assert found.records == [record for record in records if len(record) <= limit]
         assert {damage.kind for damage in found.damages} <= {"record_too_large"}
         assert len(found.damages) == sum(1 for record in records if len(record) > limit)
-        pieces = scan(data, BLOCK, max_record_bytes=limit)
+        pieces = scan(data, BLOCK, max_item_bytes=limit)
         assert (pieces.rows, pieces.ranges) == (found.rows, found.ranges)
 
 
@@ -209,8 +209,8 @@ def test_longer_records_than_allowed_are_damage(limit: int) -> None:
 def test_a_limit_that_arrow_cannot_hold_is_an_error(limit: int, tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     path.write_bytes(write(b"x"))
-    with pytest.raises(sawlog.OptionError, match="max_record_bytes"):
-        sawlog.open(path, max_record_bytes=limit)
+    with pytest.raises(sawlog.OptionError, match="max_item_bytes"):
+        sawlog.open(path, max_item_bytes=limit)
 
 
 def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_records_in_pieces_outgrow_every_buffer() -> None:
     log = fragment(FIRST, b"a" * 40) + b"".join(fragment(MIDDLE, bytes([i]) * 50) for i in range(10))
     found = scan(log + fragment(LAST, b"z" * 70) + write(b"next"))
     assert [len(record) for record in found.records] == [610, 4]
-    found = scan(log + fragment(LAST, b"z" * 70) + write(b"next"), max_record_bytes=600)
+    found = scan(log + fragment(LAST, b"z" * 70) + write(b"next"), max_item_bytes=600)
     assert found.records == [b"next"]
     assert [damage.kind for damage in found.damages] == ["record_too_large"]
 

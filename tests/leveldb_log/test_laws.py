@@ -101,14 +101,14 @@ def _resync() -> Sample:
     """Rows after damage are marked, so they are not rows of the intact sample; see `test_forensics`."""
     data = write(*RECORDS)
     headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
-    options = {"resync": "true"}
+    options = {"salvage": "damaged"}
     return Sample("resync", "leveldb_log", data, "000007.log", options=options, headers=headers, repaired="no")
 
 
 def _stale() -> Sample:
     """A log that was log 3 before. What is left of that is no damage wherever it cannot be read."""
     data = write(b"first", log=7) + bytes(40) + bytes(BLOCK - 16 - 40) + write(b"old", b"older", log=3)
-    return Sample("stale", "leveldb_log", data, "000007.log", options={"stale": "include"}, repaired="no")
+    return Sample("stale", "leveldb_log", data, "000007.log", options={"salvage": "stale"}, repaired="no")
 
 
 def _sync() -> Sample:

@@ -139,7 +139,7 @@ def test_point_in_time_goes_on_where_nothing_is_missing(tmp_path: Path) -> None:
     assert table["key"].to_pylist() == [b"a1", b"a2", b"b3", b"b4"]
 
 
-@pytest.mark.parametrize("more", [{"view": "rows"}, {"resync": True}, {"stale": "include"}], ids=str)
+@pytest.mark.parametrize("more", [{"view": "rows"}, {"salvage": "damaged"}, {"salvage": "stale"}], ids=str)
 def test_what_rocksdb_cannot_be_asked(more: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "000020.log"
     path.write_bytes(log(0, recyclable=False))

@@ -338,13 +338,13 @@ def test_damaged_compressed_logs(seed: int, limit: int) -> None:
     frames = [b"\0" + frame if i in broken else frame for i, frame in enumerate(frames)]
     data = bytearray(compressed_log(*frames))
     intact = [c for i, c in enumerate(contents) if i not in broken and len(c) <= limit]
-    found = scan(bytes(data), max_record_bytes=limit)
+    found = scan(bytes(data), max_item_bytes=limit)
     assert found.records == intact
     assert len(found.damages) == len(contents) - len(intact)
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(len(COMPRESSED), len(data))] ^= 1 << rng.randrange(8)
-    found = scan(bytes(data), max_record_bytes=limit)
-    pieces = scan(bytes(data), BLOCK, max_record_bytes=limit)
+    found = scan(bytes(data), max_item_bytes=limit)
+    pieces = scan(bytes(data), BLOCK, max_item_bytes=limit)
     assert (pieces.rows, pieces.ranges, pieces.account) == (found.rows, found.ranges, found.account)
     rest = iter(intact)
     assert all(record in rest for record in found.records)
@@ -353,7 +353,7 @@ def test_damaged_compressed_logs(seed: int, limit: int) -> None:
 def test_expansion_is_limited() -> None:
     data = compressed_log(zstd(bytes(10_000_000)), unsized(bytes(10_000_000)), zstd(b"small"))
     assert len(data) < 5_000
-    found = scan(data, max_record_bytes=1_000_000)
+    found = scan(data, max_item_bytes=1_000_000)
     assert found.records == [b"small"]
     assert {damage.kind for damage in found.damages} == {"record_too_large"}
     assert [len(record) for record in scan(data).records] == [10_000_000, 10_000_000, 5]

@@ -295,7 +295,7 @@ def test_options_for_other_views_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="latest=true is for the view 'writes'"):
         sawlog.open(path, latest=True)
     with pytest.raises(OptionError, match="view 'entities'"):
-        sawlog.open(path, view="writes", kind="users")
+        sawlog.open(path, view="writes", table="users")
     with pytest.raises(OptionError, match="cannot be followed"):
         sawlog.open(path, view="writes", latest=True).watch().look()
 

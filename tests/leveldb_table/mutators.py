@@ -24,7 +24,7 @@ def places(data: bytes) -> list[tuple[int, int]]:
         path = Path(directory, "a.ldb")
         path.write_bytes(data)
         try:
-            rows = sawlog.read(path, format="leveldb_table", view="blocks", on_damage="skip").to_pylist()
+            rows = sawlog.read(path, format="leveldb_table", view="frames", on_damage="skip").to_pylist()
         except sawlog.SawlogError:
             return []
     return [(row["offset"], row["length"] - TRAILER) for row in rows if row["length"] > TRAILER]

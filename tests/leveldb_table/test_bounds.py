@@ -31,7 +31,7 @@ def changed(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
     path = tmp_path / "intact.sst"
     path.write_bytes(data)
     place = data.index(old)
-    for block in sawlog.read(path, format=FORMAT, view="blocks").to_pylist():
+    for block in sawlog.read(path, format=FORMAT, view="frames").to_pylist():
         start, end = block["offset"], block["offset"] + block["length"] - TRAILER
         if start <= place < end:
             content = data[start:end].replace(old, new, 1) + data[end : end + 1]

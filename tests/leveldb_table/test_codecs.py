@@ -44,7 +44,7 @@ def table(directory: Path, codec: str, dictionary: str) -> Path:
 def test_blocks_of_every_codec_are_read(codec: str, dictionary: str, tmp_path: Path) -> None:
     file = table(tmp_path / "db", codec, dictionary)
     assert_holds([file], data_of(codec))
-    blocks = sawlog.read(file, format=FORMAT, view="blocks").to_pylist()
+    blocks = sawlog.read(file, format=FORMAT, view="frames").to_pylist()
     assert ("rocksdb.compression_dict" in {block["name"] for block in blocks}) == bool(dictionary)
     names = {"bz2": "bzip2"}
     assert names.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
@@ -56,7 +56,7 @@ def test_blocks_of_the_first_versions_are_read(codec: str, version: int, tmp_pat
     (file,) = rocksdb_tables(tmp_path / "db", PAIRS, compression=codec, version=version)
     assert (file.read_bytes().endswith(LEVELDB_MAGIC)) == (version == 0)
     assert_holds([file], PAIRS)
-    blocks = sawlog.read(file, format=FORMAT, view="blocks").to_pylist()
+    blocks = sawlog.read(file, format=FORMAT, view="frames").to_pylist()
     assert {"bz2": "bzip2"}.get(codec, codec) in {block["compression"] for block in blocks if block["name"] == "data"}
 
 
@@ -69,7 +69,7 @@ def broken(content: bytes, codes: tuple[int, ...]) -> Iterator[bytes]:
 
 def assert_blocks_are_units(file: Path) -> None:
     data = file.read_bytes()
-    blocks = [one for one in sawlog.read(file, format=FORMAT, view="blocks").to_pylist() if one["name"] == "data"]
+    blocks = [one for one in sawlog.read(file, format=FORMAT, view="frames").to_pylist() if one["name"] == "data"]
     packed = [number for number, one in enumerate(blocks) if one["compression"] != "none"]
     assert len(packed) >= 20
     units: dict[int, Rows] = {number: [] for number in range(len(blocks))}

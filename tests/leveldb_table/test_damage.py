@@ -86,7 +86,7 @@ def test_a_table_without_its_index_gives_all_rows(tables: dict[str, bytes], tmp_
     path = tmp_path / "a.ldb"
     path.write_bytes(tables["leveldb"])
     truth = rows_of(path)
-    blocks = sawlog.read(path, format=FORMAT, view="blocks").to_pylist()
+    blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
     (index,) = (block for block in blocks if block["name"] == "index")
     copy = bytearray(tables["leveldb"])
     copy[index["offset"] + 1] ^= 1
@@ -103,8 +103,8 @@ def test_a_block_allocates_no_more_than_is_allowed(tmp_path: Path) -> None:
     table = pa.table({"key": [b"k"], "value": [bytes(1 << 20)]})
     sawlog.write(table, path, format=FORMAT, dialect="rocksdb", compression="zstd")
     assert path.stat().st_size < 2000
-    with pytest.raises(DamageError, match=r"block_too_large .* max_block_bytes is 65536"):
-        sawlog.read(path, format=FORMAT, max_block_bytes=1 << 16)
+    with pytest.raises(DamageError, match=r"block_too_large .* max_item_bytes is 65536"):
+        sawlog.read(path, format=FORMAT, max_item_bytes=1 << 16)
     assert sawlog.read(path, format=FORMAT).num_rows == 1
 
 

@@ -59,7 +59,7 @@ def headers(name: str, data: bytes) -> list[Span]:
     with TemporaryDirectory() as directory:
         path = Path(directory, "a.ldb")
         path.write_bytes(data)
-        rows = sawlog.read(path, format="leveldb_table", view="blocks").to_pylist()
+        rows = sawlog.read(path, format="leveldb_table", view="frames").to_pylist()
     trailers = [Span(row["offset"] + row["length"] - TRAILER, TRAILER) for row in rows]
     footer = FOOTERS.get(name, 53)
     return [*trailers, Span(len(data) - footer, footer)]
@@ -123,7 +123,7 @@ class TestLaws(Laws):
         found.append(
             replace(found[0], name="leveldb, ordered", options={"comparator": "leveldb.BytewiseComparator"}, effort=0.5)
         )
-        for view in ("blocks", "properties"):
+        for view in ("frames", "properties"):
             data = tables()["rocksdb"]
             found.append(Sample(view, "leveldb_table", data, "000005.sst", view=view, ordered=False, repaired="no"))
         return found

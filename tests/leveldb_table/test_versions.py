@@ -33,7 +33,7 @@ def test_format_version_7(name: str) -> None:
 @pytest.mark.parametrize("way", ["longer", "shorter", "values"])
 def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_path: Path) -> None:
     data = (GOLDEN / "11-none.sst").read_bytes()
-    block = next(one for one in sawlog.read(GOLDEN / "11-none.sst", view="blocks").to_pylist() if one["name"] == "data")
+    block = next(one for one in sawlog.read(GOLDEN / "11-none.sst", view="frames").to_pylist() if one["name"] == "data")
     start, size = block["offset"], block["length"] - TRAILER
     flag = struct.pack("<I", 1 << 28 | 1)
     content = {"longer": b"\xff" * (size - 8) + struct.pack("<I", size), "shorter": b"", "values": b""}[way]
@@ -51,7 +51,7 @@ def with_block(data: bytes, number: int, content: bytes | None, code: int) -> by
     with TemporaryDirectory() as directory:
         path = Path(directory, "a.sst")
         path.write_bytes(data)
-        blocks = sawlog.read(path, format=FORMAT, view="blocks").to_pylist()
+        blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
     one = [block for block in blocks if block["name"] == "data"][number]
     start, end = one["offset"], one["offset"] + one["length"]
     whole = (content or data[start : end - TRAILER]) + bytes([code])
@@ -79,7 +79,7 @@ def test_a_block_with_an_unknown_flag_likewise(table: bytes, tmp_path: Path) -> 
     path = tmp_path / "a.sst"
     content = bytes([0, 12, 0]) + b"key2" + bytes(8) + struct.pack("<II", 0, 1 << 30 | 1)
     path.write_bytes(table)
-    blocks = sawlog.read(path, view="blocks").to_pylist()
+    blocks = sawlog.read(path, view="frames").to_pylist()
     size = next(block for block in blocks if block["name"] == "data")["length"] - TRAILER
     content = bytes([0, 12, size - 23]) + b"key2" + bytes(8) + bytes(size - 23) + content[-8:]
     path.write_bytes(with_block(table, 2, content, 0))
@@ -111,7 +111,7 @@ def test_a_compression_manager_of_an_application_is_unsupported(tmp_path: Path) 
     changed = bytearray(data.replace(b"BuiltinV2;07;", b"SomeoneX2;07;"))
     (block,) = [
         one
-        for one in sawlog.read(GOLDEN / "11-zstd.sst", view="blocks").to_pylist()
+        for one in sawlog.read(GOLDEN / "11-zstd.sst", view="frames").to_pylist()
         if one["offset"] < place < one["offset"] + one["length"]
     ]
     start, end = block["offset"], block["offset"] + block["length"]
@@ -133,7 +133,7 @@ def test_a_sequence_number_that_was_put_into_properties_breaks_no_checksum(tmp_p
     rows = sawlog.read(file)
     assert set(rows["sequence"].to_pylist()) == {61}
     assert not sawlog.verify(file).damaged
-    names = sawlog.read(file, view="blocks")["name"].to_pylist()
+    names = sawlog.read(file, view="frames")["name"].to_pylist()
     assert "rocksdb.properties" in names
     properties = dict(zip(*sawlog.read(file, view="properties").to_pydict().values(), strict=True))
     assert properties["rocksdb.external_sst_file.global_seqno"] == "61"
@@ -163,7 +163,7 @@ def test_a_table_that_has_lost_its_properties_has_its_rows(name: str, tmp_path: 
 def test_values_between_blocks_cost_their_entries_only(tmp_path: Path) -> None:
     data = (GOLDEN / "11-embedded-small.sst").read_bytes()
     path = tmp_path / "a.sst"
-    blocks = sawlog.read(GOLDEN / "11-embedded-small.sst", view="blocks").to_pylist()
+    blocks = sawlog.read(GOLDEN / "11-embedded-small.sst", view="frames").to_pylist()
     values = [block["offset"] for block in blocks if block["name"] == "values"]
     whole = dict.fromkeys([b"apple", b"apricot", b"banana", b"cherry", b"date"])
     for offset, key in zip(values, (b"apricot", b"banana", b"banana", b"date"), strict=True):

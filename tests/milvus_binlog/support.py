@@ -40,7 +40,7 @@ def open_as_it_lies(path: Any, **options: Any) -> sawlog.Dataset:
 
 
 def with_etcd(name: str, collection: str, **options: Any) -> sawlog.Dataset:
-    return sawlog.open(GOLDEN / name, collection=collection, metadata=str(GOLDEN / name / "etcd.json"), **options)
+    return sawlog.open(GOLDEN / name, table=collection, metadata=str(GOLDEN / name / "etcd.json"), **options)
 
 
 def write(root: Path, table: pa.Table, **options: Any) -> None:

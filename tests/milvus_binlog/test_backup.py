@@ -48,7 +48,7 @@ def test_names_survive(tmp_path: Path) -> None:
     wanted = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
     assert dataset.to_table().cast(wanted.schema).equals(wanted)
     assert dataset.contents.primary.name == "key"
-    assert sawlog.open(root, collection="products").count_rows() == 10
+    assert sawlog.open(root, table="products").count_rows() == 10
     assert sawlog.open(root, partitions=("sold",)).count_rows() == 5
     assert sorted(path.name for path in root.iterdir()) == ["binlogs", "meta"]
     # More rows, deletes, deletes for all partitions, and another collection go into the same tree.
@@ -57,8 +57,8 @@ def test_names_survive(tmp_path: Path) -> None:
     delete(root, [0], [NOW + 1], first, tree="backup")
     delete(root, [13], [NOW + 1], 900, -1, tree="backup")
     write(root, pa.table({"other": ["x"]}), tree="backup", collection_name="more", collection_id=7, first_id=9000)
-    assert sorted(sawlog.read(root, collection="products")["key"].to_pylist()) == list(range(1, 13))
-    assert sawlog.read(root, collection="more").to_pydict() == {"other": ["x"]}
+    assert sorted(sawlog.read(root, table="products")["key"].to_pylist()) == list(range(1, 13))
+    assert sawlog.read(root, table="more").to_pydict() == {"other": ["x"]}
     assert not sawlog.verify(root).damaged
     with pytest.raises(OptionError, match="id=name"):
         write(root, table(0, 1), tree="backup", partition_names=("sold",))
@@ -113,7 +113,7 @@ def test_what_newer_backups_say_of_their_collections(tmp_path: Path) -> None:
     for position, said in ((message({1: "a", 2: b"id", 4: NOW + 7}), NOW + 7), (message({1: "a"}), 0)):
         one["channel_checkpoints"] = {"a": base64.b64encode(position).decode()}
         place.write_text(json.dumps(data))
-        (row,) = sawlog.read(tmp_path, view="collections", collection="goods").to_pylist()
+        (row,) = sawlog.read(tmp_path, view="collections", table="goods").to_pylist()
         assert (row["aliases"], row["created"], row["checkpoints"]) == (["goods"], NOW, [("a", said)])
     for wrong in ("####", base64.b64encode(message({4: 1 << 63})).decode(), base64.b64encode(b"\x0a\xff").decode()):
         one["channel_checkpoints"] = {"a": wrong}

@@ -158,7 +158,7 @@ def test_as_of_warns_where_compaction_has_lost_the_past(tmp_path: Path) -> None:
     for segment in (470611342512033767, 470611342512233783):
         shutil.rmtree(next(root.glob(f"insert_log/*/*/{segment}")))
     moment = [one["timestamp"] for one in truth("2.3.5-compacted")["log"] if one["op"] == "insert"][1]
-    options = {"collection": "alltypes", "metadata": str(root / "etcd.json"), "as_of": moment}
+    options = {"table": "alltypes", "metadata": str(root / "etcd.json"), "as_of": moment}
     with pytest.warns(SegmentsWarning, match="compacted after as_of"):
         rows = sawlog.read(root, **options).num_rows
     assert rows < 1000
@@ -172,9 +172,7 @@ def test_dedupe_keeps_the_newest(tmp_path: Path) -> None:
     assert keys(tmp_path) == [1, 2, 2, 3, 3]
     table = open_as_it_lies(tmp_path, dedupe=True).to_table().sort_by("100")
     assert table.to_pydict() == {"100": [1, 2, 3], "101": [10, 21, 30]}
-    compacted = open_as_it_lies(
-        GOLDEN / "2.3.5-compacted", collection=id_of("2.3.5-compacted", "alltypes"), dedupe=True
-    )
+    compacted = open_as_it_lies(GOLDEN / "2.3.5-compacted", table=id_of("2.3.5-compacted", "alltypes"), dedupe=True)
     assert compacted.to_table().num_rows == 996
 
 
@@ -246,9 +244,9 @@ def test_partitions_and_collections_are_chosen_by_name_or_id() -> None:
     assert min(counts.values()) > 0
     for options, message in (
         ({}, "name one of its collections"),
-        ({"collection": "nobody"}, "there is none"),
-        ({"collection": "strpk", "partitions": ("p9",)}, "'p9' is none of"),
-        ({"collection": "strpk", "segments": (1,)}, "no segment 1"),
+        ({"table": "nobody"}, "there is none"),
+        ({"table": "strpk", "partitions": ("p9",)}, "'p9' is none of"),
+        ({"table": "strpk", "segments": (1,)}, "no segment 1"),
     ):
         with pytest.raises(OptionError, match=message):
             sawlog.read(root, metadata=str(root / "etcd.json"), **options)
@@ -380,7 +378,7 @@ def test_etcd_as_etcdctl_prints_it(tmp_path: Path) -> None:
     dump = json.loads((GOLDEN / "2.3.5" / "etcd.json").read_text())
     kvs = [{"key": base64.b64encode(key.encode()).decode(), "value": value} for key, value in dump.items()]
     (tmp_path / "dump.json").write_text(json.dumps({"header": {}, "kvs": kvs, "count": len(kvs)}))
-    dataset = sawlog.open(GOLDEN / "2.3.5", collection="alltypes", metadata=str(tmp_path / "dump.json"))
+    dataset = sawlog.open(GOLDEN / "2.3.5", table="alltypes", metadata=str(tmp_path / "dump.json"))
     assert dataset.count_rows() == 996
 
 
@@ -465,7 +463,7 @@ def test_remote_root(s3: dict[str, Any], tmp_path: Path) -> None:
 
     fs = fsspec.filesystem("s3", **s3)
     fs.put(str(GOLDEN / "2.3.5"), "logs/milvus", recursive=True)
-    options = {"collection": "alltypes", "metadata": "s3://logs/milvus/etcd.json", "storage_options": s3}
+    options = {"table": "alltypes", "metadata": "s3://logs/milvus/etcd.json", "storage_options": s3}
     table = sawlog.read("s3://logs/milvus", **options)
     assert table.equals(with_etcd("2.3.5", "alltypes").to_table())
     sawlog.write(table, "s3://logs/written", format="milvus_binlog", storage_options=s3)

@@ -340,7 +340,7 @@ def test_metadata_that_names_what_is_not_there(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "2.3.5", root)
     gone = next(root.glob("insert_log/470611412203077890/*/470611412203277898/108/*"))
     gone.unlink()
-    options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}
+    options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
     with pytest.raises(DamageError, match=f"names log {gone.name} of field 108"):
         sawlog.read(root, **options)
     with pytest.warns(DamageWarning):
@@ -451,7 +451,7 @@ def test_a_page_that_bursts(tmp_path: Path) -> None:
     pq.write_table(pa.table({"val": column}), sink, **settings)
     (tmp_path / "log").write_bytes(payload_log(sink.getvalue().to_pybytes()))
     said, grown = bomb(tmp_path / "log")
-    assert "max_page_bytes" in said
+    assert "max_item_bytes" in said
     assert grown < 300
 
 
@@ -469,7 +469,7 @@ def test_an_event_of_a_newer_type_costs_itself_alone(tmp_path: Path, agrees: boo
     data = (SYNTHETIC / "multi_event_insert").read_bytes()
     whole = tmp_path / "whole"
     whole.write_bytes(data)
-    events = sawlog.read(whole, format="milvus_binlog", view="events").to_pylist()
+    events = sawlog.read(whole, format="milvus_binlog", view="frames").to_pylist()
     changed = bytearray(data)
     at = events[1]["offset"]
     changed[at + 8] = 99

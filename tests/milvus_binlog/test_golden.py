@@ -57,7 +57,7 @@ def test_every_row_that_was_sent(name: str, collection: str) -> None:
     dataset = sawlog.open(
         GOLDEN / name,
         view="inserts",
-        collection=collection,
+        table=collection,
         metadata=str(GOLDEN / name / "etcd.json"),
         segments=tuple(s["segment"] for s in manifest(name)[collection]["segments"] if not s["made_by_compaction"]),
     )
@@ -81,7 +81,7 @@ def test_every_row_that_the_server_shows(name: str, collection: str) -> None:
     """What a strong query answered before partition p2 was dropped; the two oldest servers answered none."""
     told = truth(name)
     state = (told.get("state_before_drop_partition") or told.get("state") or {}).get(collection)
-    rows = open_as_it_lies(GOLDEN / name, collection=id_of(name, collection)).count_rows()
+    rows = open_as_it_lies(GOLDEN / name, table=id_of(name, collection)).count_rows()
     assert rows == manifest(name)[collection]["naive_directory_scan"]["rows_after_segment_deletes"]
     if not state:
         assert name == "2.1.0"
@@ -106,12 +106,12 @@ def test_every_row_that_the_server_shows(name: str, collection: str) -> None:
 def test_counts(name: str, collection: str) -> None:
     facts = manifest(name)[collection]
     rows = sum(segment["rows"] for segment in facts["segments"])
-    assert open_as_it_lies(GOLDEN / name, collection=id_of(name, collection), view="inserts").count_rows() == rows
+    assert open_as_it_lies(GOLDEN / name, table=id_of(name, collection), view="inserts").count_rows() == rows
     with_states = with_etcd(name, collection)
     assert with_states.count_rows() == facts["with_segment_states"]["rows_after_segment_deletes"]
     keys = set(with_states.to_table()[facts["pk"]].to_pylist())
     assert len(keys) == facts["with_segment_states"]["distinct_pks"]
-    deletes = open_as_it_lies(GOLDEN / name, collection=id_of(name, collection), view="deletes")
+    deletes = open_as_it_lies(GOLDEN / name, table=id_of(name, collection), view="deletes")
     assert deletes.count_rows() == deletes.to_table().num_rows == facts["delete_records"]
 
 
@@ -203,7 +203,7 @@ def test_index_file_is_its_bytes() -> None:
     for path in slices:
         table = sawlog.read(path)
         assert table.num_rows == 1
-        events = sawlog.read(path, view="events").to_pylist()
+        events = sawlog.read(path, view="frames").to_pylist()
         assert len(table["data"][0].as_py()) == events[1]["rows"]
         assert events[1]["type"] == "INDEX_FILE"
 
@@ -214,7 +214,7 @@ def test_stats_logs_hold_the_keys_of_their_segment() -> None:
     for path in sorted((GOLDEN / "2.3.5").glob("stats_log/*/*/*/*/1")):
         segment = int(path.parts[-3])
         keys = open_as_it_lies(
-            GOLDEN / "2.3.5", collection=path.parts[-5], view="inserts", filters=[("_segment", "=", segment)]
+            GOLDEN / "2.3.5", table=path.parts[-5], view="inserts", filters=[("_segment", "=", segment)]
         ).to_table()
         name = keys.schema.names[0]
         column = keys[name].combine_chunks()

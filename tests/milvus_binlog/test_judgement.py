@@ -80,7 +80,7 @@ def test_files_that_verbs_once_disagreed_about(name: str, rows: int, kinds: list
 
 
 def test_times_beyond_those_of_rows_are_shown_as_those_of_rows_would_be() -> None:
-    events = sawlog.read(DAMAGED / "event_timestamp", view="events").to_pylist()
+    events = sawlog.read(DAMAGED / "event_timestamp", view="frames").to_pylist()
     assert events[0]["timestamp"] < 0 < events[1]["timestamp"]
     assert "created" in sawlog.open(DAMAGED / "event_timestamp").info()
 
@@ -245,7 +245,7 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
     data = paged(pa.array([bytes(size)] * 2, pa.binary(size)), data_page_size=size, write_batch_size=1)
     assert len(data) < 64 << 10
     before = pa.default_memory_pool().bytes_allocated()
-    with pytest.raises(UnreadableError, match="max_page_bytes") as caught:
+    with pytest.raises(UnreadableError, match="max_item_bytes") as caught:
         list(payload_of(data, tmp_path / "file").column_batches(0, 10))
     assert caught.value.damage.kind == Kind.PAYLOAD_TOO_LARGE
     assert pa.default_memory_pool().bytes_allocated() - before < parquet.FREE_PAGE

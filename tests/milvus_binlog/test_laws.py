@@ -181,7 +181,7 @@ class TestLaws(Laws):
     def samples(cls) -> Sequence[Sample]:
         deltas = ("json_stream", "comma_legacy", "multi_field_int64", "multi_field_varchar", "v2_bare_parquet")
         columns = ("101_nullable_varchar/2", "103_uncompressed_bool/4", "106_sparse_vector/7", "109_array_of_vector/10")
-        events = replace(insert_log("multi_event_insert"), name="events", view="events", body=None, repaired="no")
+        events = replace(insert_log("multi_event_insert"), name="events", view="frames", body=None, repaired="no")
         return [
             insert_log("multi_event_insert"),
             replace(
@@ -211,7 +211,7 @@ class TestLaws(Laws):
                 beside=["root/insert_log/1/2/900/_data", "root/delta_log"],
                 folded=True,
             ),
-            replace(packed(), name="packed events", view="events", beside=[]),
+            replace(packed(), name="packed events", view="frames", beside=[]),
         ]
 
 

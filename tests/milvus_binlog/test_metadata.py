@@ -143,7 +143,7 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     server.put("root-coord/database/aliases/2/gone", message({1: "gone", 2: 3, 4: 3}))
     options = {"metadata": server.save(tmp_path / "etcd.json")}
     for name, found in (("twice", 2), ("default.twice", 2), ("other.twice", 3), ("known_as", 2), ("3", 3), ("4", 4)):
-        column = sawlog.read(root, collection=name, **options).column(0)
+        column = sawlog.read(root, table=name, **options).column(0)
         assert column.to_pylist() == [found]
     rows = {row["collection"]: row for row in sawlog.read(root, view="collections", **options).to_pylist()}
     assert {id: (row["database"], row["name"], row["aliases"]) for id, row in rows.items()} == {
@@ -156,9 +156,9 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     then = sawlog.read(root, view="collections", as_of=NOW, **options)
     assert then["collection"].to_pylist() == [3]
     with pytest.raises(OptionError, match=r"none; known: default.twice \(2\), other.twice \(3\)"):
-        sawlog.read(root, collection="gone", **options)
-    assert pks(root, collection="twice", as_of=NOW, **options) == [3]  # the other two were not there then
-    reasons = {one.reason for one in sawlog.open(root, collection="twice", **options).skipped}
+        sawlog.read(root, table="gone", **options)
+    assert pks(root, table="twice", as_of=NOW, **options) == [3]  # the other two were not there then
+    reasons = {one.reason for one in sawlog.open(root, table="twice", **options).skipped}
     assert reasons == {"its collection is none of the metadata's"}
 
 
@@ -345,7 +345,7 @@ def test_a_collection_without_rows_has_its_columns(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "2.3.5", tmp_path / "root")
     server = Server()
     server.collection(1, "empty", [PK], NOW)
-    options = {"metadata": server.save(tmp_path / "etcd.json"), "collection": "empty"}
+    options = {"metadata": server.save(tmp_path / "etcd.json"), "table": "empty"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table = sawlog.read(tmp_path / "root", **options)
@@ -355,7 +355,7 @@ def test_a_collection_without_rows_has_its_columns(tmp_path: Path) -> None:
 def test_checkpoints_say_until_when_everything_is_in_logs() -> None:
     """Of the golden server, whose collection of two shards has a channel for each."""
     checkpoint = 470611428836114433
-    options = {"collection": "strpk", "metadata": str(GOLDEN / "2.3.5" / "etcd.json")}
+    options = {"table": "strpk", "metadata": str(GOLDEN / "2.3.5" / "etcd.json")}
     (row,) = sawlog.read(GOLDEN / "2.3.5", view="collections", **options).to_pylist()
     names = [f"by-dev-rootcoord-dml_{at + 1}_{row['collection']}v{at}" for at in (0, 1)]
     assert row["checkpoints"] == [(name, checkpoint) for name in names]
@@ -367,6 +367,6 @@ def test_checkpoints_say_until_when_everything_is_in_logs() -> None:
         with_etcd("2.3.5", "strpk", as_of=checkpoint + 1).count_rows()
     assert with_etcd("2.3.5", "strpk").info()["checkpoint"].startswith("2026-11-21 05:48:50.753")
     (row,) = sawlog.read(
-        GOLDEN / "2.1.0", view="collections", collection="strpk", metadata=str(GOLDEN / "2.1.0" / "etcd.json")
+        GOLDEN / "2.1.0", view="collections", table="strpk", metadata=str(GOLDEN / "2.1.0" / "etcd.json")
     ).to_pylist()
     assert row["checkpoints"] == []

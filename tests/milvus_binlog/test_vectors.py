@@ -115,7 +115,7 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
             assert taken is None or len(taken) == ROWS
     assert Kind.BAD_PAYLOAD in kinds
     small = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 100)
-    with pytest.raises(UnreadableError, match="max_page_bytes is 100"):
+    with pytest.raises(UnreadableError, match="max_item_bytes is 100"):
         ColumnStream([small], 0, 100).take_kept(np.ones(ROWS, np.uint8), ROWS)
 
 

@@ -113,7 +113,7 @@ def test_partition_and_segment_filters_prune(spark: SparkSession, tree: tuple[Pa
 def test_golden_through_spark(spark: SparkSession) -> None:
     name, collection = "2.3.5-compacted", "alltypes"
     root = GOLDEN / name
-    frame = source(spark, root, collection=collection, metadata=root / "etcd.json")
+    frame = source(spark, root, table=collection, metadata=root / "etcd.json")
     wanted = by_key(with_etcd(name, collection).to_table())
     rows = sorted((row.asDict() for row in frame.collect()), key=lambda row: row["pk"])
     assert rows == wanted
@@ -171,7 +171,7 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     from sawlog.milvus_binlog.spark import compact
 
     root = GOLDEN / "2.3.5"
-    options = {"collection": "alltypes", "metadata": str(root / "etcd.json")}
+    options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
     done = compact(spark, str(root), str(tmp_path / "out"), **options)
     assert (done.rows, done.segments_before, done.segments_after) == (996, 3, 1)
     assert done.files_before == sum(with_etcd("2.3.5", "alltypes", view="segments").to_table()["files"].to_pylist())
@@ -196,7 +196,7 @@ def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys
     from sawlog.cli import main
 
     root, target = GOLDEN / "2.3.5", tmp_path / "out"
-    options = ["-o", "collection=strpk", "-o", f"metadata={root / 'etcd.json'}"]
+    options = ["-o", "table=strpk", "-o", f"metadata={root / 'etcd.json'}"]
     assert main(["compact", str(root), str(target), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"185 rows compacted and proven: {target}"

@@ -69,7 +69,7 @@ def records(count: int) -> pa.Table:
 SAMPLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "leveldb_log": ("{:06}.log", records, {}),
     "deephaven_log": ("Trades.bin.{:06}", lambda count: pa.table({"i": range(count)}), {}),
-    "filodb_record": ("{:06}.container", gauges, {"schema": "gauge", "container_timestamp": 0}),
+    "filodb_record": ("{:06}.container", gauges, {"table": "gauge", "container_timestamp": 0}),
 }
 
 

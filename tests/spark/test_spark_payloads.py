@@ -65,7 +65,7 @@ def test_an_export_becomes_a_table_in_one_line(
 
 
 def test_an_export_becomes_typed_columns_in_one_line(spark: SparkSession, export: Path) -> None:
-    reader = spark.read.format("sawlog").option("view", "entities").option("schema", "infer")
+    reader = spark.read.format("sawlog").option("view", "entities").option("properties", "infer")
     reader.load(str(export)).write.saveAsTable("users")
     table = spark.table("users")
     assert table.drop("__key__").schema.simpleString() == "struct<name:string,score:double,tags:array<string>>"

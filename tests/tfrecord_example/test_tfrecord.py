@@ -87,9 +87,9 @@ def test_options_and_columns_that_make_no_sense(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(write(b"long" * 10, b"short"))
     with pytest.warns(DamageWarning, match="record_too_large"):
-        assert sawlog.read(path, max_record_bytes=10, on_damage="skip").column(0).to_pylist() == [b"short"]
-    with pytest.raises(OptionError, match="max_record_bytes=-1"):
-        sawlog.read(path, max_record_bytes=-1)
+        assert sawlog.read(path, max_item_bytes=10, on_damage="skip").column(0).to_pylist() == [b"short"]
+    with pytest.raises(OptionError, match="max_item_bytes=-1"):
+        sawlog.read(path, max_item_bytes=-1)
     with pytest.raises(SchemaError, match="a tfrecord holds one column, 'record'; found: n"):
         sawlog.write(pa.table({"n": [1]}), path, format="tfrecord")
     with pytest.raises(SchemaError, match="column 'record', row 1: a TFRecord file cannot hold null"):

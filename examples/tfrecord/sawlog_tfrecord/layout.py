@@ -25,5 +25,5 @@ class Kind(IntEnum):
 DETAIL = {
     Kind.BAD_LENGTH: "the checksum of the length should be {0:#x}, found {1:#x}; the next sound length was searched",
     Kind.BAD_CHECKSUM: "the checksum of the data should be {0:#x}, found {1:#x}",
-    Kind.RECORD_TOO_LARGE: "{0} bytes; max_record_bytes is {1}",
+    Kind.RECORD_TOO_LARGE: "{0} bytes; max_item_bytes is {1}",
 }

@@ -86,7 +86,7 @@ class RecordWalk(ChainWalk):
         self._schema = schema
         gather = RECORD_COLUMN in schema.names
         options = part.scan.options
-        self._rules = Rules(options.verify_checksums, gather, options.max_record_bytes)
+        self._rules = Rules(options.verify_checksums, gather, options.max_item_bytes)
         self._room = min(BATCH_BYTES, max(1, span.end - span.start)) if gather else 0
         self.starts = np.zeros(BATCH_ROWS, np.int64)
         self.renew()

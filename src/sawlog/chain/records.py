@@ -18,7 +18,7 @@ from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.follow import Range
 from sawlog.format import Contents, FileWriter, Format, Fragment, Match, Request, View, Writer
-from sawlog.options import NoOptions
+from sawlog.options import NoOptions, renamed
 from sawlog.ranges import FileRange, intact_end
 from sawlog.scan import OFFSET_COLUMN, Projection, Scan
 from sawlog.storage import File, Storage
@@ -42,15 +42,17 @@ class RecordOptions:
 
     Attributes:
         verify_checksums: Whether checksums of their bytes are verified.
-        max_record_bytes: Longer records are damage.
+        max_item_bytes: Longer records are damage.
     """
 
     verify_checksums: bool = True
-    max_record_bytes: int = 1 << 30
+    max_item_bytes: int = 1 << 30
+
+    old: ClassVar = {"max_record_bytes": renamed("max_item_bytes")}
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_record_bytes <= MAX_RECORD_BYTES:
-            raise OptionError(f"max_record_bytes={self.max_record_bytes}: expected 0 to {MAX_RECORD_BYTES}")
+        if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 0 to {MAX_RECORD_BYTES}")
 
 
 class RecordFormat(Format):

@@ -8,6 +8,8 @@ import types
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from sawlog.options import as_text
+
 
 @dataclass(frozen=True, slots=True)
 class OptionCard:
@@ -54,6 +56,4 @@ def _default(option: Field[Any]) -> str | None:
     value = option.default_factory() if option.default_factory is not MISSING else option.default
     if value is MISSING or value is None:
         return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return as_text(value)

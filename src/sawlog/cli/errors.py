@@ -16,6 +16,7 @@ import typer
 from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, ended
 from sawlog.errors import DamageError, InternalError, SawlogError, UnsupportedError, without_secrets
 from sawlog.guard import internal
+from sawlog.options import show_deprecations
 
 P = ParamSpec("P")
 
@@ -64,6 +65,7 @@ def guarded(verb: Callable[P, int]) -> Callable[P, int]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", DamageWarning)
+            show_deprecations()
             warnings.showwarning = _show_warning
             try:
                 code = verb(*args, **kwargs)

@@ -80,7 +80,7 @@ class Info:
             "title": self.format.title,
             "size": self.size,
             "files": [{"path": file.path, "size": file.size} for file in self.files],
-            "views": dict(self.format.views),
+            "views": {name: self.format.views[meant] for name, meant in self.format.view_names.items()},
             "view": self.view,
             "schema": [
                 {

@@ -149,7 +149,7 @@ class Planner:
         start = max(header.size, taken.end if taken is not None else 0)
         if log.file.size <= start:
             return None
-        options = replace(self._scan.options, incomplete="drop")
+        options = self._scan.options.without_incomplete()
         ahead = replace(whole_log(log.file, header, options, storage), start=start)
         found = survey(ahead, self._location_bytes, left, last=last)
         if found.end < log.file.size and not found.stopped:

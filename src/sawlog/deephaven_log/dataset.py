@@ -69,7 +69,8 @@ def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
         FormatError: When it is no log of a known version, or its header is damaged.
     """
     head = storage.read(file.path, 0, min(PROBE_BYTES, file.size))
-    return read_header(file.path, file.size, storage, head, strict=options.strict, force=options.force)
+    force = "unknown_versions" in options.salvage
+    return read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
 
 
 class DeephavenLogContents(Contents):
@@ -122,7 +123,7 @@ class DeephavenLogContents(Contents):
 
     views: ClassVar = {
         "rows": View(lambda self: self.rows_schema, _ranges),
-        "entries": View(ENTRIES_SCHEMA, _ranges),
+        "frames": View(ENTRIES_SCHEMA, _ranges),
         "commands": View(COMMANDS_SCHEMA, _ranges),
     }
 
@@ -194,7 +195,7 @@ class DeephavenLogContents(Contents):
         start = max(position, log.header.size)
         if file.size < start:
             return position
-        options = replace(self._options, incomplete="drop")
+        options = self._options.without_incomplete()
         whole = whole_log(file, log.header, options, self.scan.storage)
         return survey(replace(whole, start=start), file.size, last=True).end
 
@@ -361,7 +362,7 @@ class DeephavenLogContents(Contents):
 
     def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
-        kind = EntryRange if self.scan.view in ("entries", "commands") else RowRange
+        kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
         path = log.file.path
         size = end - start
         partition = log.name.column_partition

@@ -109,7 +109,7 @@ class Encoder:
             constants=constants,
             application_version=options.application_version,
             partition=parse_name(posixpath.basename(path)).column_partition,
-            max_entry=options.max_entry_bytes,
+            max_entry=options.max_item_bytes,
         )
 
     def header(self, batch: pa.RecordBatch | None) -> bytes:
@@ -182,7 +182,7 @@ class Encoder:
             if status == k.TOO_LARGE:
                 raise SchemaError(
                     f"row {self._rows + int(state.row)}: its entry is longer than {self._max_entry} bytes;"
-                    " max_entry_bytes would allow it, Deephaven's own readers may not"
+                    " max_item_bytes would allow it, Deephaven's own readers may not"
                 )
             if status == k.INVALID:
                 raise SchemaError(f"row {self._rows + int(state.row)}: an Arrow array has offsets outside its data")

@@ -26,10 +26,11 @@ class DeephavenLog(Format):
     suffix = ".bin"
     views: ClassVar = {
         "rows": "committed rows, with the columns that the header defines",
-        "entries": "every entry: offset, size, flags, kind, checksum",
+        "frames": "every entry: offset, size, flags, kind, checksum",
         "commands": "records that are no rows: type, version, command id, data",
         "damage": "one row per damaged range",
     }
+    aliases: ClassVar = {"entries": "frames"}
     read_options = imported("sawlog.deephaven_log.options", "ReadOptions")
     write_options = imported("sawlog.deephaven_log.options", "WriteOptions")
 

@@ -34,7 +34,7 @@ ENTRIES_SCHEMA = pa.schema(
         pa.field("checksum", pa.string(), nullable=False),
     ]
 )
-"""Schema of the view `entries`: `size` is that of the whole entry in bytes, `kind` what the flags say."""
+"""Schema of the view `frames`: `size` is that of the whole entry in bytes, `kind` what the flags say."""
 COMMANDS_SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),
@@ -119,7 +119,7 @@ def whole_log(file: File, header: Header, options: Any, storage: Storage) -> Row
 
 @dataclass(frozen=True)
 class EntryRange(LogFragment):
-    """The entries of a range, as the views `entries` and `commands` show them."""
+    """The entries of a range, as the views `frames` and `commands` show them."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""

@@ -155,7 +155,8 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
     if magic != layout.MAGIC:
         raise FormatError(f"{path}: expected {layout.MAGIC:#010x} at byte 0, found {magic:#010x}: not a Deephaven log")
     if version not in (layout.CURRENT_VERSION, layout.JAVA_METADATA_VERSION) and not force:
-        raise FormatError(f"{path}: version {version} is not supported (2 and 3 are); force=True tries it as version 3")
+        tried = 'salvage="unknown_versions" tries it as version 3'
+        raise FormatError(f"{path}: version {version} is not supported (2 and 3 are); {tried}")
     if not layout.DIGEST_SIZE <= remaining <= layout.MAX_HEADER_SIZE:
         raise FormatError(f"{path}: byte 8: a header of {remaining} bytes, expected 4 to {layout.MAX_HEADER_SIZE}")
     end = layout.PREAMBLE_SIZE + remaining

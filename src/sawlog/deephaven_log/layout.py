@@ -109,7 +109,7 @@ class Kind(IntEnum):
 
 
 DETAIL = {
-    Kind.BAD_SIZE: "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_entry_bytes",
+    Kind.BAD_SIZE: "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_item_bytes",
     Kind.CHECKSUM_MISMATCH: "expected Adler-32 {0:#010x}, found {1:#010x}",
     Kind.BAD_FLAGS: "flags {0:#04x} have reserved bits set",
     Kind.UNKNOWN_FLAGS: "flags {0:#04x} have reserved bits set, and the digest says that they were written so",

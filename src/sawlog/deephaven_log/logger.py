@@ -100,7 +100,7 @@ class Logger:
             application_version=application_version,
             charset=charset,
             timestamp_unit=timestamp_unit,
-            max_entry_bytes=max_entry_bytes,
+            max_item_bytes=max_entry_bytes,
         )
         self._roll_bytes = roll_bytes
         self._roll_seconds = roll_seconds
@@ -163,7 +163,7 @@ class Logger:
         kind, version = layout.COMMAND_RECORD, layout.RECORD_VERSION
         body = struct.pack(">Biii", Flag.RECORD, kind, version, command_id) + data
         size = len(body) + layout.DIGEST_SIZE
-        if layout.SIZE_SIZE + size > self._options.max_entry_bytes:
+        if layout.SIZE_SIZE + size > self._options.max_item_bytes:
             raise SchemaError(f"a command of {size} bytes is longer than max_entry_bytes")
         entry = struct.pack(">i", size) + body
         self._buffer += entry + struct.pack(">I", zlib.adler32(entry))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self
 
 from sawlog.deephaven_log import layout
 from sawlog.errors import OptionError
+from sawlog.options import moved, renamed
 
 MAX_ENTRY_BYTES = 64 << 20
-"""Bound of `max_entry_bytes`."""
+"""Bound of `max_item_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class ReadOptions:
     Attributes:
         verify_checksums: Whether the Adler-32 of every entry is verified.
         incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
-            `drop` their rows, `emit` them, or `error`, which makes an unfinished set at the end damage.
+            `drop` their rows, or `error`, which makes an unfinished set at the end damage; see `salvage`, too.
         deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is searched
             before its rows are delivered one after the other; `ignore` treats it as any command.
         split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
@@ -38,14 +39,15 @@ class ReadOptions:
         internal_partition: Likewise, the internal partition.
         column_partition: Likewise, the value of the partitioning column.
         widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
-        max_entry_bytes: Longer entries are taken for damage.
+        max_item_bytes: Longer entries are taken for damage.
+        salvage: What is delivered that the system itself would not read. `incomplete`: the rows of such sets, by
+            themselves. `unknown_versions`: files of unknown versions, as if they were of version 3.
         strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
             behind the last column, malformed text, unknown header records, a wrong digest of the header.
-        force: Try files of unknown versions as version 3.
     """
 
     verify_checksums: bool = True
-    incomplete: Literal["drop", "emit", "error"] = "drop"
+    incomplete: Literal["drop", "error"] = "drop"
     deletes: Literal["apply", "ignore"] = "apply"
     split: Literal["scan", "resync"] = "scan"
     sentinels_as_null: bool = True
@@ -58,15 +60,27 @@ class ReadOptions:
     internal_partition: str | None = None
     column_partition: str | None = None
     widen: bool = False
-    max_entry_bytes: int = MAX_ENTRY_BYTES
+    max_item_bytes: int = MAX_ENTRY_BYTES
+    salvage: tuple[Literal["incomplete", "unknown_versions"], ...] = ()
     strict: bool = False
-    force: bool = False
+
+    old: ClassVar = {
+        "max_entry_bytes": renamed("max_item_bytes"),
+        "incomplete": moved({"emit": {"salvage": ("incomplete",)}}),
+        "force": moved({True: {"salvage": ("unknown_versions",)}, False: {}}),
+    }
 
     def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
         if self.split == "resync" and self.deletes == "apply":
             raise OptionError('split="resync" does not see every command: it needs deletes="ignore"')
+        if self.incomplete == "error" and "incomplete" in self.salvage:
+            raise OptionError('incomplete="error" and salvage="incomplete" exclude each other')
+
+    def without_incomplete(self) -> Self:
+        """The same options, by which the rows of incomplete sets are dropped."""
+        return replace(self, incomplete="drop", salvage=tuple(one for one in self.salvage if one != "incomplete"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class WriteOptions:
         constants: Columns that are stored once, in the header; every row must hold the same value.
         timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
         transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
-        max_entry_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
+        max_item_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
         append: Continue an existing log behind its last complete set; an unfinished end is cut off first.
     """
 
@@ -88,9 +102,11 @@ class WriteOptions:
     constants: tuple[str, ...] = ()
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
     transactions: Literal["none", "batch"] = "none"
-    max_entry_bytes: int = layout.VENDOR_MAX_ENTRY
+    max_item_bytes: int = layout.VENDOR_MAX_ENTRY
     append: bool = False
 
+    old: ClassVar = {"max_entry_bytes": renamed("max_item_bytes")}
+
     def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_entry_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_entry_bytes={self.max_entry_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {MAX_ENTRY_BYTES}")

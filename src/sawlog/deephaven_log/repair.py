@@ -29,7 +29,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     """Copy header and intact entries; leave damage and an unfinished tail behind. See `Format.repair`.
 
     Rows of aborted sets, which no reader delivers, are left behind too, and so are those of sets that lack a member,
-    unless `incomplete="emit"` asks for them: then they become stand-alone rows. Commands are carried over, not out.
+    unless `salvage="incomplete"` asks for them: then they become stand-alone rows. Commands are carried over, not out.
     """
     header = open_log(file, options, storage)
     findings = Findings("skip", drained=True)

@@ -113,7 +113,7 @@ class LogWalk(ChainWalk):
         self.state.target = span.file.size
         stored = stored_columns(header) if columns is None else columns
         self._rules = k.Rules(
-            longest=np.uint64(options.max_entry_bytes),
+            longest=np.uint64(options.max_item_bytes),
             verify=options.verify_checksums if verify is None else verify,
             vouched=options.verify_checksums,
             strict=options.strict,
@@ -123,7 +123,7 @@ class LogWalk(ChainWalk):
             totals=np.zeros(1, np.uint64),
             weights=np.zeros(1, np.uint64),
             live_from=np.uint64(live_from),
-            emit=options.incomplete == "emit",
+            emit="incomplete" in options.salvage,
             applies_deletes=options.deletes == "apply",
             notes_aborted=findings.drained,
         )
@@ -178,7 +178,8 @@ class RowWalk(LogWalk):
         if self.fails:
             # Neighbouring rows of a broken set are one event, which is complete when another one follows.
             self.state.max_events = 2
-        self._incomplete = entries.options.incomplete
+        options = entries.options
+        self._incomplete = "emit" if "incomplete" in options.salvage else options.incomplete
         self._batch = batch
         self._hopeful = hopeful
         self._fixed = np.zeros(len(entries.header.stored) + 1, np.int64)

@@ -46,7 +46,7 @@ CONTAINERS_SCHEMA = pa.schema(
         pa.field("unused_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Schema of the view `containers`; `num_bytes` is the length field, `unused_bytes` what follows the records."""
+"""Schema of the view `frames`; `num_bytes` is the length field, `unused_bytes` what follows the records."""
 
 _NESTED_HEADS: tuple[Extra, ...] = ("schema_id", "hash")
 """What nested records with partition columns have besides them."""

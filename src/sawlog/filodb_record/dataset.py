@@ -64,7 +64,7 @@ class ContainerContents(Contents):
     views: ClassVar = {
         "rows": View(_schema, _ranges, _extra),
         "partkeys": View(_schema, _series),
-        "containers": View(CONTAINERS_SCHEMA, _ranges),
+        "frames": View(CONTAINERS_SCHEMA, _ranges),
     }
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
@@ -80,7 +80,7 @@ class ContainerContents(Contents):
                 pass
         state = walk.state
         # What follows the records of a container need not be there yet, but for the view that tells of it.
-        rows = self.scan.view != "containers"
+        rows = self.scan.view != "frames"
         if state.ending == TORN_CONTAINER or (state.ending and not rows):
             return int(state.position if state.ending == TORN_HEADER else state.container)
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))

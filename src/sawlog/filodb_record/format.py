@@ -28,9 +28,10 @@ class FiloDBRecord(Format):
     views: ClassVar = {
         "rows": "one row per record: the columns of its schema, the labels as a map",
         "partkeys": "one row per distinct series: schema, schema_id, partition_hash and the partition columns",
-        "containers": "one row per container: timestamp, num_bytes, num_records, unused_bytes",
+        "frames": "one row per container: timestamp, num_bytes, num_records, unused_bytes",
         "damage": "one row per damaged range",
     }
+    aliases: ClassVar = {"containers": "frames"}
     read_options = imported("sawlog.filodb_record.options", "ReadOptions")
     write_options = imported("sawlog.filodb_record.options", "WriteOptions")
 

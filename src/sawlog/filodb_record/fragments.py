@@ -46,7 +46,7 @@ class ContainerRange(FileRange):
         from sawlog.filodb_record.walk import ContainersWalk, RowsWalk
 
         with closing(self.scan.storage.open(self.path)) as source:
-            walk = ContainersWalk if self.scan.view == "containers" else RowsWalk
+            walk = ContainersWalk if self.scan.view == "frames" else RowsWalk
             yield from walk(self, source, schema, findings).batches()
 
     def containers(self, source: Source) -> ContainersWalk:

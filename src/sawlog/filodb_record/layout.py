@@ -141,7 +141,7 @@ DETAIL = {
     " the records of both are read",
     Kind.BAD_RECORD_LENGTH: "a record of length {0}; the rest of the container, which ends at byte {1}, is lost",
     Kind.UNKNOWN_SCHEMA: "a record of schema ID {0}, which is not among the known schemas; give schemas=,"
-    ' or take such records as raw bytes with unknown_schemas="raw"',
+    ' or take such records as raw bytes with salvage="unknown_schemas"',
     Kind.UNEXPECTED_SCHEMA: "a record of schema ID {0}, whose columns are not being read: it is not among"
     ' the schemas at the start of the data; name all schemas to read with schema=, or schema="all"',
     Kind.BAD_POINTER: "column {0}: pointer or length {1} leads outside the record",

@@ -44,14 +44,14 @@ def taken(dataset: ContainerContents) -> ReadOptions:
     Where the user names schemas, records of the others that are known are kept, too.
     """
     options: ReadOptions = dataset.scan.options
-    every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.schema
-    schema = every if options.schema else tuple(one.name for one in dataset.selection.layouts)
-    return replace(options, schema=schema, records="partkeys" if dataset.part_keys else "ingestion")
+    every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.table
+    table = every if options.table else tuple(one.name for one in dataset.selection.layouts)
+    return replace(options, table=table, records="partkeys" if dataset.part_keys else "ingestion")
 
 
 def _whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
     """One range over all of a file: all records that a reader takes, and those of unknown schemas, as they are."""
-    wanted = replace(options, unknown_schemas="raw", extras=("container_timestamp", "record"))
+    wanted = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(options=wanted, on_damage="skip", storage=storage)
     selection = select(wanted, [storage.read(file.path, 0, PROBE_BYTES)])
     fields = row_fields(selection, wanted, apart=True)

@@ -64,20 +64,20 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
         OptionError: For a schema without partition columns beside others, or where none of several is named.
     """
     known = options.known
-    starts = list(heads) if not options.schema or options.records == "auto" else []
+    starts = list(heads) if not options.table or options.records == "auto" else []
     records = [record for head in starts for record in _records(head)]
-    chosen: Sequence[Schema] = known.select(options.schema)
+    chosen: Sequence[Schema] = known.select(options.table)
     if not chosen:
         chosen = _schemas_of(records, known) or known.select(("all",))
     if not chosen:
         # None has partition columns, so that records do not say their schema.
         chosen = list(known.values())
         if len(chosen) != 1:
-            raise OptionError(f"records have no schema ID: name their schema with schema=; schemas: {', '.join(known)}")
+            raise OptionError(f"records have no schema ID: name their schema with table=; schemas: {', '.join(known)}")
     if any(schema.partition is None for schema in chosen):
         if len(chosen) > 1:
             raise OptionError(
-                f"schema={','.join(options.schema)}: records without partition columns have no schema ID;"
+                f"table={','.join(options.table)}: records without partition columns have no schema ID;"
                 " such a schema is read alone"
             )
         return Selection((Layout(chosen[0].name, None, chosen[0].ingestion),), True, frozenset(), False)
@@ -86,7 +86,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
         Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in chosen
     )
     ids = frozenset(schema.schema_id for schema in known.values() if schema.partition is not None)
-    return Selection(layouts, bool(options.schema), ids, options.unknown_schemas == "raw")
+    return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
 def _records(head: bytes) -> Iterator[memoryview]:

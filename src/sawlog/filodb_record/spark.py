@@ -17,10 +17,10 @@ from sawlog.filodb_record.columns import row_fields
 from sawlog.filodb_record.histograms import functions as histograms_of
 from sawlog.filodb_record.histograms.functions import HISTOGRAM
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
-from sawlog.filodb_record.schemas import Schema, Schemas
+from sawlog.filodb_record.schemas import Schema
 from sawlog.filodb_record.selection import Layout, Selection
 from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_hashes, shards
-from sawlog.options import parse_options
+from sawlog.options import current, parse_options
 from sawlog.spark.cast import cast_array
 from sawlog.spark.schema import arrow_schema, nullable, spark_schema
 
@@ -31,7 +31,7 @@ ColumnOrName = Any
 
 
 def from_filodb_record(
-    column: ColumnOrName, schema: str | Sequence[str] = "all", *, on_damage: str = "fail", **options: Any
+    column: ColumnOrName, table: str | Sequence[str] = "all", *, on_damage: str = "fail", **options: Any
 ) -> Column:
     """The rows of containers, or of single records such as part keys.
 
@@ -39,9 +39,9 @@ def from_filodb_record(
 
     Args:
         column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
-        schema: Names of the schemas to deliver, `all` for all known ones; with several, a field `_schema` says which.
+        table: Names of the schemas to deliver, `all` for all known ones; with several, a field `_schema` says which.
         on_damage: `fail`; `skip` to deliver what is intact; or `collect` to deliver that, and what is damaged.
-        **options: Options for reading `filodb_record`, such as `schemas`, `records="partkeys"` or `extras`.
+        **options: Options for reading `filodb_record`, such as `records="partkeys"` or `extras`.
 
     Returns:
         An array of structs; null where the value is null. With `collect` a struct: `rows`, that array; `damage`, an
@@ -49,15 +49,15 @@ def from_filodb_record(
         there is none.
     """
     if on_damage == "collect":
-        decoder = _decoder(schema, options, "from_filodb_record")
+        decoder = _decoder(table, options, "from_filodb_record")
         return _column(decoder.results, _result_type(decoder), [column], [pa.binary()])
-    decoder = replace(_decoder(schema, options, "from_filodb_record"), on_damage=check_on_damage(on_damage))
+    decoder = replace(_decoder(table, options, "from_filodb_record"), on_damage=check_on_damage(on_damage))
     kind = spark.ArrayType(spark_schema(decoder.schema), containsNull=False)
     return _column(decoder.decode, kind, [column], [pa.binary()])
 
 
 def filodb_records(
-    frame: DataFrame, column: str = "value", schema: str | Sequence[str] = "all", **options: Any
+    frame: DataFrame, column: str = "value", table: str | Sequence[str] = "all", **options: Any
 ) -> DataFrame:
     """The rows of a binary column as `from_filodb_record(on_damage="collect")` gives them, in bounded portions.
 
@@ -67,13 +67,13 @@ def filodb_records(
     Args:
         frame: A frame, streaming or not.
         column: Its binary column.
-        schema: As for `from_filodb_record`.
+        table: As for `from_filodb_record`.
         **options: As for `from_filodb_record`.
 
     Returns:
         The other columns of the frame, and `rows`, `damage` and `ok`.
     """
-    decoder = _decoder(schema, options, "filodb_records")
+    decoder = _decoder(table, options, "filodb_records")
     others = [field for field in frame.schema.fields if field.name != column]
     result = _result_type(decoder)
     target = spark.StructType([*others, *result.fields])
@@ -92,9 +92,9 @@ def filodb_records(
     return frame.select(*names, column).mapInArrow(run, target)
 
 
-def _decoder(schema: str | Sequence[str], options: Mapping[str, Any], where: str) -> ValueDecoder:
-    names = (schema,) if isinstance(schema, str) else tuple(schema)
-    given: Any = {"records": "ingestion", **options, "schema": names}
+def _decoder(table: str | Sequence[str], options: Mapping[str, Any], where: str) -> ValueDecoder:
+    names = (table,) if isinstance(table, str) else tuple(table)
+    given = {"records": "ingestion", "table": names, **current(ReadOptions, options, where=where)}
     return ValueDecoder(parse_options(ReadOptions, given, where=where))
 
 
@@ -102,13 +102,13 @@ def _result_type(decoder: ValueDecoder) -> spark.StructType:
     return spark.StructType(spark_schema(pa.schema(list(decoder.result))).fields)
 
 
-def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options: Any) -> Column:
+def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: Any) -> Column:
     """Containers of rows: one per value.
 
     Args:
         column: A struct, or an array of structs as `collect_list(struct(...))` makes, with the columns of the schema.
-        schema: Name of the schema; not needed where a field `_schema` says it row by row.
-        **options: Options for writing `filodb_record`, such as `schemas`, `records` or `container_timestamp`.
+        table: Name of the schema; not needed where a field `_schema` says it row by row.
+        **options: Options for writing `filodb_record`, such as `records` or `container_timestamp`.
 
     Returns:
         Binary; null where the value is null.
@@ -119,24 +119,23 @@ def to_filodb_record(column: ColumnOrName, schema: str | None = None, **options:
     """
     if not hasattr(functions, "arrow_udf"):
         raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
-    given: Any = {**options, "schema": schema}
-    encoder = ValueEncoder(parse_options(WriteOptions, given, where="to_filodb_record"))
+    where = "to_filodb_record"
+    given = {"table": table, **current(WriteOptions, options, where=where)}
+    encoder = ValueEncoder(parse_options(WriteOptions, given, where=where))
     return _column(encoder.encode, spark.BinaryType(), [column], [])
 
 
-def filodb_partition_hash(
-    *columns: ColumnOrName, schema: str = "gauge", schemas: Schemas | str | None = None
-) -> Column:
+def filodb_partition_hash(*columns: ColumnOrName, table: str = "gauge", **options: Any) -> Column:
     """The hash that FiloDB stores in the records of a series: an id of the series, but for collisions.
 
     Args:
         *columns: The partition columns of the schema, in order: by default the metric and the map of labels.
-        schema: Name of any schema with these partition columns.
-        schemas: The known schemas, if not the built-in ones.
+        table: Name of any schema with these partition columns.
+        **options: `schema`: the known schemas, if not the built-in ones.
     """
-    known = _schema(schema, schemas)
+    known = _schema(table, options, "filodb_partition_hash")
     names = [column.name for column in known.part_key.columns]
-    selection = Selection((Layout(schema, known.schema_id, known.part_key),), True, frozenset(), False)
+    selection = Selection((Layout(known.name, known.schema_id, known.part_key),), True, frozenset(), False)
     kinds = [field.arrow.type for field in row_fields(selection, ReadOptions())]
 
     def hashes(*arrays: pa.Array) -> pa.Array:
@@ -151,8 +150,8 @@ def filodb_shard(
     num_shards: int,
     spread: int = 1,
     *,
-    schema: str = "gauge",
-    schemas: Schemas | str | None = None,
+    table: str = "gauge",
+    **options: Any,
 ) -> Column:
     """The shard, and with it the Kafka partition, that FiloDB ingests a series to.
 
@@ -161,13 +160,13 @@ def filodb_shard(
         labels: The map of labels.
         num_shards: A power of two.
         spread: FiloDB's spread: 2**spread shards share the series of one shard key.
-        schema: Name of any schema with the partition options in force.
-        schemas: The known schemas, if not the built-in ones.
+        table: Name of any schema with the partition options in force.
+        **options: `schema`: the known schemas, if not the built-in ones.
 
     Raises:
         OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
     """
-    partition = _schema(schema, schemas).partition
+    partition = _schema(table, options, "filodb_shard").partition
     assert partition is not None
     shards(pa.array([], pa.string()), pa.array([], pa.map_(pa.string(), pa.string())), num_shards, spread, partition)
 
@@ -243,9 +242,9 @@ def _with_bounds(
     return [column, *bounds], [HISTOGRAM, *(pa.float64() for _ in bounds)]
 
 
-def _schema(name: str, schemas: Schemas | str | None) -> Schema:
-    known = Schemas.from_text(schemas) if isinstance(schemas, str) else schemas or Schemas.built_in()
-    return known.get_schema(name)
+def _schema(table: str, options: Mapping[str, Any], where: str) -> Schema:
+    given = parse_options(ReadOptions, {"table": table, **current(ReadOptions, options, where=where)}, where=where)
+    return given.known.get_schema(given.table[0])
 
 
 def _column(

@@ -47,15 +47,15 @@ class Target:
             if others:
                 raise SchemaError(f"column {others[0]!r}: whole records ({RECORD_COLUMN}) are written without others")
             return cls((), by_name=False, raw=True)
-        known = options.schemas
+        known = options.schema
         carried = Schemas.parse(metadata[SCHEMAS_KEY].decode()) if SCHEMAS_KEY in metadata else None
         known = known or carried or Schemas.built_in()
         records = options.records or metadata.get(RECORDS_KEY, b"ingestion").decode()
-        by_name = SCHEMA_COLUMN in schema.names and options.schema is None
+        by_name = SCHEMA_COLUMN in schema.names and options.table is None
         if by_name:
             chosen = known.select(("all",))
-        elif options.schema is not None:
-            chosen = (known.get_schema(options.schema),)
+        elif options.table is not None:
+            chosen = (known.get_schema(options.table),)
         else:
             chosen = (_by_columns(carried or known, schema, part_keys=records == "partkeys"),)
         layouts = tuple(_layout(one, part_keys=records == "partkeys") for one in chosen)
@@ -90,5 +90,5 @@ def _by_columns(known: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema
     ]
     if len(fitting) != 1:
         found = " or ".join(one.name for one in fitting) or "none of the known schemas"
-        raise SchemaError(f"columns {', '.join(schema.names)}: these are {found}; name one with schema=")
+        raise SchemaError(f"columns {', '.join(schema.names)}: these are {found}; name one with table=")
     return fitting[0]

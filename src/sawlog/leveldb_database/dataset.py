@@ -52,7 +52,7 @@ class DatabaseContents(Contents):
     shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        self.version = read_version(files, scan.options.column_family, scan.storage)
+        self.version = read_version(files, scan.options.table, scan.storage)
         super().__init__(format, files, scan)
 
     def readable_apart(self, request: Request) -> int:
@@ -62,7 +62,7 @@ class DatabaseContents(Contents):
 
     def _history(self) -> pa.Schema:
         """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""
-        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.orphans else []
+        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
         return self._stamped(pa.schema([*HISTORY_SCHEMA, *orphans]))
 
     def _stamped(self, schema: pa.Schema) -> pa.Schema:
@@ -94,7 +94,7 @@ class DatabaseContents(Contents):
     @property
     def _orphans(self) -> list[File]:
         """Tables and logs that the MANIFEST does not name, where they are asked for."""
-        wanted = self.scan.view == "all" and self.scan.options.orphans
+        wanted = self.scan.view == "all" and self.scan.options.salvage
         return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
 
     views: ClassVar = {

@@ -33,7 +33,7 @@ class LevelDBDatabase(Format):
     views: ClassVar = {
         "rows": "the same as live",
         "live": "one row per key that the database would answer with: key, value, sequence, operation",
-        "all": "every entry of live files, with live, file and level; with orphans=true of the others, too",
+        "all": "every entry of live files, with live, file and level; with salvage=orphans of the others, too",
         "damage": "one row per damaged range of tables and logs",
     }
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
@@ -83,7 +83,7 @@ class LevelDBDatabase(Format):
         found = [one for each in opened for one in each.verify(each.request(read), None, None, every=False)]
         more = logs.rescued(found, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
-        return f"{more}: sawlog cat {paths} --view writes -o resync=true" if more else ""
+        return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`.
@@ -94,8 +94,8 @@ class LevelDBDatabase(Format):
         """
         from sawlog.leveldb_database.dataset import DatabaseContents
 
-        if scan.options.orphans and scan.view != "all":
-            raise OptionError(f"the option orphans is for the view 'all', not {scan.view!r}")
+        if scan.options.salvage and scan.view != "all":
+            raise OptionError(f"the option salvage is for the view 'all', not {scan.view!r}")
         homes = dict.fromkeys(map(self.home, files))
         if len(homes) > 1:
             raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")

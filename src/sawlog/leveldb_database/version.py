@@ -119,7 +119,7 @@ class DatabaseVersion:
 
     def table_options(self, options: ReadOptions) -> TableOptions:
         """How its tables are read: in the order of its keys, which LevelDB's do not say."""
-        return replace(options.table, comparator=self.comparator)
+        return replace(options.of_tables, comparator=self.comparator)
 
     def entry_options(self, options: ReadOptions) -> TableOptions:
         """The same, with timestamps in a column of their own where keys have them."""

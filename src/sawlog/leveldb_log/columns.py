@@ -28,10 +28,10 @@ RECORDS_SCHEMA = pa.schema(
 STALE_COLUMN = "stale"
 """Whether a row is from the former life of a recycled log; only with `stale="include"`."""
 RECOVERED_COLUMN = "recovered"
-"""Whether a row begins behind damage in the same block; only with `resync=True`."""
+"""Whether a row begins behind damage in the same block; only with `salvage="damaged"`."""
 
 
 def marked(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
     """A schema with the columns that mark rows which LevelDB itself would not deliver."""
-    wanted = {STALE_COLUMN: options.stale == "include", RECOVERED_COLUMN: options.resync}
+    wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
     return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])

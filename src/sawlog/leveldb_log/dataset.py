@@ -31,7 +31,7 @@ class LogContents(Contents):
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[LogRange]:
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         low, high = self._offset_bounds(request)
-        if self.scan.options.stale == "include":
+        if "stale" in self.scan.options.salvage:
             # Where a log ends, and its former life goes on, only all of it tells.
             low, high, task_bytes = 0, 1 << 62, None
         for file in self.files:
@@ -51,10 +51,8 @@ class LogContents(Contents):
             OptionError: For options that need the finished file.
         """
         options = self.scan.options
-        if options.resync or options.stale == "include" or options.recovery is not None:
-            raise OptionError(
-                "resync, stale and recovery cannot be followed as a stream: they ask what a finished log holds"
-            )
+        if options.salvage or options.recovery is not None:
+            raise OptionError("salvage and recovery cannot be followed as a stream: they ask what a finished log holds")
         (rest,) = self._cut(request, file, position, file.size, True, None)
         return rest.find_end()
 

@@ -43,7 +43,7 @@ class LevelDBLog(Format):
     name = "leveldb_log"
     title = "LevelDB / RocksDB log"
     suffix = ".log"
-    rescue: ClassVar = {"resync": True}
+    rescue: ClassVar = {"salvage": ("damaged",)}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
     views: ClassVar = {
         "rows": "one row per record: record (binary)",
@@ -154,18 +154,16 @@ def _check_options(options: ReadOptions, view: str) -> None:
     Raises:
         OptionError: For such an option.
     """
-    if (options.resync or options.stale == "include") and view not in ("rows", "writes", "damage"):
-        raise OptionError(f"the options resync and stale are for the views 'rows' and 'writes', not {view!r}")
-    if options.latest and options.stale == "include":
-        raise OptionError('latest=true and stale="include" exclude each other: what is stale is no state of any key')
-    if options.recovery is not None and (options.resync or options.stale == "include" or view != "writes"):
-        raise OptionError(
-            "the option recovery is for the view 'writes', without resync and stale: RocksDB has no such thing"
-        )
+    if options.salvage and view not in ("rows", "writes", "damage"):
+        raise OptionError(f"the option salvage is for the views 'rows' and 'writes', not {view!r}")
+    if options.latest and "stale" in options.salvage:
+        raise OptionError('latest=true and salvage="stale" exclude each other: what is stale is no state of any key')
+    if options.recovery is not None and (options.salvage or view != "writes"):
+        raise OptionError("the option recovery is for the view 'writes', without salvage: RocksDB has no such thing")
     if options.latest and view != "writes":
         raise OptionError(f"latest=true is for the view 'writes', not {view!r}")
-    if (options.schema != "json" or options.kind is not None) and view != "entities":
-        raise OptionError(f"the options schema and kind are for the view 'entities', not {view!r}")
+    if (options.properties != "json" or options.table is not None) and view != "entities":
+        raise OptionError(f"the options properties and table are for the view 'entities', not {view!r}")
 
 
 def _log_order(file: File) -> tuple[str, int]:

@@ -61,7 +61,7 @@ class LogRange(FileRange):
                 warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
             walk = Walk(self, source, head, schema, findings)
             yield from walk.batches()
-            if self.scan.options.stale == "include":
+            if "stale" in self.scan.options.salvage:
                 from sawlog.leveldb_log.stale import former_lives
 
                 yield from former_lives(self, walk, schema)

@@ -101,7 +101,7 @@ DETAIL = {
     Kind.BROKEN_RECORD: "a record of {0} bytes so far is cut off by damage or unused space at byte {1}",
     Kind.FOREIGN_FRAGMENT: f"a fragment of log number {{0}} in log number {{1}}{GIVEN_UP}",
     Kind.UNUSED_SPACE: "unused space in the middle of a record, or in front of intact ones",
-    Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_record_bytes is {1}",
+    Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_item_bytes is {1}",
     Kind.BAD_COMPRESSION: "a record that is not one intact ZSTD frame",
 }
 """What damage says; the two numbers come with the event."""

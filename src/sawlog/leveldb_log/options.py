@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from sawlog.errors import OptionError
+from sawlog.options import moved, renamed
 
 RecoveryMode = Literal[
     "absolute_consistency",
@@ -27,33 +28,39 @@ class ReadOptions:
         dialect: Whose fragment types are understood. `auto` takes RocksDB's where the file begins with one of them, or
             lies beside RocksDB's IDENTITY file, and LevelDB's otherwise.
         verify_checksums: Whether the CRC-32C of every fragment is verified.
-        max_record_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
-        resync: Whether intact fragments are looked for in the rest of a damaged block, which LevelDB gives up. Only
-            what a checksum proves is taken; rows that begin behind the damage are marked in a column `recovered`. Views
-            `rows` and `writes` only.
-        stale: `include` delivers what is left of the former life of a recycled log, too, marked in a column `stale`.
-            Views `rows` and `writes` only.
+        max_item_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
+        salvage: What is delivered that the system itself would not read; views `rows` and `writes` only. `damaged`:
+            intact fragments in the rest of a damaged block, which LevelDB gives up; only what a checksum proves is
+            taken, and rows that begin after the damage are marked in a column `recovered`. `stale`: what is left of the
+            former life of a recycled log, marked in a column `stale`.
         recovery: View `writes` only: what RocksDB would keep of the logs of a database that it opens in this mode,
             whatever `on_damage` says. Where it would refuse to open the database, so does sawlog.
         latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
-        schema: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
+        properties: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
             property, for which all entities are read twice.
-        kind: View `entities` only: deliver the entities of this kind.
+        table: View `entities` only: deliver the entities of this kind.
     """
 
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
     verify_checksums: bool = True
-    max_record_bytes: int = 1 << 30
-    resync: bool = False
-    stale: Literal["ignore", "include"] = "ignore"
+    max_item_bytes: int = 1 << 30
+    salvage: tuple[Literal["damaged", "stale"], ...] = ()
     recovery: RecoveryMode | None = None
     latest: bool = False
-    schema: Literal["json", "infer"] = "json"
-    kind: str | None = None
+    properties: Literal["json", "infer"] = "json"
+    table: str | None = None
+
+    old: ClassVar = {
+        "max_record_bytes": renamed("max_item_bytes"),
+        "resync": moved({True: {"salvage": ("damaged",)}, False: {}}),
+        "stale": moved({"include": {"salvage": ("stale",)}, "ignore": {}}),
+        "schema": renamed("properties"),
+        "kind": renamed("table"),
+    }
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_record_bytes <= MAX_RECORD_BYTES:
-            raise OptionError(f"max_record_bytes={self.max_record_bytes}: expected 0 to {MAX_RECORD_BYTES}")
+        if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 0 to {MAX_RECORD_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)

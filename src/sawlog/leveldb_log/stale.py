@@ -39,7 +39,7 @@ def former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[
             return
         start, head = found
         ledger = Findings("skip")
-        begin = walk.doubtful if fragment.scan.options.resync else start
+        begin = walk.doubtful if "damaged" in fragment.scan.options.salvage else start
         range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)
         walk = Walk(range_, walk.source, head, schema, ledger, stale=True)
         for batch in walk.batches():

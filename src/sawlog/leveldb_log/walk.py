@@ -77,7 +77,7 @@ class Walk(ChainWalk):
         self.head = head
         self._schema = schema
         self._stale = stale
-        self._longest = options.max_record_bytes
+        self._longest = options.max_item_bytes
         self._compressed = head.compression != layout.COMPRESSION_NONE
         gather = RECORD_COLUMN in schema.names or self._compressed
         # What ZSTD cannot make smaller grows by less than this.
@@ -89,7 +89,7 @@ class Walk(ChainWalk):
             verify=options.verify_checksums,
             gather=gather,
             longest=longest,
-            resync=options.resync,
+            resync="damaged" in options.salvage,
         )
         self.state.synced = fragment.synced
         self.state.note_metadata = metadata is not None
@@ -100,7 +100,7 @@ class Walk(ChainWalk):
         self._stops = Column(np.int64, max_rows).values
         self._ends = Column(np.int32, max_rows + 1).values
         self._ends[0] = 0
-        self._recovered = np.zeros(max_rows if options.resync else 0, np.uint8)
+        self._recovered = np.zeros(max_rows if "damaged" in options.salvage else 0, np.uint8)
         self._data = Column(np.uint8, self._capacity)
 
     def read(self, window: Window) -> int:

@@ -35,7 +35,7 @@ class TableContents(Contents):
             lambda self: SCHEMAS[self.scan.options.keys],
             lambda self, request, size: self._ranges(TableRange, request, size),
         ),
-        "blocks": View(BLOCKS_SCHEMA, lambda self, request, size: self._ranges(BlocksRange, request, size)),
+        "frames": View(BLOCKS_SCHEMA, lambda self, request, size: self._ranges(BlocksRange, request, size)),
         "properties": View(PROPERTIES_SCHEMA, lambda self, request, _: self._ranges(PropertiesRange, request, None)),
     }
 

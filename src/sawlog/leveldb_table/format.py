@@ -27,9 +27,10 @@ class LevelDBTable(Format):
     views: ClassVar = {
         "rows": "one row per entry, in key order: sequence, operation, key, value",
         "damage": "one row per damaged range",
-        "blocks": "one row per block: name, offset, length, compression, expanded, entries",
+        "frames": "one row per block: name, offset, length, compression, expanded, entries",
         "properties": "one row per property of a RocksDB table: name, value",
     }
+    aliases: ClassVar = {"blocks": "frames"}
     read_options = imported("sawlog.leveldb_table.options", "ReadOptions")
     write_options = imported("sawlog.leveldb_table.options", "WriteOptions")
 

@@ -289,7 +289,7 @@ DETAIL = {
     Kind.UNKNOWN_COMPRESSION: "a block with compression type {0:#04x}, which this version of sawlog does not know",
     Kind.UNKNOWN_FLAGS: "a block with the flags {0:#010x}, which this version of sawlog does not know",
     Kind.BAD_COMPRESSION: "a block of compression type {0} that cannot be expanded",
-    Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_block_bytes is {1}",
+    Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_item_bytes is {1}",
     Kind.BAD_BLOCK: "a block of {0} bytes with {1} restart points",
     Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
     Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",

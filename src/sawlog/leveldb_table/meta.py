@@ -279,7 +279,7 @@ class MapReader:
             footer.context,
             limit,
             options.verify_checksums,
-            options.max_block_bytes,
+            options.max_item_bytes,
         )
 
     def _torn(self, error: DamageError | UnsupportedError) -> Footer:

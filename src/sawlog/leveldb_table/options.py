@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from sawlog.errors import OptionError
+from sawlog.options import renamed
 
 MAX_BLOCK_BYTES = 1 << 30
 """What 32-bit offsets reach, twice over."""
@@ -17,7 +18,7 @@ class ReadOptions:
 
     Attributes:
         verify_checksums: Whether the checksum of every block is verified.
-        max_block_bytes: Blocks that expand to more are described as damage and skipped.
+        max_item_bytes: Blocks that expand to more are described as damage and skipped.
         keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
             tables that programs write with LevelDB's table library alone; `stamped`: a timestamp of eight bytes stands
             before these, and is delivered as a column.
@@ -27,13 +28,15 @@ class ReadOptions:
     """
 
     verify_checksums: bool = True
-    max_block_bytes: int = 32 << 20
+    max_item_bytes: int = 32 << 20
     keys: Literal["internal", "stamped", "raw"] = "internal"
     comparator: str = ""
 
+    old: ClassVar = {"max_block_bytes": renamed("max_item_bytes")}
+
     def __post_init__(self) -> None:
-        if not 0 < self.max_block_bytes <= MAX_BLOCK_BYTES:
-            raise OptionError(f"max_block_bytes={self.max_block_bytes}: expected 1 to {MAX_BLOCK_BYTES}")
+        if not 0 < self.max_item_bytes <= MAX_BLOCK_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 1 to {MAX_BLOCK_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)

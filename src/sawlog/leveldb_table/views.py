@@ -1,4 +1,4 @@
-"""The views `blocks` and `properties`: what a table is made of, and what it says about itself."""
+"""The views `frames` and `properties`: what a table is made of, and what it says about itself."""
 
 from __future__ import annotations
 

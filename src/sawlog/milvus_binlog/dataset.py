@@ -53,7 +53,7 @@ class LooseContents(Contents):
         schema = self._options.schema
         fields = user_schema(schema, self._scan.storage)[1] if schema is not None else ()
         file = self._paths[0]
-        with opened(file, self._scan.storage, self._options.max_page_bytes) as log:
+        with opened(file, self._scan.storage, self._options.max_item_bytes) as log:
             return subject_of(log, paths.parse(file), {one.id: one for one in fields})
 
     @property
@@ -110,13 +110,13 @@ class LooseContents(Contents):
         "rows": View(_rows_schema, _rows),
         "inserts": View(_inserts_schema, _rows),
         "deletes": View(_deletes_schema, _rows),
-        "events": View(EVENTS_SCHEMA, _events),
+        "frames": View(EVENTS_SCHEMA, _events),
         "damage": View(DAMAGE_SCHEMA, _checks),
     }
 
     def _place(self, file: File) -> tuple[int, int, int]:
         """Ids of collection, partition and segment: by the descriptor, or by the path."""
-        with opened(file, self.scan.storage, self._options.max_page_bytes) as log:
+        with opened(file, self.scan.storage, self._options.max_item_bytes) as log:
             found = log.descriptor(Findings("skip"))
         if found is not None:
             return found.collection, found.partition, found.segment
@@ -132,7 +132,7 @@ class LooseContents(Contents):
         """What the headers of the first file say."""
         del request
         quiet = Findings("skip", drained=True)
-        with opened(self.files[0], self.scan.storage, self._options.max_page_bytes) as log:
+        with opened(self.files[0], self.scan.storage, self._options.max_item_bytes) as log:
             descriptor = log.descriptor(quiet)
             parts = list(log.parts(descriptor, quiet))
             payload: dict[str, Any] = {}

@@ -33,11 +33,12 @@ class MilvusBinlog(Format):
         "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
         "history": "every version of every row: when it was inserted, and when it was deleted",
         "deletes": "one row per delete: pk, timestamp, and where it is stored",
-        "events": "one row per event of every file, descriptors included",
+        "frames": "one row per event of every file, descriptors included",
         "collections": "one row per collection: names, aliases, partitions and fields, now or as of a time",
         "segments": "one row per segment: files, rows, sizes, timestamps",
         "damage": "one row per damaged range or missing file",
     }
+    aliases: ClassVar = {"events": "frames"}
     read_options = imported("sawlog.milvus_binlog.options", "ReadOptions")
     write_options = imported("sawlog.milvus_binlog.options", "WriteOptions")
     time_option = "as_of"

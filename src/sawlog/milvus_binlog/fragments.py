@@ -97,7 +97,7 @@ class FileFragment(Fragment):
         if self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY:
             self._check_manifest(self.log, findings)
             return
-        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             subject = self.subject or self._judged(log)
             if subject is None:
                 self._payloads(log, findings)
@@ -265,7 +265,7 @@ class EventsFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             manifest = self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY
             if manifest or log.shape in ("parquet", "stats"):  # no envelope, by right
                 findings.account.record += self.file.size
@@ -361,7 +361,7 @@ class DeltaFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with opened(self.file, self.scan.storage, self.scan.options.max_page_bytes) as log:
+        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             for some in read_deletes(log, findings, self.key):
                 yield pa.RecordBatch.from_arrays([self._column(one, some) for one in schema], schema=schema)
 

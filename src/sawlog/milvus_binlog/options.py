@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
+from sawlog.options import moved, renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class ReadOptions:
     """Options for reading Milvus binlogs.
 
     Attributes:
-        collection: Name or id of the collection, where a root holds several.
+        table: Name or id of the collection, where a root holds several.
         partitions: Names or ids of the partitions to read; all by default.
         segments: Ids of the segments that are alive; takes the place of what metadata says about that.
         metadata: Path of an etcd dump (JSON), or of a milvus-backup's `full_meta.json` or `meta` directory: names,
@@ -26,32 +27,39 @@ class ReadOptions:
         ttl: When rows that have outlived the collection's time to live are left out: at a time (`now`, or as for
             `as_of`), or `ignore` for never. By default at `as_of`, and never where that is not given: a copy outlives
             its server.
-        deletes: `all` applies all deletes; `own` only those in the segments' own delta logs, not those of L0 segments.
+        deletes: `apply` leaves out rows that were deleted; `own` only by deletes in the segments' own delta logs, not
+            by those of L0 segments; `ignore` by none.
         dynamic_fields: Keys of the dynamic field to deliver as columns: `name`, or `name:type` with one of bool, int64,
             double, string and json (default: json, the value's text); `*` for every key there is, found by reading
             the dynamic field of the whole collection first.
         dedupe: Whether of several live rows with the same primary key only the newest is read.
         use_statistics: Whether a filter on the primary key leaves segments unread whose stats logs say that they do not
             hold it. Nothing proves what a stats log says.
-        max_page_bytes: Parquet pages that claim to be larger when decompressed are damage. By default those are that
+        max_item_bytes: Parquet pages that claim to be larger when decompressed are damage. By default those are that
             are larger than 8 MiB and 64 times the bytes that they take in the file, or than 256 MiB.
         max_delete_bytes: What the keys of a segment's, or of a partition's, delta logs may take in memory, the newest
             delete of each. By default 64 MiB, or 32 times the bytes of the logs.
     """
 
-    collection: str | None = None
+    table: str | None = None
     partitions: tuple[str, ...] = ()
     segments: tuple[int, ...] = ()
     metadata: str | None = None
     schema: str | dict[str, Any] | None = None
     as_of: int | dt.datetime | str | None = None
     ttl: int | dt.datetime | str | None = None
-    deletes: Literal["all", "own"] = "all"
+    deletes: Literal["apply", "own", "ignore"] = "apply"
     dynamic_fields: tuple[str, ...] = ()
     dedupe: bool = False
     use_statistics: bool = False
-    max_page_bytes: int | None = None
+    max_item_bytes: int | None = None
     max_delete_bytes: int | None = None
+
+    old: ClassVar = {
+        "collection": renamed("table"),
+        "deletes": moved({"all": {"deletes": "apply"}}),
+        "max_page_bytes": renamed("max_item_bytes"),
+    }
 
     @property
     def until(self) -> int | None:

@@ -56,7 +56,7 @@ def repair(
         FormatError: When nothing can be taken out of it.
     """
     findings = Findings("skip", drained=True)
-    with opened(file, storage, options.max_page_bytes) as log:
+    with opened(file, storage, options.max_item_bytes) as log:
         base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
         if base:
             detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"

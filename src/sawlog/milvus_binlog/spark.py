@@ -23,6 +23,7 @@ from sawlog.milvus_binlog.metadata.written import (
 )
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
+from sawlog.options import current
 from sawlog.spark.digest import digest, quoted
 
 if TYPE_CHECKING:
@@ -60,17 +61,18 @@ def read_collection(
     """
     from pyspark.sql import functions as f
 
+    options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset = _open(path, storage_options, options)
     names = columns if columns is not None else list(dataset.view_schema().names)
-    reader = _reader(spark, task_bytes, storage_options, {**options, "collection": str(dataset.collection.id)})
+    reader = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
     across = dataset.collection.level_zero()
     moved = any(s.meta is not None and s.meta.commit_timestamp for s in dataset.collection.segments.values())
-    if not across or moved or dataset.primary is None or options.get("deletes") == "own":
+    if not across or moved or dataset.primary is None or options.get("deletes", "apply") != "apply":
         return reader.option("columns", ",".join(names)).load(path)
     key = dataset.primary.name
     needed = [*names, *(name for name in (key, TIMESTAMP.name, PARTITION_COLUMN) if name not in names)]
     rows = reader.option("columns", ",".join(needed)).option("deletes", "own").load(path)
-    deletes = _reader(spark, task_bytes, storage_options, {**options, "collection": str(dataset.collection.id)})
+    deletes = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
     gone = deletes.option("view", "deletes").load(path).where("l0")
     until = _until(options)
     if until is not None:
@@ -139,6 +141,7 @@ def compact(
         OptionError: When the source is no collection, or the target holds it already.
         SawlogError: When the rows of the target are not those of the source.
     """
+    options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset, logs = source_and_place(source, target, tree, storage_options, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)  # was told now
@@ -200,7 +203,7 @@ def _rewritten(
 def _describe(dataset: CollectionContents, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
     """Write the metadata of a backup over what was compacted."""
     collection, storage = dataset.collection, dataset.scan.storage
-    written = _open(logs, storage_options, {"collection": str(collection.id), "view": "segments"})
+    written = _open(logs, storage_options, {"table": str(collection.id), "view": "segments"})
     counts = {row["segment"]: row["rows"] for row in Dataset(written, written.scan).to_table().to_pylist()}
     segments = []
     for segment in written.collection.segments.values():
@@ -232,7 +235,7 @@ def _proven(
     wanted = digest(rows)
     if not wanted.rows:
         return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
-    written = _open(target, storage_options, {"schema": schema, "collection": str(dataset.collection.id)})
+    written = _open(target, storage_options, {"schema": schema, "table": str(dataset.collection.id)})
     segments = tuple(segment.id for segment in written.collection.segments.values())
     found = digest(
         read_collection(
@@ -242,7 +245,7 @@ def _proven(
             storage_options=storage_options,
             schema=schema,
             segments=segments,
-            collection=str(dataset.collection.id),
+            table=str(dataset.collection.id),
         )
     )
     if wanted != found:

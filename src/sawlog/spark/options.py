@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES, Format
 from sawlog.guard import Undecodable, decode_json
-from sawlog.options import parse_options
+from sawlog.options import names, parse_options, show_deprecations
 from sawlog.recognition import get_format
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
@@ -115,7 +116,8 @@ class Request:
 
     def _open(self) -> Dataset:
         own: ReadOptions = self.own
-        with in_sparks_words():
+        with in_sparks_words(), warnings.catch_warnings():
+            show_deprecations()
             return open_dataset(
                 self.paths,
                 format=own.format,
@@ -172,7 +174,9 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
     chosen = get_format(own.format)
     check_known(rest, WriteOptions, chosen.write_options, f"writing {chosen.name}")
-    parsed: Any = parse_options(chosen.write_options, rest, where=f"writing {chosen.name}")
+    with warnings.catch_warnings():
+        show_deprecations()
+        parsed: Any = parse_options(chosen.write_options, rest, where=f"writing {chosen.name}")
     return Request(paths, storage, own, rest), chosen, parsed
 
 
@@ -183,7 +187,7 @@ def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: st
         OptionError: Names the option, and lists all that are known. Values are not shown.
     """
     known = [f.name for f in fields(formats_own)]
-    unknown = sorted(set(rest) - set(known))
+    unknown = sorted(set(rest) - set(names(formats_own)))
     if unknown:
         streams = [f.name for kind in (FileOptions, StreamOptions) for f in fields(kind)] if own is ReadOptions else []
         ours = [f.name for f in fields(own)]

@@ -240,7 +240,7 @@ def _listing(path: Path) -> dict[str, int]:
 def live(path: Path, family: str, joint: bytes = b"") -> dict[bytes, bytes]:
     """What sawlog says that the database holds; operands are joined, the newest last."""
     found: dict[bytes, bytes] = {}
-    rows = sawlog.read(path, format="leveldb_database", view="live", column_family=family)
+    rows = sawlog.read(path, format="leveldb_database", view="live", table=family)
     for row in rows.to_pylist():
         older, newer = row["value"], found.get(row["key"])
         found[row["key"]] = older if newer is None else older + joint + newer

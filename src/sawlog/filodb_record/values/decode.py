@@ -74,7 +74,7 @@ class ValueDecoder:
     """Decodes values: containers, trimmed or whole, or single records such as part keys. Picklable.
 
     Attributes:
-        options: As for files; `schema` is needed, since values are not looked at beforehand.
+        options: As for files; `table` is needed, since values are not looked at beforehand.
         on_damage: `fail` raises at the first damage, `skip` delivers what is intact.
     """
 
@@ -246,7 +246,7 @@ class ValueDecoder:
 
     @cached_property
     def _selection(self) -> Selection:
-        if not self.options.schema:
+        if not self.options.table:
             raise SchemaError('name the schemas of the records, or "all" for all known ones')
         return select(self.options)
 

@@ -31,7 +31,7 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
 
     from sawlog.filodb_record.layer import Layer
 
-    options = WriteOptions(schema=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
+    options = WriteOptions(table=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
     batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
     target = Target((_part_key(schema),), by_name=False, raw=False)
     found = Layer(target, options, 0, lambda data: None).hashes(batch)

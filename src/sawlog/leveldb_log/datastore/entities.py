@@ -81,7 +81,7 @@ class EntityRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. A record that is no entity is damage."""
-        typed = self.scan.options.schema == "infer"
+        typed = self.scan.options.properties == "infer"
         columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()
         most = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
@@ -117,7 +117,7 @@ class EntityRange(LogRange):
         payload, ends = data.data, bounds.tolist()
         messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
         offsets = records.column(OFFSET_COLUMN).to_numpy().tolist()
-        wanted = self.scan.options.kind
+        wanted = self.scan.options.table
         entities: list[Entity] = []
         for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
             try:
@@ -175,7 +175,7 @@ class EntityRange(LogRange):
 
     def _kept(self, plain: PlainEntities, more: int) -> NDArray[np.bool_]:
         """Which entities are of the kind that is wanted: of the plain ones, and of `more` that have been chosen."""
-        wanted = self.scan.options.kind
+        wanted = self.scan.options.table
         kept = np.ones(len(plain.rows) + more, bool)
         if wanted is not None:
             kept[: len(plain.rows)] = [kind == wanted for kind in plain.column("kind").to_pylist()]
@@ -282,12 +282,12 @@ class EntitiesContents(LogContents):
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         outputs = find_outputs(files, scan.options, scan.storage)
-        super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.kind)], scan)
+        super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.table)], scan)
         self._metadata = [file for file in files if is_metadata(file)]
 
     def _schema(self) -> pa.Schema:
         """With `schema="infer"`, the key and one column per property."""
-        return ENTITIES_SCHEMA if self.scan.options.schema == "json" else self._inferred
+        return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred
 
     views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
 
@@ -296,7 +296,7 @@ class EntitiesContents(LogContents):
         """Typed columns that hold all entities of all files. Reads them all."""
         shapes: dict[str, Shape] = {}
         seen: set[int] = set()
-        options = replace(self.scan.options, schema="json")
+        options = replace(self.scan.options, properties="json")
         every = EntitiesContents(self.format, self.files, Scan("entities", options=options, storage=self.scan.storage))
         for fragment in every.entity_ranges():
             for entity in fragment.samples(Findings("skip"), seen):

@@ -92,7 +92,7 @@ class CollectionContents(Contents):
             OptionError: When it is not clear which one that is.
         """
         where = self._logs[0].root if self._logs else "milvus_binlog"
-        wanted = self._options.collection
+        wanted = self._options.table
         return self._unpacked(choose(self._present if wanted is None else self.collections, wanted, where))
 
     @property
@@ -107,7 +107,7 @@ class CollectionContents(Contents):
     @property
     def _shown_or_known(self) -> list[Collection]:
         """The collection that was named; otherwise all that there are, in the metadata or on disk."""
-        if self._options.collection is not None:
+        if self._options.table is not None:
             return [self.collection]
         return [one for id, one in sorted(self.collections.items()) if one.meta is not None or id in self._present]
 
@@ -125,7 +125,7 @@ class CollectionContents(Contents):
     @property
     def _ambiguous(self) -> bool:
         """Whether there are several collections and none was named: what concerns all of them still works."""
-        return self._options.collection is None and len(self._present) > 1
+        return self._options.table is None and len(self._present) > 1
 
     @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
@@ -150,7 +150,7 @@ class CollectionContents(Contents):
         return self._inferred()
 
     def _inferred(self) -> tuple[Field, ...]:
-        return infer_fields(self.collection, self._scan.storage, self._options.max_page_bytes)
+        return infer_fields(self.collection, self._scan.storage, self._options.max_item_bytes)
 
     def _completed(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Fields of a schema that leaves dimensions or element types to the files."""
@@ -212,7 +212,7 @@ class CollectionContents(Contents):
         """See `Contents.view_schema`; that of no columns, where it is not known which collection is read."""
         if self._scan.schema is not None:
             return self._scan.schema
-        one = self._scan.view in ("events", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
+        one = self._scan.view in ("frames", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
         return pa.schema([]) if self._ambiguous and not one else super().view_schema()
 
     def _user_fields(self) -> list[pa.Field]:
@@ -303,7 +303,7 @@ class CollectionContents(Contents):
         ),
         "history": View(lambda self: pa.schema([*self._user_fields(), INSERTED, DELETED]), _row_batches, _ROW_EXTRA),
         "deletes": View(_deletes_schema, _deletes),
-        "events": View(EVENTS_SCHEMA, _events),
+        "frames": View(EVENTS_SCHEMA, _events),
         "segments": View(SEGMENTS_SCHEMA, _segments),
         "collections": View(COLLECTIONS_SCHEMA, _collections),
         "damage": View(DAMAGE_SCHEMA, _checks),
@@ -327,9 +327,9 @@ class CollectionContents(Contents):
         """Every file of every collection, or of the chosen one; then the segments that lack files.
 
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
-        In the views `deletes` and `events`, what those read is checked.
+        In the views `deletes` and `frames`, what those read is checked.
         """
-        if self.scan.view in ("deletes", "events"):
+        if self.scan.view in ("deletes", "frames"):
             yield from super().verify(request, task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
@@ -353,7 +353,7 @@ class CollectionContents(Contents):
             yield self
             return
         for id in self._present:
-            options = replace(self._options, collection=str(id))
+            options = replace(self._options, table=str(id))
             scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
             with suppress(SchemaError):
                 yield type(self)(self.format, self._files, scan)
@@ -376,7 +376,7 @@ class CollectionContents(Contents):
             meta = one.meta
             names = [meta.name, *meta.aliases] if meta is not None else [str(id)]
             database = meta.database if meta is not None else layout.DEFAULT_DATABASE
-            found += [NamedTable(database, name, {"collection": str(id)}) for name in names]
+            found += [NamedTable(database, name, {"table": str(id)}) for name in names]
         return found
 
     def facts(self, request: Request) -> dict[str, Any]:
@@ -420,8 +420,8 @@ class CollectionContents(Contents):
             warn(f"collection {self.collection.name}: {what}", SegmentsWarning)
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
-        every = self._options.deletes == "all"
-        across = self.collection.deltas_across() if every and not shared.raw else {}
+        deletes = "ignore" if shared.raw else self._options.deletes
+        across = self.collection.deltas_across() if deletes == "apply" else {}
         query = request.projection.query
         without = self._ruled_out(request)
         bounds = time_bounds(query, None if shared.raw else self._until)
@@ -429,11 +429,11 @@ class CollectionContents(Contents):
             if not wanted(segment, query) or segment.id in without:
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
-            own = () if shared.raw else tuple(log.file for log in (*segment.deltas, *later))
+            own = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
             for batch in segment.batches():
-                if outside(segment, batch, bounds, self.scan.storage, self._options.max_page_bytes):
+                if outside(segment, batch, bounds, self.scan.storage, self._options.max_item_bytes):
                     continue
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
@@ -507,7 +507,7 @@ class CollectionContents(Contents):
     def left_out(self, request: Request) -> list[Skipped]:
         """See `Contents.left_out`: what the metadata says is gone or does not name, and what statistics rule out."""
         found = [
-            *left_out(self.collections, self._metas, self._options.collection, self._until),
+            *left_out(self.collections, self._metas, self._options.table, self._until),
         ]
         if without := self._ruled_out(request):
             segments = [self.collection.segments[id] for id in sorted(without)]

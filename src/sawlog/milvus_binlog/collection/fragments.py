@@ -446,7 +446,7 @@ class _Join:
         """The segment's own delta logs, and those that reach across segments."""
         fragment, shared = self._fragment, self._shared
         key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
-        limits = (self._options.max_page_bytes, self._options.max_delete_bytes)
+        limits = (self._options.max_item_bytes, self._options.max_delete_bytes)
         place = (key, shared.opened, shared.until, *limits, fragment.scan.storage)
         return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
 

@@ -34,7 +34,7 @@ def _deletes_only(log: LogFile, scan: Scan) -> bool:
 
 def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     """Of logs that have appeared, those of the view and of the collection that a stream follows."""
-    kind, wanted = layout.FOLLOWED.get(scan.view), scan.options.collection
+    kind, wanted = layout.FOLLOWED.get(scan.view), scan.options.table
     found = [log for log in logs if kind in (None, log.kind)]
     if wanted is None:
         return found

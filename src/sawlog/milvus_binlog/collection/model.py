@@ -413,15 +413,11 @@ def choose(collections: Mapping[int, Collection], wanted: str | None, where: str
         return next(iter(present.values()))
     listed = ", ".join(sorted(one.qualified for one in present.values()))
     if wanted is None:
-        raise OptionError(
-            f"{where}: name one of its collections with the option collection: {listed or 'there is none'}"
-        )
+        raise OptionError(f"{where}: name one of its collections with the option table: {listed or 'there is none'}")
     matches = [one for one in collections.values() if one.called(wanted)]
     if len(matches) > 1:
         usual = [one for one in matches if one.meta is not None and one.meta.database == layout.DEFAULT_DATABASE]
         matches = usual or matches
     if len(matches) == 1:
         return matches[0]
-    raise OptionError(
-        f"{where}: collection={wanted!r}: there {'are several' if matches else 'is none'}; known: {listed}"
-    )
+    raise OptionError(f"{where}: table={wanted!r}: there {'are several' if matches else 'is none'}; known: {listed}")

@@ -105,7 +105,7 @@ class SegmentFragment(Fragment):
         quiet = Findings("skip")
         count = 0
         for log in self.segment.deltas:
-            with opened(log.file, self.scan.storage, self.scan.options.max_page_bytes) as one:
+            with opened(log.file, self.scan.storage, self.scan.options.max_item_bytes) as one:
                 count += sum(len(some.keys) for some in read_deletes(one, quiet))
         return count
 
@@ -116,7 +116,7 @@ class SegmentFragment(Fragment):
             if batch.last:
                 found.append((batch.first, batch.last))
             elif log is not None:
-                found.append(time_range(log.file, self.scan.storage, self.scan.options.max_page_bytes))
+                found.append(time_range(log.file, self.scan.storage, self.scan.options.max_item_bytes))
         known = [pair for pair in found if pair[1]]
         if not known:
             return None, None

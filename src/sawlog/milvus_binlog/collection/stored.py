@@ -163,7 +163,7 @@ class Columns:
     def _log(self, file: File) -> Log:
         if file.path not in self._logs:
             scan = self._fragment.scan
-            self._logs[file.path] = self._stack.enter_context(opened(file, scan.storage, scan.options.max_page_bytes))
+            self._logs[file.path] = self._stack.enter_context(opened(file, scan.storage, scan.options.max_item_bytes))
         return self._logs[file.path]
 
 

@@ -487,7 +487,7 @@ def check_size(page: Page, max_page: int | None) -> None:
     """
     limit = max_page if max_page is not None else page_limit(page.compressed)
     if page.uncompressed > limit:
-        claim = f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_page_bytes is {limit}"
+        claim = f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_item_bytes is {limit}"
         raise ParquetError(claim, Kind.PAYLOAD_TOO_LARGE)
 
 

@@ -281,7 +281,7 @@ class Payload:
         decoded = values * max(_VALUE_BYTES, column.length)
         limit = self.max_page_bytes if self.max_page_bytes is not None else page_limit(chunk.compressed)
         if lists and decoded > max(limit, _EXPANSION * size):
-            claim = f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_page_bytes is {limit}"
+            claim = f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_item_bytes is {limit}"
             raise ParquetError(claim, Kind.PAYLOAD_TOO_LARGE)
         return dictionary
 
