@@ -91,7 +91,7 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
     assert (codes, asked) == ([0, 0, 0], [])
 
 
-LIGHT = {"columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
+LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
 """Modules by which formats tell whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""

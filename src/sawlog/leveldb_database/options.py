@@ -18,15 +18,18 @@ class ReadOptions:
         orphans: Whether view `all` has the entries of tables and logs that the MANIFEST does not name, too: what
             compactions have merged into others, or what never became part of the database. Column `orphan` marks them.
             Tables do not say their column family: those of all are read.
+        history: Whether views of applications have every entry, as view `all` does: older versions and deletions, too.
         verify_checksums: Whether the checksums of tables and logs are verified.
         recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
             Without it, `on_damage` decides, as everywhere.
         max_blob_bytes: Values in blob files that expand to more are described as damage, and their entries skipped.
+            Views of applications deliver larger ones as bytes.
         max_block_bytes: Blocks of tables that expand to more are described as damage and skipped.
     """
 
     column_family: str = DEFAULT_FAMILY
     orphans: bool = False
+    history: bool = False
     verify_checksums: bool = True
     recovery: RecoveryMode | None = None
     max_block_bytes: int = 32 << 20
