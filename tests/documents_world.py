@@ -106,6 +106,11 @@ def leveldb_database(world: World) -> None:
     shop()
 
 
+def leveldb_applications(world: World) -> None:
+    shutil.copytree(Path(__file__).parent / "golden" / "leveldb_database" / "chromium-156", "Default")
+    world.places["https_example.com_0"] = "http_127.0.0.1_8123"
+
+
 def leveldb_log(world: World) -> None:
     shop()
     shutil.copy("db/000003.log", "000003.log")
@@ -145,6 +150,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "docs/formats/deephaven-log.md": deephaven_log,
     "docs/formats/deephaven-table.md": deephaven_table,
     "docs/formats/filodb-record.md": filodb_record,
+    "docs/formats/leveldb-applications.md": leveldb_applications,
     "docs/formats/leveldb-database.md": leveldb_database,
     "docs/formats/leveldb-log.md": leveldb_log,
     "docs/formats/leveldb-payloads.md": leveldb_payloads,

@@ -107,7 +107,7 @@ main(["info", {str(path)!r}])
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
-LIGHT = {"columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
+LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
 """Modules by which formats tell whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""

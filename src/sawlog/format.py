@@ -359,6 +359,10 @@ class Contents(ABC):
         """The tables below the path that options can name; none where the path is one table."""
         return []
 
+    def decoders(self) -> list[str]:
+        """Views that decode what an application has put into the rows, as far as a short look shows."""
+        return []
+
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Names the fields of what is at an offset, for people who look at bytes; formats that can override this.
 

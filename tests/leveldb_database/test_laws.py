@@ -23,15 +23,15 @@ WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
 
 @cache
-def files() -> dict[str, bytes]:
-    """A small database: two tables that overlap, and a log."""
+def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
+    """A small database: two tables that overlap, and a log; keys and values begin as is asked for."""
     plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
     with TemporaryDirectory() as directory:
         for keys in (b"abcd", b"cde", b"ef"):
             with plyvel.DB(directory, create_if_missing=True, compression=None) as database:
                 for key in keys:
-                    database.put(bytes([key]), keys)
-                database.delete(b"a" if keys != b"abcd" else b"z")
+                    database.put(before + bytes([key]), value + keys)
+                database.delete(before + (b"a" if keys != b"abcd" else b"z"))
         found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
     return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
 
@@ -120,6 +120,8 @@ class TestLaws(Laws):
             sample("all", files(), "all", body=body, effort=0.5),
             *of_rocksdb,
             sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"], effort=0.5),
+            sample("local_storage", files(b"_http://a\0\1", b"\1"), "local_storage", effort=0.5),
+            sample("history", files(b"map-0-", b"\0"), "session_storage", options={"history": True}, effort=0.2),
             sample("pebble", pebble_files(), "rows", advisory=["bad_blob_part"], effort=0.1),
         ]
 

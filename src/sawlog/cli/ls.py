@@ -34,6 +34,7 @@ class Listed:
         damaged: Whether damage was seen.
         unsupported: Whether something was seen that this version does not support.
         error: Why it could not be read.
+        decoders: Views that decode what an application has put into the rows.
     """
 
     part: Part
@@ -42,6 +43,13 @@ class Listed:
     damaged: bool = False
     unsupported: bool = False
     error: str | None = None
+    decoders: list[str] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[str]:
+        """What shows the rows, and what decodes them further."""
+        command = self.part.command
+        return [command, *(f"{command} --view {name}" for name in self.decoders)] if command else []
 
     @property
     def state(self) -> str:
@@ -68,6 +76,7 @@ class Listed:
             "state": self.state or None,
             "error": self.error,
             "command": part.command or None,
+            "decoders": self.decoders,
         }
 
 
@@ -99,7 +108,8 @@ class Listing:
                 names = ", ".join(file.name for file in part.files[:5])
                 page.line((f"  {printable(names)}{' …' if len(part.files) > 5 else ''}", "dim"))
             else:
-                page.line((f"  {printable(part.command)}", "green"))
+                for command in one.commands:
+                    page.line((f"  {printable(command)}", "green"))
         known = {one.part.format.name for one in self.parts if one.part.format is not None}
         page.line((f"{counted(len(self.parts), 'part')}, {counted(len(known), 'format')}", "bold"))
 
@@ -131,6 +141,7 @@ def _look(part: Part, storage: Storage) -> Listed:
         dataset = sawlog.open(part.path, format=part.format.name, on_damage="skip", storage_options=storage)
         with progress(size_of(dataset), f"counting {part.path}") as advance:
             found.rows = dataset.count(told(losses, advance))
+        found.decoders = dataset.contents.decoders()
     except Exception as error:
         found.error = explain(error)
         if found.error is None or isinstance(error, InternalError):

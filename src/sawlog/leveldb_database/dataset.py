@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,6 +16,9 @@ from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
 from sawlog.errors import OptionError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Request, Scan, View
+from sawlog.leveldb_database.applications import application, recognized
+from sawlog.leveldb_database.applications.fragments import Decoded, entries_of, schema_of
+from sawlog.leveldb_database.applications.view import Home
 from sawlog.leveldb_database.columns import STAMPED_SCHEMA
 from sawlog.leveldb_database.fragments import (
     HISTORY_SCHEMA,
@@ -37,8 +42,12 @@ from sawlog.leveldb_table.columns import STAMP
 from sawlog.leveldb_table.fragments import table_map
 from sawlog.leveldb_table.meta import MapReader
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
+from sawlog.scan import Projection
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
+
+_FIRST = 100
+"""Keys by which it is recognised what application has written them."""
 
 
 class DatabaseContents(Contents):
@@ -60,6 +69,39 @@ class DatabaseContents(Contents):
         del request
         return 1
 
+    @property
+    def view(self) -> View[Any]:
+        """The view that is read, be it an application's."""
+        if application(self.scan.view) is None:
+            return super().view
+        return View(DatabaseContents._decoded_schema, DatabaseContents._decoded)
+
+    def _decoded_schema(self) -> pa.Schema:
+        """What an application's view decodes, and columns of `live`, or of `all` where its history is asked for."""
+        decoder = application(self.scan.view)
+        assert decoder is not None
+        history = self.scan.options.history
+        return schema_of(decoder, self._history() if history else self._stamped(STATE_SCHEMA))
+
+    def _decoded(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """The fragments of the entries, decoded."""
+        home = Home(posixpath.dirname(self.version.manifest.path), self.scan.storage, self.scan.options.max_blob_bytes)
+        history = self.scan.options.history
+        (whole,) = self._ranges(request, sys.maxsize)
+        for one in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
+            entries = entries_of(one, "all" if history else "live")
+            yield Decoded(*request, one.path, one.size, entries, entries_of(whole, "all"), home)
+
+    def decoders(self) -> list[str]:
+        """Views of applications that know the directory, the comparator or the first keys."""
+        keys: list[bytes] = []
+        scan = replace(self.scan, view="live", columns=("key",), filters=(), expression=None, schema=None)
+        if self.version.bytewise:
+            (whole,) = self._ranges(Request(scan, Projection.of(STATE_SCHEMA, scan)), sys.maxsize)
+            batches = whole.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True))
+            keys = [key for batch in itertools.islice(batches, 1) for key in batch.column("key")[:_FIRST].to_pylist()]
+        return recognized(posixpath.dirname(self.version.manifest.path), self.version.comparator, keys)
+
     def _history(self) -> pa.Schema:
         """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""
         orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
@@ -75,7 +117,7 @@ class DatabaseContents(Contents):
         if self.version.apart or not self.version.bytewise:
             yield from self._ranges(request, task_bytes, BlobDamage)
 
-    def _ranges(self, request: Request, task_bytes: int | None, kind: type[KeyRange] = KeyRange) -> Iterator[Fragment]:
+    def _ranges(self, request: Request, task_bytes: int | None, kind: type[KeyRange] = KeyRange) -> Iterator[KeyRange]:
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
         version = self.version
         cuts = list(self._cuts(task_bytes or TASK_BYTES)) if version.bytewise else []
@@ -85,7 +127,7 @@ class DatabaseContents(Contents):
             size = logs + sum(table.file.size for table in tables)
             yield kind(*request, version.manifest.path, size, version, tables, low, high)
 
-    def _entries(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _entries(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
         """The ranges, and the orphans that are asked for."""
         yield from self._ranges(request, task_bytes)
         for file in self._orphans:
@@ -94,7 +136,7 @@ class DatabaseContents(Contents):
     @property
     def _orphans(self) -> list[File]:
         """Tables and logs that the MANIFEST does not name, where they are asked for."""
-        wanted = self.scan.view == "all" and self.scan.options.salvage
+        wanted = self.scan.options.salvage
         return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
 
     views: ClassVar = {
@@ -198,6 +240,8 @@ class DatabaseContents(Contents):
         levels = sorted({table.level for table in version.tables})
         tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
         facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+        if decoders := self.decoders():
+            facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
         if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
             scan = replace(self.scan, options=version.entry_options(self.scan.options))
             maps = (table_map(table.file, scan) for table in version.tables)

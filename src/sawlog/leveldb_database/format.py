@@ -14,6 +14,7 @@ from sawlog.errors import FormatError, OptionError
 from sawlog.format import Contents, Format, Match, Scan
 from sawlog.lazy import imported
 from sawlog.leveldb_database import layout
+from sawlog.leveldb_database.applications import Views, application
 from sawlog.leveldb_log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
 from sawlog.recognition import get_format
 from sawlog.skipped import Skipped
@@ -30,12 +31,14 @@ class LevelDBDatabase(Format):
     name = "leveldb_database"
     title = "LevelDB / RocksDB database"
     suffix = ""
-    views: ClassVar = {
-        "rows": "the same as live",
-        "live": "one row per key that the database would answer with: key, value, sequence, operation",
-        "all": "every entry of live files, with live, file and level; with salvage=orphans of the others, too",
-        "damage": "one row per damaged range of tables and logs",
-    }
+    views: ClassVar = Views(
+        {
+            "rows": "the same as live",
+            "live": "one row per key that the database would answer with: key, value, sequence, operation",
+            "all": "every entry of live files, with live, file and level; with salvage=orphans of the others, too",
+            "damage": "one row per damaged range of tables and logs",
+        }
+    )
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
     read_options = imported("sawlog.leveldb_database.options", "ReadOptions")
     write_options = imported("sawlog.leveldb_database.options", "WriteOptions")
@@ -94,8 +97,10 @@ class LevelDBDatabase(Format):
         """
         from sawlog.leveldb_database.dataset import DatabaseContents
 
-        if scan.options.salvage and scan.view != "all":
-            raise OptionError(f"the option salvage is for the view 'all', not {scan.view!r}")
+        if scan.options.history and application(scan.view) is None:
+            raise OptionError(f"the option history is for views of applications, not {scan.view!r}; see view 'all'")
+        if scan.options.salvage and not (scan.view == "all" or scan.options.history):
+            raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
         homes = dict.fromkeys(map(self.home, files))
         if len(homes) > 1:
             raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")

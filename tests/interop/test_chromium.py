@@ -1,0 +1,123 @@
+"""Profiles of browsers as ccl_chromium_reader and dfindexeddb read them: entry by entry, by sequence numbers."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+
+PROFILE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156"
+DATABASE = PROFILE / "IndexedDB" / "http_127.0.0.1_8123.indexeddb.leveldb"
+KINDS = {
+    "ScopesPrefixKey": "global.scopes",
+    "SchemaVersionKey": "global.schema_version",
+    "DataVersionKey": "global.data_version",
+    "MaxDatabaseIdKey": "global.max_database_id",
+    "ActiveBlobJournalKey": "global.active_blob_journal",
+    "RecoveryBlobJournalKey": "global.recovery_blob_journal",
+    "DatabaseNameKey": "global.database_id",
+    "DatabaseMetaDataKey": "database.",
+    "ObjectStoreNamesKey": "database.object_store_id",
+    "ObjectStoreMetaDataKey": "object_store.",
+    "IndexMetaDataKey": "index.",
+    "ObjectStoreDataKey": "record",
+    "ExistsEntryKey": "exists",
+    "BlobEntryKey": "external_objects",
+    "IndexDataKey": "index_entry",
+}
+"""What dfindexeddb calls keys, and how the kinds of rows begin."""
+
+pytestmark = pytest.mark.interop
+
+
+@cache
+def ours(view: str, path: Path) -> dict[int, dict[str, Any]]:
+    return {row["sequence"]: row for row in sawlog.read(path, view=view, history=True).to_pylist()}
+
+
+def test_dfindexeddb_finds_the_same_keys() -> None:
+    """It refuses values of V8's version 16, and leaves their records out."""
+    record = pytest.importorskip("dfindexeddb.indexeddb.chromium.record")
+    found = ours("indexed_db", DATABASE)
+    theirs = [one for one in record.FolderReader(DATABASE).GetRecords() if one.sequence_number in found]
+    assert len(theirs) > 1000
+    for one in theirs:
+        row = found[one.sequence_number]
+        assert row["kind"].startswith(KINDS[type(one.key).__name__])
+        prefix = one.key.key_prefix
+        assert (row["database_id"] or 0) == prefix.database_id
+        if prefix.object_store_id:
+            assert row["object_store_id"] == prefix.object_store_id
+        if type(one.key).__name__ == "ExistsEntryKey" and row["operation"] == "put":
+            assert row["version"] == one.value
+    left = found.keys() - {one.sequence_number for one in theirs}
+    assert {found[one]["kind"] for one in left} <= {"record", "external_objects"}
+
+
+def plain(value: Any) -> Any:
+    """What ccl_chromium_reader gives for JSON."""
+    if isinstance(value, dict):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(getattr(one, "value", one)) for one in value]
+    return value
+
+
+def test_ccl_chromium_reader_finds_the_same_records() -> None:
+    """It refuses 14 of 99 values, as of maps that hold maps, and takes -5 for -4."""
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_indexeddb")
+    found = {number: row for number, row in ours("indexed_db", DATABASE).items() if row["kind"] == "record"}
+    database = reader.WrappedIndexDB(DATABASE, DATABASE.with_suffix(".blob"))
+    compared = 0
+    seen = set()
+    for store in (database[one.dbid_no][name] for one in database.database_ids for name in names(database, one)):
+        for theirs in store.iterate_records(bad_deserializer_data_handler=lambda *_: None):
+            row = found[theirs.ldb_seq_no]
+            seen.add(theirs.ldb_seq_no)
+            assert row["object_store"] == store.name
+            assert theirs.is_live == (row["operation"] == "put")
+            if (
+                row["value"] is not None
+                and "$" not in row["value"]
+                and isinstance(theirs.value, dict | list | str | int)
+            ):
+                wanted = json.loads(row["value"])
+                assert plain(theirs.value) == (-4 if wanted == -5 else wanted)
+                compared += 1
+    assert len(seen) >= len(found) - 14
+    assert compared > 30
+
+
+def names(database: Any, one: Any) -> list[str]:
+    return list(database[one.dbid_no].object_store_names)
+
+
+def test_ccl_chromium_reader_finds_the_same_items() -> None:
+    """It leaves out the value that is half of a surrogate pair."""
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_localstorage")
+    place = PROFILE / "Local Storage" / "leveldb"
+    theirs = list(reader.LocalStoreDb(place).iter_all_records(include_deletions=True))
+    found = {number: row for number, row in ours("local_storage", place).items() if row["kind"] == "item"}
+    for one in theirs:
+        row = found.pop(one.leveldb_seq_number)
+        assert (row["storage_key"], row["key"], row["value"]) == (one.storage_key, one.script_key, one.value)
+    assert [row["key"] for row in found.values()] == ["lone"]
+
+
+def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
+    """It leaves out the value that is half of a surrogate pair."""
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_sessionstorage")
+    place = PROFILE / "Session Storage"
+    store = reader.SessionStoreDb(place)
+    found = {number: row for number, row in ours("session_storage", place).items() if row["kind"] == "item"}
+    for host in store.iter_hosts():
+        for key, values in store.get_all_for_host(host).items():
+            for one in values:
+                row = found.pop(one.leveldb_sequence_number)
+                assert (row["storage_key"], row["key"], row["value"]) == (host, key, one.value)
+    assert {row["key"] for row in found.values()} <= {"lone", "gone"}

@@ -1,0 +1,340 @@
+"""What applications put into databases, read as their views: real profiles, with what the pages say they stored."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import struct
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sawlog
+from sawlog.leveldb_database.applications import application
+from sawlog.leveldb_database.applications.script_values import decode_script_value, property_name
+from sawlog.leveldb_database.applications.view import Entry, Home, UnknownBytesError
+from sawlog.storage import Storage
+
+PROFILE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156"
+PLACES = {
+    "local_storage": PROFILE / "Local Storage" / "leveldb",
+    "session_storage": PROFILE / "Session Storage",
+    "indexed_db": PROFILE / "IndexedDB" / "http_127.0.0.1_8123.indexeddb.leveldb",
+}
+SETTINGS = {area: PROFILE / f"{area.title()} Extension Settings" for area in ("local", "sync")}
+
+
+@cache
+def truth() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return found
+
+
+def rows(view: str, path: Path | None = None, **options: Any) -> list[dict[str, Any]]:
+    return sawlog.read(path or PLACES[view], view=view, **options).to_pylist()
+
+
+def shown(text: str) -> str:
+    """Text as the views show it: halves of pairs are not Unicode."""
+    return re.sub("[\ud800-\udfff]+", "\ufffd", text)
+
+
+@pytest.mark.parametrize(("view", "area"), [("local_storage", "local"), ("session_storage", "session")])
+def test_items_are_what_the_page_has_stored(view: str, area: str) -> None:
+    found = [row for row in rows(view) if row["kind"] == "item"]
+    assert {row["key"]: row["value"] for row in found} == {
+        key: shown(value) for key, value in truth()["storage"][area].items()
+    }
+    assert {row["storage_key"].rstrip("/") for row in found} == {truth()["storage"]["origin"]}
+    reasons = {row["key"]: row["reason"] for row in found if row["reason"]}
+    assert reasons == {"lone": "value: not utf-16-le at byte 2 of the text: shown with U+FFFD"}
+
+
+@pytest.mark.parametrize("view", ["local_storage", "session_storage"])
+def test_history_has_older_items_and_deleted_ones(view: str) -> None:
+    found = [(row["key"], row["value"], row["operation"], row["live"]) for row in rows(view, history=True)]
+    assert [one for one in found if one[0] in ("changed", "gone")] == [
+        ("changed", "second", "put", True),
+        ("changed", "first", "put", False),
+        ("gone", None, "delete", False),
+        ("gone", "deleted", "put", False),
+    ]
+
+
+def test_local_storage_knows_when_an_origin_was_written() -> None:
+    found = {row["kind"]: row for row in rows("local_storage")}
+    assert found["modified"]["time"].year == found["accessed"]["time"].year == 2026
+    items = truth()["storage"]["local"]
+    assert found["modified"]["size"] >= sum(map(len, (*items, *items.values())))
+    assert found["version"]["value"] == "1"
+
+
+def test_session_storage_knows_the_tab() -> None:
+    found = rows("session_storage")
+    (tab,) = (row for row in found if row["kind"] == "namespace")
+    assert all(row["namespaces"] == tab["namespaces"] for row in found if row["kind"] == "item")
+    (path,) = PLACES["session_storage"].glob("*.log")
+    assert tab["namespaces"][0].encode() in path.read_bytes()
+
+
+@pytest.mark.parametrize("area", ["local", "sync"])
+def test_chrome_storage_is_what_the_extension_has_stored(area: str) -> None:
+    told = truth()["extension"]
+    found = rows("chrome_storage", SETTINGS[area] / told["id"])
+    assert {row["key"]: json.loads(row["value"]) for row in found} == told[area]
+    assert {(row["area"], row["extension"], row["reason"]) for row in found} == {(area, told["id"], None)}
+    gone = [row for row in rows("chrome_storage", SETTINGS[area] / told["id"], history=True) if row["key"] == "gone"]
+    assert {(row["operation"], row["value"]) for row in gone} == {("delete", None), ("put", '"deleted"')}
+
+
+def records(store: str, **options: Any) -> list[dict[str, Any]]:
+    found = rows("indexed_db", **options)
+    return [row for row in found if row["kind"] == "record" and row["object_store"] == store]
+
+
+def equal(text: str, wanted: Any) -> bool:
+    """Whether a JSON is what the page shows of the value, which cannot say -0 in JSON."""
+    found, told = (json.dumps(one, sort_keys=True) for one in (json.loads(text), _with_negative_zeros(wanted)))
+    return found == told
+
+
+def _with_negative_zeros(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_negative_zeros(one) for one in value]
+    if isinstance(value, dict):
+        return -0.0 if "$negative_zero" in value else {name: _with_negative_zeros(one) for name, one in value.items()}
+    return value
+
+
+@cache
+def plain() -> dict[str, dict[str, Any]]:
+    return {json.loads(row["key"]): row for row in records("plain")}
+
+
+@pytest.mark.parametrize("name", truth()["indexed_db"]["plain"])
+def test_values_are_what_the_browser_reads(name: str) -> None:
+    row = plain()[name]
+    assert row["reason"] is None
+    assert equal(row["value"], truth()["indexed_db"]["plain"][name]), row["value"]
+
+
+def test_keys_paths_and_indexes() -> None:
+    told = truth()["indexed_db"]
+    found = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
+    pairs = zip(told["keys"], told["key_values"], strict=True)
+    assert sorted(found) == sorted(repr([key, value]) for key, value in pairs)
+    people = {json.loads(row["key"]): json.loads(row["value"]) for row in records("people")}
+    assert [people[one["id"]] | {"id": one["id"]} for one in told["people"]] == told["people"]
+    assert [json.loads(row["key"]) for row in records("nested")] == [[1, "x"]]
+    every = rows("indexed_db")
+    entries = [(row["index"], row["key"], row["value"]) for row in every if row["kind"] == "index_entry"]
+    assert {("by tags", '"code"', "2"), ("by both", '["Grace",1906]', "2")} < set(entries)
+    assert len([one for one in entries if one[0] == "by tags"]) == 4
+    metadata = {(row["object_store"], row["index"], row["kind"]): row["value"] for row in every}
+    assert metadata["people", None, "object_store.key_path"] == '"id"'
+    assert metadata["people", None, "object_store.auto_increment"] == "true"
+    assert metadata["nested", None, "object_store.key_path"] == '["a.b","c"]'
+    assert metadata["people", "by name", "index.unique"] == "true"
+    assert metadata["people", "by tags", "index.multi_entry"] == "true"
+    assert {row["database"] for row in every if row["database_id"]} == {"values"}
+    assert {row["origin"] for row in every if row["database_id"]} == {"http_127.0.0.1_8123@1"}
+    assert not [row for row in every if row["reason"]]
+
+
+def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() -> None:
+    found = [
+        (json.loads(row["key"]), row["value"], row["operation"], row["live"])
+        for row in records("changes", history=True)
+    ]
+    assert found == [
+        ("a", None, "delete", False),
+        ("a", "1", "put", False),
+        ("b", '{"third":3}', "put", True),
+        ("b", '"second"', "put", False),
+        ("b", '"first"', "put", False),
+        ("c", None, "delete", False),
+        ("c", "[1]", "put", False),
+    ]
+    (kept,) = (row for row in records("gone", history=True) if row["operation"] == "put")
+    assert (kept["database"], kept["value"], kept["live"]) == ("größe", '"kept in the files"', False)
+
+
+def test_values_in_blobs_and_objects_of_the_browser() -> None:
+    found = {json.loads(row["key"]): row for row in records("blobs")}
+    assert sorted(found) == sorted(truth()["indexed_db"]["blobs"]["names"])
+    state, noise = 1, []
+    for _ in range(66000):
+        state = state * 48271 % 2147483647
+        noise.append(chr(state % 256))
+    assert json.loads(found["wrapped"]["value"]) == "".join(noise)
+    values = {name: json.loads(row["value"]) for name, row in found.items()}
+    assert [values["blob"], values["file"]] == [{"$blob": 0}, [1, {"$file": 0}]]
+    assert values["host"] == {
+        "point": {"$host": "DOMPoint", "values": [1, 2, 3, 4]},
+        "rect": {"$host": "DOMRectReadOnly", "values": [1, 2, 3, 4]},
+        "matrix": {"$host": "DOMMatrix", "values": [1, 2, 3, 4, 5, 6]},
+        "exception": values["host"]["exception"],
+    }
+    assert values["host"]["exception"] | {"stack": ""} == {
+        "$host": "DOMException",
+        "name": "AbortError",
+        "message": "message",
+        "stack": "",
+    }
+    assert values["image"]["bytes"] == "AQIDBA=="
+    assert [values["aes"]["bytes"], values["hmac"]["bytes"]] == ["AAAAAAAAAAAAAAAAAAAAAA==", "AQID"]
+    assert values["rsa"]["numbers"][2:4] == [1024, 65537]
+    external = [row for row in rows("indexed_db") if row["kind"] == "external_objects"]
+    listed = {json.loads(row["key"]): json.loads(row["value"])[0] for row in external}
+    assert listed["file"] == {
+        "type": "file",
+        "number": 3,
+        "media_type": "text/x",
+        "size": 4,
+        "name": "name.txt",
+        "modified": 12644473600000000,
+    }
+
+
+def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
+    place = tmp_path / PLACES["indexed_db"].name
+    place.mkdir()
+    for path in PLACES["indexed_db"].iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    found = [row for row in rows("indexed_db", place) if row["reason"]]
+    assert [(row["key"], row["value"], row["version"]) for row in found] == [('"wrapped"', None, 2)]
+    assert found[0]["reason"] == "value: the value is in 4, a file that is not there"
+
+
+def test_views_that_fit_are_named() -> None:
+    for view, path in {**PLACES, "chrome_storage": SETTINGS["sync"] / truth()["extension"]["id"]}.items():
+        assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
+    assert "decoded by" not in sawlog.open(PROFILE.parent / "rocksdb-11.8.1-entities").info()
+
+
+def test_options_of_other_views_are_refused() -> None:
+    with pytest.raises(sawlog.OptionError, match="history is for views of applications"):
+        sawlog.open(PLACES["local_storage"], view="live", history=True)
+    with pytest.raises(sawlog.OptionError, match="orphans is for the view 'all' and history=true"):
+        sawlog.open(PLACES["local_storage"], view="local_storage", orphans=True)
+    found = sawlog.open(PLACES["local_storage"], view="local_storage", history=True, orphans=True)
+    assert found.schema.names[-4:] == ["live", "file", "level", "orphan"]
+
+
+VIEWS = ("chrome_storage", "indexed_db", "local_storage", "session_storage")
+
+
+def stored() -> Iterator[tuple[str, bytes, bytes]]:
+    """Keys and values of the profile."""
+    for name, path in PLACES.items():
+        for row in sawlog.read(path, view="all").to_pylist():
+            yield name, row["key"], row["value"]
+
+
+REAL = sorted(stored())
+
+
+def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
+    """What a view makes of a single entry; anything but a reason is raised."""
+    view = application(name)
+    assert view is not None
+    entry = Entry(key, value, 7)
+    context = view.context([entry], Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20))
+    try:
+        row = dict(view.decode(entry, context))
+    except UnknownBytesError as unknown:
+        return {"reason": str(unknown)}
+    for text in (one for one in row.values() if isinstance(one, str)):
+        text.encode()
+    if name == "indexed_db" and row.get("value") is not None:
+        json.loads(row["value"])
+    assert row.keys() <= {*view.columns.names, "reason"}
+    return row
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@given(key=st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
+def test_whatever_the_bytes_there_is_a_row_or_a_reason(name: str, key: bytes, value: bytes | None) -> None:
+    decoded(name, key, value)
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_changed_entries_of_a_profile_are_rows_or_reasons(data: st.DataObject) -> None:
+    name, key, value = data.draw(st.sampled_from(REAL))
+    changed = bytearray(data.draw(st.sampled_from([key, value])))
+    edits = st.tuples(st.integers(0, max(0, len(changed) - 1)), st.integers(0, 255))
+    for at, byte in data.draw(st.lists(edits, min_size=1, max_size=3)):
+        changed[at : at + 1] = bytes([byte])
+    cut = data.draw(st.integers(0, len(changed)))
+    decoded(name, key, bytes(changed))
+    decoded(name, bytes(changed), value)
+    decoded(name, key, bytes(changed[:cut]))
+
+
+HEAD = bytes.fromhex("ff15fe 000000000000000000000000 ff0f")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_after_the_versions_are_json_or_a_reason(data: bytes) -> None:
+    with contextlib.suppress(UnknownBytesError):
+        json.loads(decode_script_value(HEAD + data))
+
+
+def test_values_of_older_versions() -> None:
+    """Before version 11, holes are undefined; before 12, strings have no tags; before 13, host objects have none."""
+    assert json.loads(decode_script_value(b"\xff\x0aA\x01_$\x00\x01")) == [{"$hole": True}]
+    assert json.loads(decode_script_value(b"\xff\x0bR\x02ab\x03")) == {"$regexp": "ab", "flags": "gi"}
+    assert json.loads(decode_script_value(b"\xff\x0ci\x05")) == {"$blob": 5}
+    assert json.loads(decode_script_value(b"\xff\x0dA\x02-I\x02$\x00\x02")) == [{"$hole": True}, 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "version 0 of V8's values, expected 1 to 16"),
+        (b"\xff\x11\xff\x63_", "version 99 of V8's values, expected 1 to 16"),
+        (b"\xff\x0f", "byte of 1 bytes at byte 2, where 0 are left"),
+        (b"\xff\x0f!", "tag b'!' at byte 2"),
+        (b"\xff\x0fA\xff\xff\xff\xff\x0f", "4294967295 values in 0 bytes, at byte 8"),
+        (b"\xff\x0fS\xff\xff\xff\xff\x0f", "string of 4294967295 bytes at byte 8, where 0 are left"),
+        (b"\xff\x0f^\x00", "a reference to object 0 before byte 4, where there is none"),
+        (b"\xff\x0fo{\x01", "0 properties, where 1 are counted, before byte 5"),
+        (b"\xff\x0f" + b"A\x01" * 10_000, "values in values, deeper than 150"),
+        (b"\xff\x0f\\\x00", "host object b'\\x00' at byte 3"),
+        (b"\xff\x0f__", "1 bytes after the end, at byte 3"),
+        (b"\xff\x0fI\xff\xff\xff\xff\xff\xff", "varint of more than 32 bits at byte 3"),
+    ],
+)
+def test_reasons_say_what_and_where(data: bytes, reason: str) -> None:
+    with pytest.raises(UnknownBytesError, match=f"^{re.escape(reason)}$"):
+        decode_script_value(data)
+
+
+def test_references_do_not_multiply_what_they_refer_to() -> None:
+    """Each object holds the one before twice: written out, there would be 2 ** 100 of them."""
+    count = 100
+    body = b"A\x02I\x02I\x02$\x00\x02"
+    for number in range(count):
+        body = b"A\x02" + body + b"^" + bytes([count - number]) + b"$\x00\x02"
+    assert len(decode_script_value(b"\xff\x0f" + body)) < 10_000
+
+
+def test_numbers_as_names_are_those_of_javascript() -> None:
+    names = {
+        0.5: "0.5",
+        1e21: "1e+21",
+        1e-7: "1e-7",
+        1e20: "100000000000000000000",
+        1.5e-6: "0.0000015",
+        -2.5e-9: "-2.5e-9",
+    }
+    assert {value: property_name(value) for value in names} == names
+    name = b"\xff\x0foN" + struct.pack("<d", 1.5e300) + b"T{\x01"
+    assert decode_script_value(name) == '{"1.5e+300":true}'
