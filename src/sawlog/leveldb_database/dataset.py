@@ -191,7 +191,8 @@ class DatabaseContents(Contents):
             return lambda offset: table_anatomy.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
-            return lambda offset: log_anatomy.parts(source, offset, head.dialect)
+            edits = MANIFEST_NAME.match(name) is not None
+            return lambda offset: log_anatomy.parts(source, offset, head.dialect, edits=edits)
         return super().field_parser(file, source)
 
     def pictures(self, request: Request) -> Iterator[Picture]:

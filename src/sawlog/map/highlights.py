@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -145,8 +146,11 @@ class Highlights:
             found = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
             yield Picture(f"Rate along {order.column}", "time", found, note, tall=True)
         if self._rows:
+            several = len({row.path for row in self._rows}) > 1
             lanes = {
-                f"byte {row.offset:,}": [Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)]
+                f"{posixpath.basename(row.path)}: byte {row.offset:,}" if several else f"byte {row.offset:,}": [
+                    Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
+                ]
                 for row in self._rows
             }
             yield Picture("Largest rows", "bytes", lanes)
