@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Axis = Literal["number", "bytes", "time", "keys"]
 """What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""
@@ -17,6 +22,8 @@ MOST_LANES = 40
 MOST_ROWS = 8
 """Of boxes that overlap in one lane; others are drawn in the last one."""
 MOST_TEXT = 200
+BUCKETS = 240
+"""Of a time."""
 
 
 class Box(NamedTuple):
@@ -99,7 +106,7 @@ def _apart(boxes: Sequence[Box]) -> list[list[Box]]:
     """Boxes in rows, in none of which two overlap, as far as `MOST_ROWS` suffice."""
     rows: list[list[Box]] = [[]]
     for box in sorted(boxes):
-        free = (row for row in rows if not row or row[-1].end <= box.start)
+        free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
         row = next(free, None)
         if row is None and len(rows) < MOST_ROWS:
             rows.append(row := [])
@@ -137,6 +144,8 @@ class Sums:
             total = sum(sums.values())
             boxes, at = [], 0
             for series in dict.fromkeys([*(one for one in order if one in sums), *sums]):
+                if total and not sums[series]:
+                    continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
                 text = f"{lane}: {sums[series]:,} {self.unit}{f' {series}' if series else ''}{share}"
                 boxes.append(Box(at, at + sums[series], text, series))
@@ -144,6 +153,55 @@ class Sums:
             lanes[lane] = boxes
         axis: Axis = "bytes" if self.unit == "bytes" else "number"
         return Picture(title, axis, lanes, note)
+
+
+class Rates:
+    """Things and their bytes along a time: in equal buckets, which double as times spread."""
+
+    def __init__(self) -> None:
+        self._shift = 0
+        self._first = 0
+        self._sums = np.zeros((2, 0), np.int64)
+
+    def add(self, values: NDArray[np.int64], sizes: NDArray[np.int64] | None = None) -> None:
+        """Take in times, and the bytes of the things that have them."""
+        if not len(values):
+            return
+        low, high = int(values.min()), int(values.max())
+        while True:
+            first, last = low >> self._shift, high >> self._shift
+            if self._sums.shape[1]:
+                first, last = min(first, self._first), max(last, self._first + self._sums.shape[1] - 1)
+            if last - first < BUCKETS:
+                break
+            self._double()
+        sums = np.zeros((2, last - first + 1), np.int64)
+        sums[:, self._first - first :][:, : self._sums.shape[1]] = self._sums
+        places = (values >> self._shift) - first
+        sums[0] += np.bincount(places, minlength=sums.shape[1])
+        if sizes is not None:
+            np.add.at(sums[1], places, sizes)
+        self._sums, self._first = sums, first
+
+    def _double(self) -> None:
+        places = ((self._first + np.arange(self._sums.shape[1])) >> 1) - (self._first >> 1)
+        sums = np.zeros((2, int(places[-1]) + 1 if len(places) else 0), np.int64)
+        for kind in range(2):
+            np.add.at(sums[kind], places, self._sums[kind])
+        self._sums, self._first, self._shift = sums, self._first >> 1, self._shift + 1
+
+    @property
+    def width(self) -> int:
+        """Of a bucket."""
+        return 1 << self._shift
+
+    def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
+        """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
+        most = int(self._sums[kind].max(initial=0))
+        for at, amount in enumerate(self._sums[kind].tolist()):
+            if amount:
+                start = (self._first + at) << self._shift
+                yield start, start + self.width, amount, amount / most
 
 
 class KeySpan(NamedTuple):

@@ -15,8 +15,7 @@ from sawlog.errors import FormatError
 from sawlog.leveldb_log.dataset import LogContents
 from sawlog.map import render, survey
 from sawlog.map.content import Column
-from sawlog.map.highlights import BUCKETS, Rates
-from sawlog.pictures import MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Sums, over_keys
+from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, over_keys
 from tests.map.pictures import pictures, widths
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
@@ -41,6 +40,9 @@ def test_boxes_that_overlap_are_drawn_one_below_the_other() -> None:
     picture = Picture("", "number", {"lane": [Box(0, 4, "a"), Box(2, 6, "b"), Box(4, 8, "c")]})
     (lane,) = picture.to_dict()["lanes"]
     assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "c"], ["b"]]
+    moments = Picture("", "time", {"lane": [Box(5, 5, "a"), Box(5, 9, "b"), Box(5, 5, "c"), Box(9, 9, "d")]})
+    (lane,) = moments.to_dict()["lanes"]
+    assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "d"], ["c"], ["b"]]
 
 
 def test_charts_are_bounded_and_say_so() -> None:
@@ -77,9 +79,14 @@ def test_rates_count_every_row_in_its_time(spread: int) -> None:
         rates.add(values, np.full(len(values), 3))
     values = np.concatenate(every)
     expected = np.unique(values // rates.width, return_counts=True)
-    assert rates._sums[0][rates._sums[0] > 0].tolist() == expected[1].tolist()
-    assert rates._sums[1].sum() == 3 * len(values)
-    assert rates._sums.shape[1] <= BUCKETS
+    found = list(rates.buckets())
+    assert [(start, amount) for start, _, amount, _ in found] == list(
+        zip((expected[0] * rates.width).tolist(), expected[1].tolist(), strict=True)
+    )
+    assert all(end - start == rates.width for start, end, _, _ in found)
+    assert sum(amount for _, _, amount, _ in rates.buckets(1)) == 3 * len(values)
+    assert len(found) <= BUCKETS
+    assert max(height for *_, height in found) == 1
 
 
 def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:

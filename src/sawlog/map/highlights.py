@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sawlog.pictures import Box, Picture, Sums
+from sawlog.pictures import Box, Picture, Rates, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sawlog.map.content import Column
     from sawlog.map.order import Order
 
-BUCKETS = 240
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
 
@@ -38,55 +37,6 @@ class Large(NamedTuple):
     offset: int
     length: int
     start: int = 0
-
-
-class Rates:
-    """Rows and bytes along a time: in equal buckets, which double as times spread."""
-
-    def __init__(self) -> None:
-        self._shift = 0
-        self._first = 0
-        self._sums = np.zeros((2, 0), np.int64)
-
-    def add(self, values: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        """Take in times, and the bytes of the rows that have them."""
-        if not len(values):
-            return
-        low, high = int(values.min()), int(values.max())
-        while True:
-            first, last = low >> self._shift, high >> self._shift
-            if self._sums.shape[1]:
-                first, last = min(first, self._first), max(last, self._first + self._sums.shape[1] - 1)
-            if last - first < BUCKETS:
-                break
-            self._double()
-        sums = np.zeros((2, last - first + 1), np.int64)
-        sums[:, self._first - first :][:, : self._sums.shape[1]] = self._sums
-        places = (values >> self._shift) - first
-        sums[0] += np.bincount(places, minlength=sums.shape[1])
-        np.add.at(sums[1], places, sizes)
-        self._sums, self._first = sums, first
-
-    def _double(self) -> None:
-        places = ((self._first + np.arange(self._sums.shape[1])) >> 1) - (self._first >> 1)
-        sums = np.zeros((2, int(places[-1]) + 1 if len(places) else 0), np.int64)
-        for kind in range(2):
-            np.add.at(sums[kind], places, self._sums[kind])
-        self._sums, self._first, self._shift = sums, self._first >> 1, self._shift + 1
-
-    @property
-    def width(self) -> int:
-        """Of a bucket."""
-        return 1 << self._shift
-
-    def boxes(self, kind: int, unit: str, order: Order) -> Iterator[Box]:
-        """One box per bucket that has rows: 0 for their number, 1 for their bytes."""
-        most = int(self._sums[kind].max(initial=0)) or 1
-        for at, amount in enumerate(self._sums[kind].tolist()):
-            if amount:
-                start = (self._first + at) << self._shift
-                text = f"{amount:,} {unit} in {order.length_text(self.width)} from {order.text(start)}"
-                yield Box(order.shown(start), order.shown(start + self.width), text, unit, amount / most)
 
 
 class Highlights:
@@ -137,9 +87,9 @@ class Highlights:
     def pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
         """What there is to be drawn."""
         order = self._order
-        if order is not None and (rows := list(self._rates.boxes(0, "rows", order))):
+        if order is not None and (rows := list(self._boxes(0, "rows", order))):
             gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > self._rates.width]
-            lanes = {"rows": rows, "bytes": list(self._rates.boxes(1, "bytes", order))}
+            lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
             note = f"One bar is {order.length_text(self._rates.width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
             )
@@ -160,6 +110,11 @@ class Highlights:
                 sums.add(column.field.name, "with values", column.rows - column.nulls)
                 sums.add(column.field.name, "null", column.nulls)
             yield sums.picture("Nulls by column")
+
+    def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[Box]:
+        for start, end, amount, height in self._rates.buckets(kind):
+            text = f"{amount:,} {unit} in {order.length_text(end - start)} from {order.text(start)}"
+            yield Box(order.shown(start), order.shown(end), text, unit, height)
 
     def _gap(self, gap: Large, order: Order) -> Box:
         text = f"{order.length_text(gap.size)} without rows, from {order.text(gap.start)}"

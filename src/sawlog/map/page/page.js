@@ -13,6 +13,15 @@ function table(heads, rows, caption) {
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))));
 }
 
+/** A long table scrolls in a box of its own, which the keyboard reaches. */
+function boxed(box, label) {
+  if (box.querySelectorAll("tr").length > 40) {
+    box.classList.add("long");
+    for (const [name, value] of [["tabindex", 0], ["role", "region"], ["aria-label", label]]) box.setAttribute(name, value);
+  }
+  return box;
+}
+
 function selection() {
   const { brush, file } = state;
   if (!brush) return null;
@@ -258,6 +267,7 @@ function buildDamage() {
   const rows = listed.map((one) => [link(one), one.length, one.kind, one.dropped, one.detail, ...(FILES.length > 1 ? [shortPath(one.path)] : [])]);
   const more = total > listed.length ? `The first ${whole(listed.length)} of ${whole(total)}; sawlog cat --view damage lists all.` : "";
   $("damages").append(table(["Offset", "Bytes", "Kind", "Dropped", "Detail", ...(FILES.length > 1 ? ["File"] : [])], rows, more));
+  boxed($("damages"), "Damage");
 }
 
 function buildContent() {
@@ -283,7 +293,8 @@ function buildFiles() {
     file.tail ? file.tail.status : "", uses(file), ...(ordered.length ? [file.order ? `${file.orderText(file.order.low)} to ${file.orderText(file.order.high)}` : "", span(file)] : [])]);
   if (SHARED) $("file-table").before(el("p", { class: "hint" }, `In ${SHARED}`));
   $("file-table").append(table([...heads, ...(ordered.length ? [DATA.order.column, ""] : [])], rows, ""));
-  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [shortPath(one.path), one.bytes, one.reason]), "")));
+  boxed($("file-table"), "Files");
+  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), boxed(el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [shortPath(one.path), one.bytes, one.reason]), "")), "Not read"));
 }
 
 function buildPictures() {

@@ -36,8 +36,8 @@ function drawTrack(boxes, low, high) {
   track.setAttribute("aria-hidden", "true");
   for (const box of boxes) {
     const mark = document.createElementNS(SVG, "rect"), title = document.createElementNS(SVG, "title");
-    const left = 100 * (box.start - low) / (high - low), wide = Math.max(0.25, 100 * (box.end - box.start) / (high - low));
-    for (const [name, value] of [["x", `${Math.min(left, 99.75)}%`], ["width", `${wide}%`], ["y", `${100 * (1 - box.height)}%`], ["height", `${100 * box.height}%`], ["class", `series${box.series % 6}${box.file ? " leads" : ""}`]]) mark.setAttribute(name, value);
+    const left = 100 * (box.start - low) / (high - low), wide = Math.max(0.5, 100 * (box.end - box.start) / (high - low));
+    for (const [name, value] of [["x", `${Math.min(left, 99.5)}%`], ["width", `${wide}%`], ["y", `${100 * (1 - box.height)}%`], ["height", `${100 * box.height}%`], ["class", `series${box.series % 6}${box.file ? " leads" : ""}`]]) mark.setAttribute(name, value);
     title.textContent = box.text;
     mark.append(title);
     box.mark = mark;
