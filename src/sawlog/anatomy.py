@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from sawlog.varints import decode_varints
+
 if TYPE_CHECKING:
     from sawlog.chain.layout import Number
+
+_VARINT_BYTES = 10
+_CONTINUED = 0x80
 
 Use = Literal["header", "record", "padding"]
 
@@ -36,6 +41,68 @@ class Part:
     def end(self) -> int:
         """The byte behind it."""
         return self.offset + self.length
+
+
+class Fields:
+    """Fields that follow each other in some bytes, each noted as a part once it is read.
+
+    Args:
+        data: The bytes; a field that they end in is noted as far as it is there.
+        base: Where they begin in the file.
+        use: What they are.
+
+    Attributes:
+        found: The parts so far.
+        position: How many bytes they have.
+    """
+
+    def __init__(self, data: bytes, base: int, use: Use = "record") -> None:
+        self.found: list[Part] = []
+        self.position = 0
+        self._data = data
+        self._base = base
+        self._use = use
+
+    @property
+    def left(self) -> int:
+        """How many bytes follow."""
+        return len(self._data) - self.position
+
+    def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda taken: "") -> bytes:
+        """A field of a known length.
+
+        Raises:
+            EOFError: When the bytes end in it.
+        """
+        taken = self._data[self.position : self.position + length]
+        cut = len(taken) < length
+        shown = f"the first {len(taken):,} of {length:,} bytes" if cut else show(taken)
+        self._note(name, len(taken), shown)
+        if cut:
+            raise EOFError
+        return taken
+
+    def number(self, name: str, length: int) -> int:
+        """A little-endian integer; see `take`."""
+        return int.from_bytes(self.take(name, length, lambda taken: f"{int.from_bytes(taken, 'little'):,}"), "little")
+
+    def varint(self, name: str) -> int:
+        """A number of seven bits per byte, low ones first; see `take`."""
+        rest = self._data[self.position : self.position + _VARINT_BYTES]
+        length = next((count for count, byte in enumerate(rest, 1) if byte < _CONTINUED), len(rest) + 1)
+        (value,) = decode_varints(rest[:length]) if length <= len(rest) else (0,)
+        self.take(name, length, lambda taken: f"{value:,}")
+        return value
+
+    def rest(self, name: str) -> None:
+        """What follows, as one part, if anything does."""
+        if self.left:
+            self.take(name, self.left, lambda taken: f"{len(taken):,} bytes")
+
+    def _note(self, name: str, length: int, shown: str) -> None:
+        if length:
+            self.found.append(Part(name, self._base + self.position, length, shown, use=self._use))
+        self.position += length
 
 
 FieldParser = Callable[[int], Iterator[Part]]

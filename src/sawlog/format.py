@@ -40,6 +40,7 @@ from sawlog.storage import File, Source, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
     from sawlog.anatomy import FieldParser
+    from sawlog.pictures import Picture
 
 __all__ = [
     "FILE_COLUMN",
@@ -376,6 +377,15 @@ class Contents(ABC):
         """
         del file, source
         return lambda offset: iter(())
+
+    def pictures(self, request: Request) -> Iterable[Picture]:
+        """Charts of what the files hold, for people, as `sawlog map` draws them; formats that have some override this.
+
+        Args:
+            request: What is wanted. Charts are of all the contents, whatever its columns and filters.
+        """
+        del request
+        return ()
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
         """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.

@@ -16,7 +16,8 @@ from sawlog.cli import main
 
 pytestmark = pytest.mark.interop
 
-WIDTHS = (1280, 390)
+WIDTHS = (1280, 800, 390)
+PLACES = "#damages a"
 SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 HOSTILE = "</script><script>document.title='owned'</script>"
 
@@ -137,6 +138,15 @@ def view(page: Any) -> tuple[int, int]:
     return tuple(page.evaluate("[state.from, state.to]"))
 
 
+def eventually(page: Any, condition: str) -> None:
+    """Waits; the page allows no `eval`, by which Playwright would."""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
+
+
 def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
     page = load("times")
     whole = view(page)
@@ -153,10 +163,16 @@ def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
     assert "Row at byte" in page.inner_text("#place")
     page.keyboard.press("Home")
     assert view(page) == whole
-    box = page.locator("#view").bounding_box()
-    page.mouse.move(box["x"] + 600, box["y"] + 50)
+    page.hover("#view")
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, 300)
+    eventually(page, f"scrollY > {before}")
+    assert view(page) == whole, "the wheel scrolls the page"
+    page.hover("#view")
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
-    page.wait_for_function("state.to - state.from < state.file.size")
+    page.keyboard.up("Control")
+    eventually(page, "state.to - state.from < state.file.size")
     page.click("text=Whole file")
     assert view(page) == whole
 
@@ -165,7 +181,7 @@ def test_damage_leads_to_its_bytes(load: Any, pages: dict[str, Path]) -> None:
     page = load("damaged")
     damages = sawlog.verify(pages["damaged"].with_name("000005.log")).files[0].damages
     number, damage = next((i, one) for i, one in enumerate(damages) if one.kind == "checksum_mismatch")
-    page.click(f"#damages button >> nth={number}")
+    page.click(f"{PLACES} >> nth={number}")
     assert f"Damage at byte {damage.offset:,}" in page.inner_text("#place")
     assert damage.detail in page.inner_text("#hex")
     start, end = view(page)
@@ -177,6 +193,58 @@ def test_damage_leads_to_its_bytes(load: Any, pages: dict[str, Path]) -> None:
     page.focus("#view")
     page.keyboard.press("d")
     assert f"Damage at byte {damage.offset:,}" not in page.inner_text("#place")
+
+
+def test_every_place_has_an_address(load: Any, pages: dict[str, Path]) -> None:
+    page = load("directory")
+    page.click(f"{PLACES} >> nth=1")
+    address = page.evaluate("location.href")
+    place = page.inner_text("#place")
+    assert "#000003.log@" in address
+    page.click(f"{PLACES} >> nth=-1")
+    assert page.evaluate("state.file.path").endswith("000004.log")
+    page.go_back()
+    eventually(page, "state.file.path.endsWith('000003.log')")
+    assert page.inner_text("#place") == place
+    page.goto(address.replace("000003", "000004"))
+    eventually(page, "state.file.path.endsWith('000004.log')")
+    for wrong in ("#nobody@1", "#99999999999999", "#%E0%A4%A@1", "#<b>@1", "#000003.log@-1"):
+        page.goto(pages["directory"].as_uri() + wrong)
+        assert page.evaluate("state.from") == 0
+
+
+def test_charts_have_keys_hover_text_and_a_table(load: Any) -> None:
+    page = load("times")
+    figures = page.locator("figure.picture")
+    assert figures.locator("h3").all_inner_texts() == ["Rate along time", "Largest rows"]
+    chart = figures.first.locator(".lanes")
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    first = figures.first.locator(".said").inner_text()
+    assert " rows in " in first
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowUp")
+    assert " bytes in " in figures.first.locator(".said").inner_text()
+    titles = page.evaluate("[...document.querySelectorAll('.picture rect')].every((one) => one.firstChild.textContent)")
+    assert titles
+    largest = figures.nth(1).locator(".lanes")
+    largest.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert "Row at byte" in page.inner_text("#place")
+    figures.nth(1).locator("summary").click()
+    assert figures.nth(1).locator("tbody tr").count() == 12
+    bins = page.locator("canvas.chart").first
+    bins.focus()
+    page.keyboard.press("ArrowRight")
+    assert "rows; " in page.inner_text("#told")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.inner_text("#brushed").startswith("Selected")
+    page.keyboard.press("Escape")
+    assert page.inner_text("#brushed") == ""
+    bins.hover()
+    assert "rows; " in (bins.get_attribute("title") or "")
 
 
 def test_brushing_one_chart_selects_in_the_others(load: Any) -> None:
@@ -207,8 +275,8 @@ def test_directories_files_and_what_was_not_read(load: Any) -> None:
     page.select_option("#choice", "1")
     assert page.evaluate("state.file.path").endswith("000004.log")
     assert "000001.ldb" in page.inner_text("#skipped")
-    assert page.locator("#file-table button").all_inner_texts() == ["000003.log", "000004.log"]
-    page.locator("#file-table button").first.click()
+    assert page.locator("#file-table a").all_inner_texts() == ["000003.log", "000004.log"]
+    page.locator("#file-table a").first.click()
     assert page.evaluate("state.file.path").endswith("000003.log")
 
 

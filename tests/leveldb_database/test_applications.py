@@ -221,9 +221,9 @@ def test_views_that_fit_are_named() -> None:
 def test_options_of_other_views_are_refused() -> None:
     with pytest.raises(sawlog.OptionError, match="history is for views of applications"):
         sawlog.open(PLACES["local_storage"], view="live", history=True)
-    with pytest.raises(sawlog.OptionError, match="orphans is for the view 'all' and history=true"):
-        sawlog.open(PLACES["local_storage"], view="local_storage", orphans=True)
-    found = sawlog.open(PLACES["local_storage"], view="local_storage", history=True, orphans=True)
+    with pytest.raises(sawlog.OptionError, match="salvage is for the view 'all' and history=true"):
+        sawlog.open(PLACES["local_storage"], view="local_storage", salvage="orphans")
+    found = sawlog.open(PLACES["local_storage"], view="local_storage", history=True, salvage="orphans")
     assert found.schema.names[-4:] == ["live", "file", "level", "orphan"]
 
 

@@ -62,7 +62,8 @@ def test_leveldb_database(tmp_path: Path) -> None:
     shutil.copytree(Path(__file__).parents[2] / "examples/data/shop", tmp_path, dirs_exist_ok=True)
     for named in (".log", "MANIFEST-000002"):
         found = parts(tmp_path, 0, named=named, format="leveldb_database")
-        assert [part.name for part in found[:4]] == ["checksum", "length", "type", "payload"]
+        fields = ["sequence", "count"] if named == ".log" else ["comparator"]
+        assert [part.name for part in found[:5]][: 3 + len(fields)] == ["checksum", "length", "type", *fields]
         assert not any(part.expected for part in found)
     assert parts(tmp_path, 0, named="CURRENT", format="leveldb_database") == []
     pebble = GOLDEN / "leveldb_table" / "pebble" / "13-plain"
@@ -70,6 +71,79 @@ def test_leveldb_database(tmp_path: Path) -> None:
     found = parts(pebble, 0, named=table, format="leveldb_database")
     assert found == parts(pebble / table, 0)
     assert found[0].name == "data block"
+
+
+def test_write_batches_are_named_down_to_keys_and_values(tmp_path: Path) -> None:
+    path = tmp_path / "000001.log"
+    writes = pa.table(
+        {
+            "sequence": [7, 8, 9, 10],
+            "operation": ["put", "delete", "merge", "put"],
+            "column_family": [0, 3, 0, 0],
+            "key": [b"a", b"b" * 200, b"<c>", b"d"],
+            "value": [b"x", None, b"", b"y" * 40_000],
+        }
+    )
+    sawlog.write(writes, path, format="leveldb_log", view="writes", operations_per_batch=4)
+    found = parts(path, 0)
+    assert_gapless(found, 0)
+    assert not any(part.expected for part in found)
+    data = path.read_bytes()
+    stored = {name: [data[part.offset : part.end] for part in found if part.name == name] for name in ("key", "value")}
+    assert stored["key"] == writes["key"].to_pylist()
+    assert stored["value"][0] == b"x"
+    assert [part.value for part in found if part.name == "operation"] == ["1, put", "4, delete", "2, merge", "1, put"]
+    named = told(found)
+    assert (named["sequence"], named["count"], named["column family"], named["value length"]) == (
+        "7",
+        "4",
+        "3",
+        "40,000",
+    )
+    assert named["value"].startswith("the first ")
+    assert named["payload"].endswith("which go on a record")
+
+
+def test_records_that_are_no_write_batches_have_no_fields(tmp_path: Path) -> None:
+    dice = Random(1)
+    records = [b"", b"x" * 12, bytes(12), dice.randbytes(500), b"\1" + bytes(7) + b"\2\0\0\0\1\1a\1b", bytes(11)]
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": records}), path, format="leveldb_log")
+    found = parts(path, 0)
+    assert_gapless([part for part in found if part.length], 0)
+    assert [part.name for part in found if part.name in ("payload", "sequence")] == [
+        *("payload", "payload", "sequence", "payload", "payload", "payload"),
+    ]
+
+
+def test_entries_of_tables_are_those_of_a_read(tmp_path: Path) -> None:
+    path = tmp_path / "000001.ldb"
+    rows = {
+        "key": [b"key%03d" % number for number in range(300)],
+        "value": [b"v" * (number % 9) for number in range(300)],
+    }
+    sawlog.write(pa.table(rows), path, format="leveldb_table", compression="none", block_bytes=1000)
+    found = parts(path, 0, 10_000)
+    assert_gapless(found, 0)
+    assert found[-1].end == path.stat().st_size
+    data = path.read_bytes()
+    values = [part for part in found if part.name == "value length"]
+    assert [int(part.value) for part in values] == [len(value) for value in rows["value"]]
+    assert b"".join(data[one.offset : one.end] for one in found if one.name == "value") == b"".join(rows["value"])
+    keys = [part.value.split(",")[0].encode() for part in found if part.name == "key"]
+    assert keys == rows["key"]
+    assert all(part.value.endswith(", put") for part in found if part.name == "key")
+    assert {part.name for part in found} >= {"restart points", "number of restart points"}
+
+
+def test_edits_are_named_as_their_columns_are(tmp_path: Path) -> None:
+    manifest = Path(__file__).parents[2] / "examples/data/shop/MANIFEST-000002"
+    found = parts(manifest, 0, 1000)
+    assert_gapless(found, 0)
+    rows = sawlog.read(manifest, view="edits").to_pylist()
+    named = [part.value for part in found if part.name == "last_sequence"]
+    assert named == [str(row["last_sequence"]) for row in rows if row["last_sequence"] is not None]
+    assert told(found)["comparator"] == "leveldb.BytewiseComparator"
 
 
 def test_deephaven_log(tmp_path: Path) -> None:

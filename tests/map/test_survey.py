@@ -79,7 +79,7 @@ def test_numbers_are_those_of_verify(samples: dict[str, Path], name: str) -> Non
     head = dataset.head(len(found.head))
     assert len(found.head) == min(20, found.rows)
     assert all(len(row) == len(head.schema) for row in found.head)
-    assert len(render(found).encode()) < 5_000_000
+    assert len(render(found).encode()) < 2_000_000
 
 
 def flipped(path: Path, target: Path, *places: int) -> Path:
@@ -257,7 +257,7 @@ def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
     assert len(file.bins["rows"]) <= MOST_BINS
     assert len(file.spans) <= KEPT_ROWS + 300 * 40
     assert not file.complete
-    assert len(render(found).encode()) < 5_000_000
+    assert len(render(found).encode()) < 2_000_000
 
 
 def test_bins_are_filled_to_the_byte() -> None:

@@ -31,6 +31,7 @@ from sawlog.leveldb_database.fragments import (
     Orphan,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
+from sawlog.leveldb_database.pictures import COUNTED, pictures
 from sawlog.leveldb_database.tables import JudgedTable
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log import anatomy as log_anatomy
@@ -42,6 +43,7 @@ from sawlog.leveldb_table.columns import STAMP
 from sawlog.leveldb_table.fragments import table_map
 from sawlog.leveldb_table.meta import MapReader
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
+from sawlog.pictures import Picture
 from sawlog.scan import Projection
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
@@ -231,8 +233,19 @@ class DatabaseContents(Contents):
             return lambda offset: table_anatomy.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
-            return lambda offset: log_anatomy.parts(source, offset, head.dialect)
+            edits = MANIFEST_NAME.match(name) is not None
+            return lambda offset: log_anatomy.parts(source, offset, head.dialect, edits=edits)
         return super().field_parser(file, source)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: levels, ranges of keys, live and dead bytes."""
+        options = replace(self.scan.options, orphans=False)
+        scan = replace(
+            request.scan, view="all", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
+        )
+        every = type(self)(self.format, self.files, scan)
+        fragments = every.fragments(every.request(scan), None)
+        return pictures(self.version, (batch for one in fragments for batch in one.to_batches(Findings("skip"))))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""

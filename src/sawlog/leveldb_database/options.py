@@ -20,16 +20,17 @@ class ReadOptions:
 
     Attributes:
         table: Which column family, by name; LevelDB has one.
-        salvage: What is delivered that the system itself would not read. `orphans`, in view `all` and with `history`: the entries of
-            tables and logs that the MANIFEST does not name, which compactions have merged into others, or which never
-            became part of the database. Column `orphan` marks them. Tables do not say their column family: those of all
-            are read.
+        salvage: What is delivered that the system itself would not read. `orphans`, in view `all` and with `history`:
+            the entries of tables and logs that the MANIFEST does not name, which compactions have merged into others,
+            or which never became part of the database. Column `orphan` marks them. Tables do not say their column
+            family: those of all are read.
         history: Whether views of applications have every entry, as view `all` does: older versions and deletions, too.
         verify_checksums: Whether the checksums of tables and logs are verified.
         recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
             Without it, `on_damage` decides, as everywhere.
         max_item_bytes: Blocks of tables, and values in blob files, that expand to more are described as damage and
-            skipped; by default 32 MiB for blocks, and 1 GiB for values. Views of applications deliver longer values as bytes.
+            skipped; by default 32 MiB for blocks, and 1 GiB for values. Views of applications deliver longer values as
+            bytes.
     """
 
     table: str = DEFAULT_FAMILY

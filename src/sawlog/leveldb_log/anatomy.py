@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part, numbers
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.layout import Dialect
+from sawlog.leveldb_log.layout import Dialect, Role
+from sawlog.leveldb_log.payloads.anatomy import batch_parts, edit_parts
 
 if TYPE_CHECKING:
     from sawlog.storage import Source
@@ -15,8 +16,15 @@ if TYPE_CHECKING:
 _HEADER = {"checksum": layout.CHECKSUM, "length": layout.LENGTH}
 
 
-def parts(source: Source, offset: int, dialect: Dialect) -> Iterator[Part]:
-    """The fragments from an offset on, each as its header and its payload, and unused ends of blocks."""
+def parts(source: Source, offset: int, dialect: Dialect, *, edits: bool = False) -> Iterator[Part]:
+    """The fragments from an offset on, each as its header and its payload, and unused ends of blocks.
+
+    Args:
+        source: The log.
+        offset: Where to begin.
+        dialect: Whose it is.
+        edits: Whether records are version edits; otherwise they are write batches, or something that is not known.
+    """
     at = offset
     while at < source.size:
         block_end = at - at % layout.BLOCK_SIZE + layout.BLOCK_SIZE
@@ -42,8 +50,20 @@ def parts(source: Source, offset: int, dialect: Dialect) -> Iterator[Part]:
             synced = f"{int.from_bytes(rest, 'little'):,}"
             yield Part("synced up to", at + layout.RECYCLABLE_HEADER_SIZE, len(rest), synced)
         payload = min(length, end - at - size)
-        yield Part("payload", at + size, payload, f"{payload:,} bytes")
+        role = known.role if known is not None else Role.UNKNOWN
+        yield from _payload(data[size : size + payload], at + size, role, dialect, edits=edits)
         at += size + payload
+
+
+def _payload(data: bytes, at: int, role: Role, dialect: Dialect, *, edits: bool) -> Iterator[Part]:
+    """What a fragment carries, down to fields where it begins a record that is known."""
+    if edits and role is Role.FULL:
+        yield from edit_parts(data, at)
+        return
+    begins = not edits and role in (Role.FULL, Role.FIRST)
+    found = batch_parts(data, at, dialect, cut=role is Role.FIRST) if begins else []
+    goes_on = ", which go on a record" if role in (Role.MIDDLE, Role.LAST) else ""
+    yield from found or [Part("payload", at, len(data), f"{len(data):,} bytes{goes_on}")]
 
 
 def _expected(data: bytes, size: int, length: int, fits: bool) -> str:

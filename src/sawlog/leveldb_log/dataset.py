@@ -18,7 +18,9 @@ from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.layout import Dialect
+from sawlog.pictures import Picture
 from sawlog.query import interval
+from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
 
 
@@ -65,10 +67,26 @@ class LogContents(Contents):
         ]
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: fragments."""
+        """See `Contents.field_parser`: fragments, write batches and version edits."""
         dialect = self._dialect(file)
         head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
-        return lambda offset: parts(source, offset, head.dialect)
+        edits = layout.MANIFEST_NAME.match(file.name) is not None
+        return lambda offset: parts(source, offset, head.dialect, edits=edits)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: operations along logs of write batches."""
+        view = self.scan.view
+        if view not in ("rows", "writes"):
+            return
+        from sawlog.leveldb_log.pictures import COUNTED, pictures
+
+        options = replace(self.scan.options, latest=False, recovery=None)
+        scan = replace(
+            request.scan, view="writes", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
+        )
+        writes = self.format.open(self.files, scan)
+        fragments = writes.fragments(writes.request(scan), PIECE_BYTES)
+        yield from pictures(self.files, fragments, certain=view == "writes")
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""

@@ -111,8 +111,13 @@ class Column:
 
     @property
     def distinct(self) -> int | None:
-        """An estimate of how many different values there are; None where that is not known."""
-        return None if self._distinct is None else self._distinct.count
+        """An estimate of how many different values there are, at most what is possible; None where it is not known."""
+        if self._distinct is None:
+            return None
+        possible = self.rows - self.nulls
+        if self._low is not None and pa.types.is_integer(self._low.type):
+            possible = min(possible, self._high.as_py() - self._low.as_py() + 1)
+        return min(self._distinct.count, possible)
 
 
 def _bounded(kind: pa.DataType) -> bool:

@@ -21,9 +21,9 @@ ROW_BYTES = 192
 BEFORE_DAMAGE = 32
 DAMAGE_BYTES = 160
 PARTS = 16
-"""Parts that are told of one excerpt; of the head, `HEAD_PARTS`."""
+"""Parts that are named of one excerpt; of the head, `HEAD_PARTS`."""
 HEAD_PARTS = 60
-ALL_EXCERPTS = 2400
+ALL_EXCERPTS = 1600
 """Of all files together."""
 DAMAGES_SHOWN = 600
 

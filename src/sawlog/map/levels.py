@@ -66,7 +66,7 @@ class Levels:
 
         Args:
             start: First byte of the piece.
-            end: The byte behind it.
+            end: The byte after it.
             account: Where its bytes went.
             exact: Ranges whose use is known; what is left of the account is spread over what is left of the piece.
         """

@@ -9,6 +9,7 @@ from typing import Any
 
 from sawlog.anatomy import Part
 from sawlog.damage import UNSUPPORTED, Account, Damage, Tail
+from sawlog.pictures import Picture
 from sawlog.skipped import Skipped
 
 VERSION = 1
@@ -136,7 +137,7 @@ class Map:
         format: The format's name.
         title: What people call it.
         view: The view that rows are of.
-        facts: What the format tells of itself.
+        facts: What the format says of itself.
         rows: Rows of the view.
         files: One entry per file, in reading order.
         skipped: What the paths hold and the view does not read.
@@ -144,6 +145,7 @@ class Map:
         head: The first rows, as text.
         keys: The largest keys or series.
         order: The column that the rows are expected to ascend by, and what its values are: `time` or `number`.
+        pictures: Charts: those of the format, then those that every format has.
     """
 
     paths: list[str]
@@ -158,6 +160,7 @@ class Map:
     head: list[list[str | None]] = field(default_factory=list)
     keys: list[KeysMap] = field(default_factory=list)
     order: tuple[str, str] | None = None
+    pictures: list[Picture] = field(default_factory=list)
 
     @property
     def account(self) -> Account:
@@ -194,4 +197,5 @@ class Map:
             "head": self.head,
             "keys": [asdict(keys) for keys in self.keys],
             "order": {"column": self.order[0], "kind": self.order[1]} if self.order else None,
+            "pictures": [picture.to_dict() for picture in self.pictures],
         }

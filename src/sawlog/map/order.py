@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEQUENCES = ("sequence", "sequence_number", "timestamp", "row_id")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1), ("us", 1e-3), ("ns", 1e-6))
 _PER_MILLISECOND = {"s": 1e-3, "ms": 1, "us": 1e3, "ns": 1e6}
 
 NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -56,3 +59,19 @@ class Order:
     def shown(self, value: Any) -> float:
         """A stored value as it is shown."""
         return float(value) / self.scale
+
+    def text(self, value: int) -> str:
+        """A stored time for people; one that no calendar has in milliseconds."""
+        milliseconds = self.shown(value)
+        try:
+            return f"{_EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        except OverflowError:
+            return f"{milliseconds:,.0f} ms"
+
+    def length_text(self, length: int) -> str:
+        """A length of time for people."""
+        milliseconds = self.shown(length)
+        name, size = next((one for one in _UNITS if milliseconds >= one[1]), _UNITS[-1])
+        return (
+            f"{milliseconds / size:,.3g} {name}" if milliseconds < 1000 * size else f"{milliseconds / size:,.0f} {name}"
+        )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
 KEPT_AROUND = 16
-"""Rows kept before and behind a damage, and at the end of a file."""
+"""Rows kept before and after a damage, and at the end of a file."""
 KEPT_DAMAGES = 300
 """Damages, of each file, whose surroundings are kept."""
 
@@ -44,7 +44,7 @@ class Rows:
         batches: Batches with a column of offsets, ascending.
         column: Its name.
         end: Where the last row ends, at the latest.
-        lost: Where damage begins, ascending, as far as it was met: no row reaches into it.
+        lost: Where damage begins, ascending, as far as it was seen: no row reaches into it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Rows:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)
-        for lost in self._lost[-2:]:  # what was met before this batch, and before the next one
+        for lost in self._lost[-2:]:  # what was found before this batch, and before the next one
             behind = np.searchsorted(lost, places, "right")
             ends = np.where(behind < len(lost), np.minimum(ends, lost[np.minimum(behind, len(lost) - 1)]), ends)
         lengths = np.maximum(ends - places, 0)
@@ -103,7 +103,7 @@ class Kept:
         return self._seen == self._taken
 
     def add(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
-        """Take in rows, and where damage begins that was met last."""
+        """Take in rows, and where damage begins that was found last."""
         taken = min(len(starts), self._room - self._taken)
         if taken > 0:
             self._head.append((starts[:taken].copy(), sizes[:taken].copy()))
@@ -119,7 +119,7 @@ class Kept:
         self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-KEPT_AROUND:]])[-KEPT_AROUND:]
 
     def near(self, lost: NDArray[np.int64]) -> None:
-        """Damage behind the rows so far: those in front of it, and the next ones, are kept."""
+        """Damage after the rows so far: those in front of it, and the next ones, are kept."""
         if len(lost) and self._damages:
             self._keep(self._last[:, 0], self._last[:, 1])
             self._waiting = KEPT_AROUND

@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.errors import SawlogError
 from sawlog.format import Contents
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, DAMAGES_SHOWN, excerpts
+from sawlog.map.highlights import Highlights
 from sawlog.map.levels import Levels, Ranges, bins_for
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Kept, Rows
+from sawlog.pictures import Picture, failed
 from sawlog.scan import OFFSET_COLUMN
 from sawlog.storage import File
 
@@ -92,8 +95,17 @@ class _FileSurvey:
             exact.append(_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
         self.levels.add_piece(0, self.file.size, report.account, exact)
 
-    def finish(self, dataset: sawlog.Dataset, order: Order | None, room: int) -> FileMap:
-        """Everything that is known of the file."""
+    def finish(
+        self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
+    ) -> FileMap:
+        """Everything that is known of the file.
+
+        Args:
+            dataset: What it is a part of.
+            order: How rows are expected to ascend.
+            room: How many excerpts there may be.
+            places: Offset and bytes of rows that are shown in any case.
+        """
         found, levels = self.found, self.levels
         bins = levels.bins
         found.bin_bytes = levels.width
@@ -114,7 +126,7 @@ class _FileSurvey:
             }
         samples = zip(bins["sample"].tolist(), bins["sample_bytes"].tolist(), strict=True)
         rows = found.spans if len(found.spans) <= room // 2 else _spread(found.spans, room // 4)
-        rows = [*rows, *_spread([one for one in samples if one[1]], room // 4)]
+        rows = [*rows, *_spread([one for one in samples if one[1]], room // 4), *places]
         found.damages.sort(key=lambda damage: damage.offset)
         damages = [(one.offset, one.length) for one in found.damages[: min(DAMAGES_SHOWN, room)]]
         found.excerpts = excerpts(dataset, self.file, rows, damages)
@@ -127,8 +139,8 @@ class _Content:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.rows = 0
+        self.columns = [Column(field) for field in schema]
         self._shown = min(SHOWN_ROWS, SHOWN_CELLS // max(1, len(schema)))
-        self._columns = [Column(field) for field in schema]
         self._keys = [Keys(field.name) for field in schema if is_key(field)][:KEY_COLUMNS]
         self._head: list[pa.RecordBatch] = []
 
@@ -137,7 +149,7 @@ class _Content:
         if self.rows < self._shown:
             self._head.append(batch.select(self.schema.names).slice(0, self._shown - self.rows))
         self.rows += batch.num_rows
-        for column in self._columns:
+        for column in self.columns:
             column.add(batch.column(column.field.name))
         for keys in self._keys:
             keys.add(batch.column(keys.name), sizes)
@@ -145,7 +157,7 @@ class _Content:
     def fill(self, found: Map) -> None:
         """Enter what was found."""
         found.rows = self.rows
-        for column in self._columns:
+        for column in self.columns:
             low, high = (None if one is None else _texts(pa.array([one], one.type))[0] for one in column.bounds)
             kind = str(column.field.type)
             found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
@@ -169,7 +181,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
 
     Args:
         dataset: What to look at; damage is noted, whatever its policy is.
-        advance: Told the bytes that have been looked at.
+        advance: Called with the bytes that have been looked at.
     """
     where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
     names = dataset.schema.names
@@ -180,6 +192,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     order = Order.of(chosen)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(chosen)
+    highlights = Highlights(order)
     accounted = bool(where) and _accounted_by_pieces(dataset)
     placed = False
     for fragment in read.pieces(max(SMALLEST_PIECE, max((file.size for file in read.files), default=0) // PIECES)):
@@ -187,18 +200,30 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         if own is not None and sum(fragment.extent) > own.file.size:
             own = None  # it stands for several files
         placed |= own is not None
-        _read_piece(fragment, own, content, order if own is not None else None, accounted=accounted)
+        _read_piece(fragment, own, content, order if own is not None else None, highlights, accounted=accounted)
         if advance is not None:
             advance(fragment.size)
     if not accounted:
         _take_reports(surveys, dataset)
     content.fill(found)
+    found.pictures = [*_pictures(dataset), *highlights.pictures(content.columns)]
     found.order = (order.column, order.kind) if order is not None and placed else None
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
     with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
     rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
-    found.files = [one.finish(dataset, order, rooms.get(path, 0)) for path, one in surveys.items()]
+    found.files = [
+        one.finish(dataset, order, rooms.get(path, 0), highlights.places(path)) for path, one in surveys.items()
+    ]
     return found
+
+
+def _pictures(dataset: sawlog.Dataset) -> Iterator[Picture]:
+    """The charts of the format; one that cannot be drawn says why, and is the last."""
+    contents = dataset.contents
+    try:
+        yield from contents.pictures(contents.request(dataset.scan))
+    except (OSError, SawlogError) as error:
+        yield failed(f"Charts of {dataset.format.title}", error)
 
 
 def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> None:
@@ -210,7 +235,13 @@ def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> N
 
 
 def _read_piece(
-    fragment: Fragment, own: _FileSurvey | None, content: _Content, order: Order | None, *, accounted: bool
+    fragment: Fragment,
+    own: _FileSurvey | None,
+    content: _Content,
+    order: Order | None,
+    highlights: Highlights,
+    *,
+    accounted: bool,
 ) -> None:
     """Take in the rows of a piece, each batch when it is known where the next one begins."""
     findings = Findings("skip", drained=True, columns=[])
@@ -241,6 +272,7 @@ def _read_piece(
         first = int(some.starts[0]) if first is None else first
         values = order.values(some.batch) if order is not None else NOTHING
         own.levels.add_rows(some.starts, some.sizes, values)
+        highlights.add(fragment.path, (some.places, some.lengths), some.starts, some.sizes, values)
         own.kept.add(some.places, some.lengths, lost[-1] if lost else NOTHING)
         own.found.rows += some.batch.num_rows
         content.add(some.batch, some.sizes)
@@ -292,7 +324,7 @@ def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
 
 
 def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
-    """Bins and accounts of files alone, without their rows: what a strip shows."""
+    """Bins and accounts of files only, without their rows: what a strip shows."""
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)

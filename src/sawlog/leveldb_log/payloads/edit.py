@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sawlog.leveldb_log.payloads import layout
@@ -96,32 +96,48 @@ def parse_edit(record: bytes) -> dict[str, Any]:
     Raises:
         EditError: When the record is no version edit.
     """
-    cursor = Cursor(record)
     row: dict[str, Any] = {name: [] for name in _LISTS}
     row["column_family"] = 0
     row["column_family_dropped"] = False
+    for name, _, _, value in edit_fields(record):
+        if name in _LISTS:
+            row[name].append(value)
+        elif name:
+            row[name] = value
+    return row
+
+
+def edit_fields(record: bytes) -> Iterator[tuple[str, int, int, Any]]:
+    """The fields of a version edit: column of `EDITS_SCHEMA`, first byte, the byte after the last, and value.
+
+    Fields that are skipped have no name.
+
+    Raises:
+        EditError: When the record is no version edit.
+    """
+    cursor = Cursor(record)
     while cursor.more:
         at = cursor.position
-        tag = cursor.small()
-        if tag in _SCALARS:
-            name, read = _SCALARS[tag]
-            row[name] = read(cursor)
-        elif tag in _ENTRIES:
-            name, parse = _ENTRIES[tag]
-            row[name].append(parse(cursor))
-        elif tag == Tag.DROP_COLUMN_FAMILY:
-            row["column_family_dropped"] = True
-        elif tag in (Tag.WAL_ADDITION, Tag.WAL_DELETION):
-            inner = Cursor(cursor.string())
-            if tag == Tag.WAL_ADDITION:
-                row["wals_added"].append(_wal(inner))
-            else:
-                row["wals_deleted_before"] = inner.number()
-        elif tag & layout.SKIPPABLE:
-            cursor.string()
-        else:
-            raise EditError(f"unknown tag {tag} at byte {at}")
-    return row
+        name, value = _field(cursor, cursor.small(), at)
+        yield name, at, cursor.position, value
+
+
+def _field(cursor: Cursor, tag: int, at: int) -> tuple[str, Any]:
+    if tag in _SCALARS:
+        name, read = _SCALARS[tag]
+        return name, read(cursor)
+    if tag in _ENTRIES:
+        name, parse = _ENTRIES[tag]
+        return name, parse(cursor)
+    if tag == Tag.DROP_COLUMN_FAMILY:
+        return "column_family_dropped", True
+    if tag == Tag.WAL_ADDITION:
+        return "wals_added", _wal(Cursor(cursor.string()))
+    if tag == Tag.WAL_DELETION:
+        return "wals_deleted_before", Cursor(cursor.string()).number()
+    if tag & layout.SKIPPABLE:
+        return "", cursor.string()
+    raise EditError(f"unknown tag {tag} at byte {at}")
 
 
 def _compact_pointer(cursor: Cursor) -> dict[str, Any]:

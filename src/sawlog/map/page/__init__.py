@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sawlog.map.model import Map
 
-SCRIPTS = ("model.js", "charts.js", "bytes.js", "page.js")
+SCRIPTS = ("model.js", "charts.js", "pictures.js", "bytes.js", "page.js")
 """The page's code, in the order in which it is run."""
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _ESCAPES = str.maketrans(_UNSAFE)
@@ -19,7 +19,7 @@ _ESCAPES = str.maketrans(_UNSAFE)
 def render(found: Map) -> str:
     """The page.
 
-    Nothing of the data can be taken for markup or code: it stands in one block of JSON in which `<`, `>` and `&` are
+    Nothing of the data can be taken for markup or code: it is in one block of JSON in which `<`, `>` and `&` are
     escaped, and the page's code makes text of it, never markup.
     """
     folder = files(__name__)

@@ -103,7 +103,7 @@ function dim(context, palette, width, height, from, to, file, selected) {
   context.globalAlpha = 1;
 }
 
-/** Bars or bands over the bins of [from, to). `value(bin)` gives [low, high, middle?] or null. */
+/** Bars or bands over the bins of [from, to). `value(bin)` gives [low, high, middle?] or null. The bounds, nulls for none. */
 function drawBins(canvas, file, from, to, value, options) {
   const { context, width, height } = prepared(canvas), palette = colours();
   const first = Math.floor(from / file.bin_bytes), last = Math.min(file.count - 1, Math.floor((to - 1e-9) / file.bin_bytes));
@@ -114,6 +114,7 @@ function drawBins(canvas, file, from, to, value, options) {
     values.push(one);
     if (one) { low = Math.min(low, one[0]); high = Math.max(high, one[1]); }
   }
+  if (high < low) return [null, null];
   if (options.zero) low = 0;
   if (!(high > low)) high = low + 1;
   const top = 4, room = height - 8, y = (v) => top + room - (v - low) / (high - low) * room;

@@ -13,6 +13,15 @@ function table(heads, rows, caption) {
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))));
 }
 
+/** A long table scrolls in a box of its own, which the keyboard reaches. */
+function boxed(box, label) {
+  if (box.querySelectorAll("tr").length > 40) {
+    box.classList.add("long");
+    for (const [name, value] of [["tabindex", 0], ["role", "region"], ["aria-label", label]]) box.setAttribute(name, value);
+  }
+  return box;
+}
+
 function selection() {
   const { brush, file } = state;
   if (!brush) return null;
@@ -41,6 +50,22 @@ function pick(place, bring) {
     show(place.offset - (wide - place.length) / 2, place.offset + (wide + place.length) / 2);
   } else draw();
   $("hex").replaceChildren(hexView(state.file, place));
+  history.replaceState(null, "", placeHash(state.file, place.offset));
+}
+
+/** Shows the place that the address names, if it names one. */
+function follow() {
+  const found = /^#(?:(.*)@)?(\d+)$/.exec(location.hash);
+  if (!found) return;
+  let name = found[1] || "";
+  try { name = decodeURIComponent(name); } catch { return; }
+  const index = found[1] === undefined ? FILES.indexOf(state.file) : FILES.findIndex((one) => shortPath(one.path) === name);
+  const offset = Number(found[2]);
+  if (index < 0 || offset >= FILES[index].size) return;
+  if (FILES[index] !== state.file) choose(index);
+  pick(state.file.placeAt(offset), true);
+  $("bytes").scrollIntoView({ block: "nearest" });
+  $("layout").scrollIntoView({ block: "start" });
 }
 
 function step(direction) {
@@ -110,12 +135,37 @@ function draggable(canvas, done, clicked) {
 const inView = (at) => state.from + at * (state.to - state.from);
 const brushBytes = (a, b) => { state.brush = { by: "bytes", from: inView(a), to: inView(b) }; draw(); };
 
-function chart(title, redraw, brush, clicked) {
+function chart(title, redraw, brush, clicked, tell) {
   const caption = el("figcaption", {}, title);
-  const canvas = el("canvas", { class: "chart", role: "img", "aria-label": title });
+  const canvas = el("canvas", { class: "chart", tabindex: 0, role: "application", "aria-roledescription": "chart", "aria-label": title });
+  const box = el("div", { class: "cursor" }, canvas);
+  let at = null, begun = null;
+  const move = (to) => { at = Math.max(0, Math.min(0.999, to)); box.style.setProperty("--at", `${100 * at}%`); $("told").textContent = tell(at); };
+  canvas.addEventListener("mousemove", (event) => { canvas.title = tell(Math.max(0, Math.min(0.999, event.offsetX / canvas.clientWidth))); });
+  canvas.addEventListener("blur", () => { at = begun = null; box.style.removeProperty("--at"); $("told").textContent = ""; });
+  canvas.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -0.01, ArrowRight: 0.01 }[event.key];
+    if (event.ctrlKey || event.metaKey || !(by || (event.key === "Enter" && at !== null) || event.key === "Escape")) return;
+    event.preventDefault();
+    if (by && event.shiftKey) begun ??= at ?? 0; else begun = null;
+    if (by) move((at ?? -by) + by);
+    if (begun !== null) brush(...[begun, at].sort((a, b) => a - b));
+    if (event.key === "Enter") clicked(at);
+    if (event.key === "Escape") { state.brush = null; draw(); }
+  });
   canvas.redraw = () => { const more = redraw(canvas); caption.textContent = title + (more ? `: ${more}` : ""); canvas.setAttribute("aria-label", caption.textContent); };
   draggable(canvas, brush, clicked);
-  $("charts").append(el("figure", {}, caption, canvas));
+  $("charts").append(el("figure", {}, caption, box));
+}
+
+/** What the bin at a place of the charts knows. */
+function binText(at) {
+  const { file } = state, { bins } = file, bin = Math.min(file.count - 1, Math.floor(inView(at) / file.bin_bytes));
+  const rows = bins.rows[bin], parts = [`Bytes ${whole(bin * file.bin_bytes)} to ${whole(file.binEnd(bin))}`, counted(rows, "row")];
+  if (rows) parts.push(`${whole(bins.shortest[bin])} to ${whole(bins.longest[bin])} bytes each, ${whole(bins.row_bytes[bin] / rows)} on average`);
+  if (file.hasOrder && bins.low[bin] !== null) parts.push(`${DATA.order.column} ${file.orderText(bins.low[bin])} to ${file.orderText(bins.high[bin])}`);
+  if (bins.resets[bin]) parts.push(counted(bins.resets[bin], "step") + " back");
+  return parts.join("; ");
 }
 
 function buildCharts() {
@@ -125,12 +175,12 @@ function buildCharts() {
   if (file.hasRows) {
     chart("Rows per bin along the file", (canvas) => {
       const [, high] = drawBins(canvas, file, state.from, state.to, (bin) => bins.rows[bin] ? [0, bins.rows[bin]] : null, { zero: true, selected: selection() });
-      return `up to ${whole(high)} in ${bytesText(file.bin_bytes)}`;
-    }, brushBytes, clicked);
+      return high === null ? "no row begins in these bytes" : `up to ${whole(high)} in ${bytesText(file.bin_bytes)}`;
+    }, brushBytes, clicked, binText);
     chart("Bytes from each row to the next, along the file", (canvas) => {
       const [low, high] = drawBins(canvas, file, state.from, state.to, (bin) => bins.rows[bin] ? [bins.shortest[bin], bins.longest[bin], bins.row_bytes[bin] / bins.rows[bin]] : null, { selected: selection() });
-      return `${whole(low)} to ${whole(high)}, the line is the mean`;
-    }, brushBytes, clicked);
+      return low === null ? "no row begins in these bytes" : `${whole(low)} to ${whole(high)}, the line is the mean`;
+    }, brushBytes, clicked, binText);
   } else {
     $("charts").append(el("p", {}, "The rows of this view do not say where in this file they stand, so there are no charts of them."));
   }
@@ -139,11 +189,12 @@ function buildCharts() {
     chart(`${name} along the file`, (canvas) => {
       const [low, high] = drawBins(canvas, file, state.from, state.to, (bin) => bins.low[bin] === null ? null : [bins.low[bin], bins.high[bin]], { selected: selection(), mark: (bin) => bins.resets[bin] > 0 });
       const largest = file.order.step ? `; largest step ${file.stepText(file.order.step)} at byte ${whole(file.order.step_at)}` : "";
+      if (low === null) return `no values in these bytes${largest}`;
       return `${file.orderText(low)} to ${file.orderText(high)}; ${counted(file.order.resets, "step")} back${largest}`;
-    }, brushBytes, clicked);
+    }, brushBytes, clicked, binText);
     const along = (a, b) => { const { low, high } = file.order; state.brush = { by: "order", from: low + a * (high - low), to: low + b * (high - low) }; draw(); };
     chart(`Rows along ${name}`, (canvas) => { drawOrder(canvas, file, selection()); return `${file.orderText(file.order.low)} to ${file.orderText(file.order.high)}; gaps are marked below`; },
-      along, (at) => along(Math.max(0, at - 0.01), Math.min(1, at + 0.01)));
+      along, (at) => along(Math.max(0, at - 0.01), Math.min(1, at + 0.01)), (at) => file.orderText(file.order.low + at * (file.order.high - file.order.low)));
   }
   fillTables();
 }
@@ -193,7 +244,7 @@ function buildTools() {
     $("files-choice").append(el("label", { for: "choice" }, "File "), select);
   }
   const view = $("view");
-  view.addEventListener("wheel", (event) => { event.preventDefault(); zoom(event.deltaY > 0 ? 1.25 : 0.8, inView(event.offsetX / view.clientWidth)); }, { passive: false });
+  view.addEventListener("wheel", (event) => { if (!event.ctrlKey) return; event.preventDefault(); zoom(event.deltaY > 0 ? 1.25 : 0.8, inView(event.offsetX / view.clientWidth)); }, { passive: false });
   const keys = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), Home: () => show(0, state.file.size),
     End: () => show(state.file.size - (state.to - state.from), state.file.size), n: () => step(1), p: () => step(-1), d: () => stepDamage(1), D: () => stepDamage(-1),
     Enter: () => pick(state.file.placeAt((state.from + state.to) / 2), false), Escape: () => { state.brush = null; draw(); } };
@@ -212,11 +263,11 @@ function buildDamage() {
   const listed = FILES.flatMap((file, index) => file.lost.map((one) => ({ ...one, index })));
   const total = FILES.reduce((all, file) => all + file.damage_count + file.unsupported_count, 0);
   if (!total) { $("damages").append(el("p", {}, "None was found.")); return; }
-  const go = (one) => { if (FILES[one.index] !== state.file) choose(one.index); pick({ what: NAMES[one.use], offset: one.offset, length: one.length, damage: one }, true); $("layout").scrollIntoView({ block: "start" }); };
-  const link = (one) => el("button", { class: "link", type: "button", onclick: () => go(one) }, whole(one.offset));
+  const link = (one) => placeLink(FILES[one.index], one.offset, whole(one.offset));
   const rows = listed.map((one) => [link(one), one.length, one.kind, one.dropped, one.detail, ...(FILES.length > 1 ? [shortPath(one.path)] : [])]);
   const more = total > listed.length ? `The first ${whole(listed.length)} of ${whole(total)}; sawlog cat --view damage lists all.` : "";
   $("damages").append(table(["Offset", "Bytes", "Kind", "Dropped", "Detail", ...(FILES.length > 1 ? ["File"] : [])], rows, more));
+  boxed($("damages"), "Damage");
 }
 
 function buildContent() {
@@ -238,19 +289,28 @@ function buildFiles() {
   const uses = (file) => { let left = 0; return bar(USES.map((use) => { const wide = 100 * file.bytes[use] / Math.max(1, file.size); left += wide; return [use, left - wide, wide]; }).filter((one) => one[2] > 0)); };
   const span = (file) => file.order ? bar([["record", 100 * (file.order.low - low) / (high - low || 1), 100 * (file.order.high - file.order.low) / (high - low || 1)]]) : "";
   const heads = ["File", "Bytes", "Rows", "Damage", "Tail", "Use"];
-  const rows = FILES.map((file, i) => [el("button", { class: "link", type: "button", title: file.path, onclick: () => { choose(i); $("layout").scrollIntoView(); } }, shortPath(file.path)), file.size, file.rows === null ? "" : file.rows, file.damage_count,
+  const rows = FILES.map((file) => [file.size ? placeLink(file, 0, shortPath(file.path)) : shortPath(file.path), file.size, file.rows === null ? "" : file.rows, file.damage_count,
     file.tail ? file.tail.status : "", uses(file), ...(ordered.length ? [file.order ? `${file.orderText(file.order.low)} to ${file.orderText(file.order.high)}` : "", span(file)] : [])]);
   if (SHARED) $("file-table").before(el("p", { class: "hint" }, `In ${SHARED}`));
   $("file-table").append(table([...heads, ...(ordered.length ? [DATA.order.column, ""] : [])], rows, ""));
-  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [shortPath(one.path), one.bytes, one.reason]), "")));
+  boxed($("file-table"), "Files");
+  if (DATA.skipped.length) $("skipped").append(el("h3", {}, "Not read"), boxed(el("div", { class: "scroll" }, table(["File", "Bytes", "Why"], DATA.skipped.map((one) => [shortPath(one.path), one.bytes, one.reason]), "")), "Not read"));
+}
+
+function buildPictures() {
+  $("drawn").append(...DATA.pictures.map(drawPicture));
+  $("pictures").hidden = !DATA.pictures.length;
 }
 
 buildHead();
+buildPictures();
 buildTools();
 buildDamage();
 buildContent();
 buildFiles();
 if (FILES.length) choose(Math.max(0, FILES.findIndex((file) => file.damage_count)));
+follow();
+window.addEventListener("hashchange", follow);
 window.addEventListener("resize", draw);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 window.addEventListener("beforeprint", draw);

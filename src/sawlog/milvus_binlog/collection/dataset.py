@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
-from sawlog.damage import DAMAGE_SCHEMA, FileReport
+from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings
 from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Request, Scan, View
@@ -26,6 +26,7 @@ from sawlog.milvus_binlog.collection.infer import infer_fields
 from sawlog.milvus_binlog.collection.logs import followed, with_deltas
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
 from sawlog.milvus_binlog.collection.packed import unpack
+from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pictures
 from sawlog.milvus_binlog.collection.pruning import outside, ruled_out, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.collection.selection import Selection
@@ -46,6 +47,7 @@ from sawlog.milvus_binlog.types import (
     SYSTEM,
     Field,
 )
+from sawlog.pictures import Picture
 from sawlog.scan import NamedTable
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
@@ -378,6 +380,28 @@ class CollectionContents(Contents):
             database = meta.database if meta is not None else layout.DEFAULT_DATABASE
             found += [NamedTable(database, name, {"table": str(id)}) for name in names]
         return found
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: segments, rows and deletes; of all collections where none was chosen."""
+        del request
+        segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
+        files = {
+            one.id: log.file.path
+            for collection in self._shown
+            for one in collection.segments.values()
+            for log in (*one.files, *one.deltas)[:1]
+        }
+        read = None if self._ambiguous else frozenset(one.id for one in self._read)
+        yield from segment_pictures(segments, files, read, self._until)
+        if not self._ambiguous:
+            yield from delete_pictures(self._batches_of("deletes", ("timestamp",)), self._until)
+
+    def _batches_of(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
+        """The rows of another view; what is damaged is for others to report."""
+        scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
+        contents = type(self)(self.format, self.files, scan)
+        for fragment in contents.fragments(contents.request(scan), None):
+            yield from fragment.to_batches(Findings("skip"))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""

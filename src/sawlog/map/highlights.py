@@ -1,0 +1,129 @@
+"""What a survey draws of any format: rows along their time, gaps, the largest rows, nulls."""
+
+from __future__ import annotations
+
+import heapq
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sawlog.pictures import Box, Picture, Rates, Sums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.map.content import Column
+    from sawlog.map.order import Order
+
+SHOWN = 12
+"""Of the largest rows, and of the longest gaps."""
+
+
+class Large(NamedTuple):
+    """A row among the largest, or the one after a gap among the longest.
+
+    Attributes:
+        size: Its bytes, or the length of the gap.
+        path: The file.
+        offset: Where it begins.
+        length: Its bytes.
+        start: When the gap begins.
+    """
+
+    size: int
+    path: str
+    offset: int
+    length: int
+    start: int = 0
+
+
+class Highlights:
+    """The largest rows, the longest gaps, and rows along their time, of all files."""
+
+    def __init__(self, order: Order | None) -> None:
+        self._order = order if order is not None and order.kind == "time" else None
+        self._rates = Rates()
+        self._rows: list[Large] = []
+        self._gaps: list[Large] = []
+        self._last: tuple[str, int] = "", 0
+
+    def add(
+        self,
+        path: str,
+        places: tuple[NDArray[np.int64], NDArray[np.int64]],
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        values: NDArray[np.int64],
+    ) -> None:
+        """Take in rows of a file.
+
+        Args:
+            path: The file.
+            places: Offsets and bytes, each offset once.
+            starts: int64, the offset of each row.
+            sizes: int64, its bytes.
+            values: int64, its time, if it has one.
+        """
+        found = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
+        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found])
+        if self._order is None or not len(values):
+            return
+        self._rates.add(values, sizes)
+        before = self._last[1] if self._last[0] == path else int(values[0])
+        steps = np.diff(values, prepend=before)
+        gaps = (
+            Large(step, path, int(starts[row]), int(sizes[row]), int(values[row]) - step)
+            for step, row in _largest(steps, np.arange(len(steps)))
+        )
+        self._gaps = heapq.nlargest(SHOWN, [*self._gaps, *gaps])
+        self._last = path, int(values[-1])
+
+    def places(self, path: str) -> list[tuple[int, int]]:
+        """Offset and bytes of the rows of a file that charts lead to."""
+        return [(one.offset, one.length) for one in (*self._rows, *self._gaps) if one.path == path]
+
+    def pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
+        """What there is to be drawn."""
+        order = self._order
+        if order is not None and (rows := list(self._boxes(0, "rows", order))):
+            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > self._rates.width]
+            lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
+            note = f"One bar is {order.length_text(self._rates.width)}." + (
+                " Gaps are the longest times without rows, in the order of the file." if gaps else ""
+            )
+            found = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
+            yield Picture(f"Rate along {order.column}", "time", found, note, tall=True)
+        if self._rows:
+            several = len({row.path for row in self._rows}) > 1
+            lanes = {
+                f"{posixpath.basename(row.path)}: byte {row.offset:,}" if several else f"byte {row.offset:,}": [
+                    Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
+                ]
+                for row in self._rows
+            }
+            yield Picture("Largest rows", "bytes", lanes)
+        if any(column.nulls for column in columns):
+            sums = Sums("rows")
+            for column in columns:
+                sums.add(column.field.name, "with values", column.rows - column.nulls)
+                sums.add(column.field.name, "null", column.nulls)
+            yield sums.picture("Nulls by column")
+
+    def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[Box]:
+        for start, end, amount, height in self._rates.buckets(kind):
+            text = f"{amount:,} {unit} in {order.length_text(end - start)} from {order.text(start)}"
+            yield Box(order.shown(start), order.shown(end), text, unit, height)
+
+    def _gap(self, gap: Large, order: Order) -> Box:
+        text = f"{order.length_text(gap.size)} without rows, from {order.text(gap.start)}"
+        return Box(
+            order.shown(gap.start), order.shown(gap.start + gap.size), text, "gap", path=gap.path, offset=gap.offset
+        )
+
+
+def _largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Size and place of the few largest above zero."""
+    few = np.argpartition(-sizes, SHOWN)[:SHOWN] if len(sizes) > SHOWN else np.arange(len(sizes))
+    return ((int(sizes[at]), int(places[at])) for at in few if sizes[at] > 0)

@@ -1,0 +1,269 @@
+"""Charts that formats declare of what they hold, as plain data: lanes of boxes over one axis."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Axis = Literal["number", "bytes", "time", "keys"]
+"""What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""
+
+MOST_BOXES = 800
+"""Of one chart; the longest are drawn."""
+MOST_LANES = 40
+MOST_ROWS = 8
+"""Of boxes that overlap in one lane; others are drawn in the last one."""
+MOST_TEXT = 200
+BUCKETS = 240
+"""Of a time."""
+
+
+class Box(NamedTuple):
+    """A box in a lane.
+
+    Attributes:
+        start: Where it begins on the axis.
+        end: Where it ends.
+        text: What it says when it is pointed at.
+        series: What it counts as: boxes of one series have one colour.
+        height: Its share of the height of the lane.
+        path: The file that it leads to; empty for none.
+        offset: The byte of that file.
+    """
+
+    start: float
+    end: float
+    text: str
+    series: str = ""
+    height: float = 1
+    path: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart.
+
+    Attributes:
+        title: What it shows.
+        axis: What the axis counts.
+        lanes: Boxes by the names of lanes, in order. Those that overlap are drawn in rows, one below the other.
+        note: What else is to be known.
+        ends: What is at the left and right end, where the axis counts nothing.
+        tall: Whether heights matter.
+    """
+
+    title: str
+    axis: Axis
+    lanes: Mapping[str, Sequence[Box]]
+    note: str = ""
+    ends: tuple[str, str] = ("", "")
+    tall: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: boxes as lists of their attributes, the series as its place in `series`."""
+        lanes = dict(list(self.lanes.items())[:MOST_LANES])
+        boxes = [box for some in lanes.values() for box in some]
+        longest = set(heapq.nlargest(MOST_BOXES, range(len(boxes)), lambda at: boxes[at].end - boxes[at].start))
+        series = list(dict.fromkeys(box.series for box in boxes))
+        paths = list(dict.fromkeys(box.path for box in boxes))
+        number = itertools.count()
+        drawn = []
+        for label, some in lanes.items():
+            rows = [
+                [
+                    [*box[:2], box.text[:MOST_TEXT], series.index(box.series), round(box.height, 3)]
+                    + ([paths.index(box.path), box.offset] if box.path else [])
+                    for box in row
+                ]
+                for row in _apart([box for box in some if next(number) in longest])
+            ]
+            drawn.append({"label": label[:MOST_TEXT], "rows": rows})
+        notes = [self.note] if self.note else []
+        if (every := sum(map(len, self.lanes.values()))) > len(longest):
+            notes.append(f"Drawn are {len(longest):,} of {every:,}.")
+        return {
+            "title": self.title,
+            "axis": self.axis,
+            "note": " ".join(notes),
+            "ends": self.ends,
+            "tall": self.tall,
+            "series": series,
+            "paths": paths,
+            "lanes": drawn,
+        }
+
+
+def _apart(boxes: Sequence[Box]) -> list[list[Box]]:
+    """Boxes in rows, in none of which two overlap, as far as `MOST_ROWS` suffice."""
+    rows: list[list[Box]] = [[]]
+    for box in sorted(boxes):
+        free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
+        row = next(free, None)
+        if row is None and len(rows) < MOST_ROWS:
+            rows.append(row := [])
+        (rows[-1] if row is None else row).append(box)
+    return rows
+
+
+@dataclass(slots=True)
+class Sums:
+    """Amounts by lane and series, drawn as bars that are put together.
+
+    Attributes:
+        unit: What is counted, for people.
+        found: Amounts by series, by lane.
+    """
+
+    unit: str
+    found: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, lane: str, series: str, amount: int) -> None:
+        """Count something."""
+        lanes = self.found.setdefault(lane, {})
+        lanes[series] = lanes.get(series, 0) + amount
+
+    def picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
+        """The chart.
+
+        Args:
+            title: What it shows.
+            note: What else is to be known.
+            order: The series that come first.
+        """
+        lanes = {}
+        for lane, sums in self.found.items():
+            total = sum(sums.values())
+            boxes, at = [], 0
+            for series in dict.fromkeys([*(one for one in order if one in sums), *sums]):
+                if total and not sums[series]:
+                    continue
+                share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
+                text = f"{lane}: {sums[series]:,} {self.unit}{f' {series}' if series else ''}{share}"
+                boxes.append(Box(at, at + sums[series], text, series))
+                at += sums[series]
+            lanes[lane] = boxes
+        axis: Axis = "bytes" if self.unit == "bytes" else "number"
+        return Picture(title, axis, lanes, note)
+
+
+class Rates:
+    """Things and their bytes along a time: in equal buckets, which double as times spread."""
+
+    def __init__(self) -> None:
+        self._shift = 0
+        self._first = 0
+        self._sums = np.zeros((2, 0), np.int64)
+
+    def add(self, values: NDArray[np.int64], sizes: NDArray[np.int64] | None = None) -> None:
+        """Take in times, and the bytes of the things that have them."""
+        if not len(values):
+            return
+        low, high = int(values.min()), int(values.max())
+        while True:
+            first, last = low >> self._shift, high >> self._shift
+            if self._sums.shape[1]:
+                first, last = min(first, self._first), max(last, self._first + self._sums.shape[1] - 1)
+            if last - first < BUCKETS:
+                break
+            self._double()
+        sums = np.zeros((2, last - first + 1), np.int64)
+        sums[:, self._first - first :][:, : self._sums.shape[1]] = self._sums
+        places = (values >> self._shift) - first
+        sums[0] += np.bincount(places, minlength=sums.shape[1])
+        if sizes is not None:
+            np.add.at(sums[1], places, sizes)
+        self._sums, self._first = sums, first
+
+    def _double(self) -> None:
+        places = ((self._first + np.arange(self._sums.shape[1])) >> 1) - (self._first >> 1)
+        sums = np.zeros((2, int(places[-1]) + 1 if len(places) else 0), np.int64)
+        for kind in range(2):
+            np.add.at(sums[kind], places, self._sums[kind])
+        self._sums, self._first, self._shift = sums, self._first >> 1, self._shift + 1
+
+    @property
+    def width(self) -> int:
+        """Of a bucket."""
+        return 1 << self._shift
+
+    def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
+        """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
+        most = int(self._sums[kind].max(initial=0))
+        for at, amount in enumerate(self._sums[kind].tolist()):
+            if amount:
+                start = (self._first + at) << self._shift
+                yield start, start + self.width, amount, amount / most
+
+
+class KeySpan(NamedTuple):
+    """What is between two keys.
+
+    Attributes:
+        lane: The lane that it is drawn in.
+        smallest: The first key.
+        end: The key after the last one.
+        size: Its bytes.
+        box: How it is drawn, but for its place.
+    """
+
+    lane: str
+    smallest: bytes
+    end: bytes
+    size: int
+    box: Box
+
+
+def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
+    """A chart of ranges of keys: each stretch between two neighbouring bounds is as wide as the bytes that lie there.
+
+    Args:
+        title: What it shows.
+        spans: The ranges.
+        note: What else is to be known.
+    """
+    bounds = sorted({key for span in spans for key in (span.smallest, span.end)})
+    place = {key: number for number, key in enumerate(bounds)}
+    steps = [0.0] * (len(bounds) + 1)
+    for span in spans:  # the bytes of a range, evenly over its stretches
+        first, behind = place[span.smallest], place[span.end]
+        if behind > first:
+            steps[first] += (span.size + 1) / (behind - first)
+            steps[behind] -= (span.size + 1) / (behind - first)
+    edges, width = [0.0], 0.0
+    for step in steps[: max(0, len(bounds) - 1)]:
+        width += step
+        edges.append(edges[-1] + max(width, 0))
+    whole = edges[-1] or 1
+    lanes: dict[str, list[Box]] = {}
+    for span in spans:
+        start, end = (round(edges[place[key]] / whole, 5) for key in (span.smallest, span.end))
+        lanes.setdefault(span.lane, []).append(span.box._replace(start=start, end=end))
+    ends = (key_text(bounds[0]), last_key_text(bounds[-1])) if bounds else ("", "")
+    return Picture(title, "keys", lanes, note, ends)
+
+
+def key_text(key: bytes) -> str:
+    """A key as text that harms nobody, cut where it is long."""
+    cut = key[:40]
+    text = cut.decode("ascii", "backslashreplace") if cut.isascii() else "0x" + cut.hex()
+    shown = text if text.isprintable() else "0x" + cut.hex()
+    return shown + ("…" if len(key) > len(cut) else "")
+
+
+def last_key_text(end: bytes) -> str:
+    """The last key before a bound, where that is its successor."""
+    return key_text(end.removesuffix(b"\0"))
+
+
+def failed(title: str, error: Exception) -> Picture:
+    """What is shown instead of a chart that could not be drawn."""
+    return replace(Picture(title, "number", {}), note=f"This could not be drawn: {error}")

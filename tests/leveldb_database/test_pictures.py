@@ -1,0 +1,61 @@
+"""Charts of databases: their numbers are those of the view `all`."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sawlog
+from tests.map.pictures import pictures, widths
+
+
+@pytest.fixture
+def levels(tmp_path: Path) -> Path:
+    """A database with several levels, older versions, deletions, and a table that compaction has left."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    dice = np.random.default_rng(3)
+    path = tmp_path / "database"
+    with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=1 << 16, max_file_size=1 << 20) as database:
+        for key in dice.integers(0, 3000, 12_000).tolist():
+            if key % 7:
+                database.put(b"key%05d" % key, dice.bytes(100))
+            else:
+                database.delete(b"key%05d" % key)
+    shutil.copy(next(path.glob("*.ldb")), path / "000001.ldb")
+    return path
+
+
+def test_a_database_shows_levels_and_what_is_live_in_them(levels: Path) -> None:
+    found = pictures(levels)
+    entries = sawlog.read(levels, view="all").to_pylist()
+    expected: dict[str, Counter[str]] = {}
+    for one in entries:
+        fate = "live" if one["live"] else "deletions" if "delete" in one["operation"] else "older versions"
+        lane = "logs" if one["level"] < 0 else f"level {one['level']}"
+        expected.setdefault(lane, Counter())[fate] += len(one["key"]) + len(one["value"])
+    assert widths(found["Live and dead bytes by level"]) == expected
+    assert {"older versions", "deletions"} <= {fate for sums in expected.values() for fate in sums}
+    sizes = widths(found["Bytes of files by level"])
+    left = [one for one in sawlog.open(levels).skipped if one.path.endswith(".ldb")]
+    assert str(levels / "000001.ldb") in {one.path for one in left}
+    assert sizes["tables left by compaction"] == {"not named by the MANIFEST": sum(one.bytes for one in left)}
+    tables = found["Tables by level and key"]
+    drawn = [box for boxes in tables.lanes.values() for box in boxes]
+    assert {box.path for box in drawn} == {
+        str(levels / one) for one in {Path(row["file"]).name for row in entries if row["level"] >= 0}
+    }
+    assert all(0 <= box.start < box.end <= 1 for box in drawn)
+    keys = [row["key"] for row in entries if row["level"] >= 0]
+    assert tables.ends == (min(keys).decode(), max(keys).decode())
+    for box in drawn:
+        rows = sum(row["file"] == Path(box.path).name for row in entries)
+        assert f"{rows:,} entries" in box.text
+
+
+def test_a_filter_changes_no_chart(levels: Path) -> None:
+    whole = pictures(levels)["Live and dead bytes by level"]
+    assert pictures(levels, filters=[("key", "<", b"key00010")])["Live and dead bytes by level"] == whole

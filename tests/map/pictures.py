@@ -1,0 +1,17 @@
+"""Charts of a path, for tests of formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sawlog
+from sawlog.map import survey
+from sawlog.pictures import Picture
+
+
+def pictures(path: object, **options: Any) -> dict[str, Picture]:
+    return {one.title: one for one in survey(sawlog.open(path, on_damage="skip", **options)).pictures}
+
+
+def widths(picture: Picture) -> dict[str, dict[str, int]]:
+    return {lane: {box.series: int(box.end - box.start) for box in boxes} for lane, boxes in picture.lanes.items()}

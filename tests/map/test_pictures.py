@@ -1,0 +1,138 @@
+"""Charts: their numbers are those of the rows, they are bounded, and what is drawn leads to its bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import FormatError
+from sawlog.leveldb_log.dataset import LogContents
+from sawlog.map import render, survey
+from sawlog.map.content import Column
+from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, over_keys
+from tests.map.pictures import pictures, widths
+
+SHOP = Path(__file__).parents[2] / "examples/data/shop"
+
+
+def test_ranges_of_keys_are_as_wide_as_their_bytes() -> None:
+    box = Box(0, 0, "")
+    spans = [
+        KeySpan("level 0", b"a", b"z", 200, box),
+        KeySpan("level 1", b"a", b"m", 599, box),
+        KeySpan("level 1", b"n", b"z", 199, box),
+    ]
+    first, second = over_keys("", spans).lanes.values()
+    assert [(one.start, one.end) for one in first] == [(0, 1)]
+    (left, right) = second
+    assert left.end - left.start > 2 * (right.end - right.start)
+    assert left.end < right.start
+    assert over_keys("", []).lanes == {}
+
+
+def test_boxes_that_overlap_are_drawn_one_below_the_other() -> None:
+    picture = Picture("", "number", {"lane": [Box(0, 4, "a"), Box(2, 6, "b"), Box(4, 8, "c")]})
+    (lane,) = picture.to_dict()["lanes"]
+    assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "c"], ["b"]]
+    moments = Picture("", "time", {"lane": [Box(5, 5, "a"), Box(5, 9, "b"), Box(5, 5, "c"), Box(9, 9, "d")]})
+    (lane,) = moments.to_dict()["lanes"]
+    assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "d"], ["c"], ["b"]]
+
+
+def test_charts_are_bounded_and_say_so() -> None:
+    many = {
+        f"lane {lane}": [Box(i, i + 1 + (i == 7), "x" * 1000, f"s{i % 2}") for i in range(5000)] for lane in range(60)
+    }
+    shown = Picture("", "number", many).to_dict()
+    drawn = [box for lane in shown["lanes"] for row in lane["rows"] for box in row]
+    assert len(shown["lanes"]) == MOST_LANES
+    assert len(drawn) == MOST_BOXES
+    assert sum(box[1] - box[0] == 2 for box in drawn) == MOST_LANES
+    assert shown["note"] == f"Drawn are {MOST_BOXES} of 300,000."
+    assert len(json.dumps(shown)) < 300_000
+
+
+def test_sums() -> None:
+    sums = Sums("bytes")
+    for lane, series, amount in (("a", "x", 3), ("a", "y", 1), ("a", "x", 4), ("b", "", 0)):
+        sums.add(lane, series, amount)
+    picture = sums.picture("t", order=("y", "z"))
+    assert [(box.start, box.end, box.text) for box in picture.lanes["a"]] == [
+        (0, 1, "a: 1 bytes y, 12.5%"),
+        (1, 8, "a: 7 bytes x, 87.5%"),
+    ]
+    assert picture.lanes["b"] == [Box(0, 0, "b: 0 bytes")]
+
+
+@pytest.mark.parametrize("spread", [1, 10, 10**6, 10**17])
+def test_rates_count_every_row_in_its_time(spread: int) -> None:
+    dice = np.random.default_rng(spread)
+    rates = Rates()
+    every = [dice.integers(-spread, spread, 1000) for _ in range(20)]
+    for values in every:
+        rates.add(values, np.full(len(values), 3))
+    values = np.concatenate(every)
+    expected = np.unique(values // rates.width, return_counts=True)
+    found = list(rates.buckets())
+    assert [(start, amount) for start, _, amount, _ in found] == list(
+        zip((expected[0] * rates.width).tolist(), expected[1].tolist(), strict=True)
+    )
+    assert all(end - start == rates.width for start, end, _, _ in found)
+    assert sum(amount for _, _, amount, _ in rates.buckets(1)) == 3 * len(values)
+    assert len(found) <= BUCKETS
+    assert max(height for *_, height in found) == 1
+
+
+def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
+    times = np.cumsum(np.full(5000, 10))
+    times[3000:] += 600_000
+    texts = ["x"] * 5000
+    texts[1234] = "y" * 9999
+    table = pa.table({"t": pa.array(times).cast(pa.timestamp("ms", "UTC")), "s": texts, "n": [None, 1] * 2500})
+    path = tmp_path / "t.bin"
+    sawlog.write(table, path, format="deephaven_log")
+    found = pictures(path, timestamp_columns={"t": "ms"})
+    offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
+    rate = found["Rate along t"]
+    (gap,) = rate.lanes["gaps"]
+    assert (gap.start, gap.end, gap.offset) == (times[2999], times[3000], offsets[3000])
+    assert "10 min without rows" in gap.text
+    assert sum(int(box.text.split(" rows")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
+    (lane, (largest,)) = next(iter(found["Largest rows"].lanes.items()))
+    assert (lane, largest.offset) == (f"byte {offsets[1234]:,}", offsets[1234])
+    assert largest.end == offsets[1235] - offsets[1234]
+    assert widths(found["Nulls by column"])["n"] == {"with values": 2500, "null": 2500}
+    (file,) = survey(sawlog.open(path)).files
+    assert any(one.offset == largest.offset for one in file.excerpts), "its bytes are in the page"
+
+
+def test_estimates_never_exceed_what_is_possible() -> None:
+    dice = np.random.default_rng(5)
+    for seed in range(40):
+        numbers = dice.permutation(4286) * (seed + 1)
+        text = Column(pa.field("s", pa.string()))
+        text.add(pa.array([f"{seed} {one}" for one in numbers]))
+        narrow = Column(pa.field("n", pa.int32()))
+        narrow.add(pa.array(np.repeat(dice.permutation(2000), 3), pa.int32()))
+        assert text.distinct is not None
+        assert text.distinct <= 4286
+        assert narrow.distinct is not None
+        assert narrow.distinct <= 2000
+
+
+def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: LogContents, request: object) -> Iterator[Picture]:
+        yield Picture("one", "number", {})
+        raise FormatError("<b>no</b>")
+
+    monkeypatch.setattr(LogContents, "pictures", broken)
+    found = survey(sawlog.open(SHOP, format="leveldb_log"))
+    notes = {one.title: one.note for one in found.pictures}
+    assert notes["Charts of LevelDB / RocksDB log"] == "This could not be drawn: <b>no</b>"
+    assert "<b>no</b>" not in render(found)
