@@ -1,7 +1,7 @@
 package org.apache.spark.sql.execution.python.sawlog
 
 import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream, IOException}
-import java.nio.channels.Channels
+import java.nio.channels.{Channels, ClosedByInterruptException}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -43,7 +43,11 @@ class Conversation private (private val env: SparkEnv, private val settings: Map
     } catch {
       case error: Throwable =>
         end()
-        throw error
+        error match {
+          case stopped: ClosedByInterruptException => throw stopped
+          case lost: IOException => throw new IOException("Python worker exited unexpectedly (crashed)", lost)
+          case other => throw other
+        }
     }
   }
 
@@ -81,7 +85,7 @@ object Conversation {
     val (answer, answering) =
       try (known.ask(verb, asked), known)
       catch {
-        case _: IOException if !Thread.currentThread.isInterrupted =>
+        case lost: IOException if !lost.isInstanceOf[ClosedByInterruptException] =>
           val other = begin()
           (other.ask(verb, asked), other)
       }
