@@ -150,9 +150,9 @@ interop: java $(VENV)/.interop ## Run the tests against real systems; fetches th
 KILLS ?= 200
 
 .PHONY: exactly-once
-exactly-once: java $(VENV)/.dev ## Kill commits in every step, then what streams at random, and count rows: make exactly-once KILLS=200
+exactly-once: java $(VENV)/.dev ## Kill commits in every step, then what streams at random, and count rows, JAR=1 with the jar: make exactly-once KILLS=200
 	$(BIN)/python -m tests.exactly_once.commits --kills $(KILLS)
-	$(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
+	SAWLOG_TEST_JAR=$(JAR) $(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
 bench: java $(BENCH_VENV)/.ready ## Measure against peers; fetches them first: make bench ARGS="leveldb_log --size 50MB"

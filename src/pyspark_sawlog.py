@@ -72,7 +72,7 @@ class DefaultSource(DataSource):
 
 
 def main(infile: BufferedReader, outfile: IO[bytes]) -> None:
-    """Answer a question of the jar, in a process that Spark has started with this module."""
+    """Answer questions of the jar, in a process that Spark has started with this module."""
     from sawlog.spark.planner import main as answer
 
-    answer(infile, outfile)
+    answer(infile, outfile, DefaultSource)

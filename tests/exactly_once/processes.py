@@ -85,7 +85,7 @@ def descendants(pid: int) -> list[int]:
 def is_worker(pid: int) -> bool:
     """Whether a process below a driver is one of Spark's Python processes: they plan, read, write and commit."""
     module = command(pid).partition(" ")[2]
-    return "pyspark." in module and "java" not in command(pid)
+    return ("pyspark." in module or "pyspark_sawlog" in module) and "java" not in command(pid)
 
 
 def command(pid: int) -> str:

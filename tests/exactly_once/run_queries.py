@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.spark import spark_jar
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -48,6 +50,7 @@ def session() -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts faster
         .config("spark.log.level", "OFF")
+        .config("spark.jars", spark_jar() if os.environ.get("SAWLOG_TEST_JAR") == "1" else "")
         .getOrCreate()
     )
 

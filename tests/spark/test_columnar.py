@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -293,6 +294,33 @@ def test_a_stream(stream: DataFrame, spark: SparkSession, tmp_path: Path) -> Non
     assert [one.numInputRows for one in query.recentProgress] == [8000, 8000, 4000]
     found = spark.read.parquet(str(tmp_path / "out"))
     assert found.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
+
+
+def test_a_query_goes_on_with_the_jar_and_without(
+    spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path
+) -> None:
+    """Offsets are the same: a checkpoint is one of either source."""
+    if pyspark_version < (4, 2):
+        pytest.skip("streams need PySpark 4.2")
+    sawlog.spark.register(spark)
+    schema = pa.schema([("n", pa.int64())])
+    progress = []
+    for number, source in enumerate(("deephaven_log", "sawlog", "deephaven_log", "sawlog")):
+        with Logger(tmp_path / "logs", schema, namespace="M", table="T", internal_partition=f"p{number}") as logger:
+            logger.write(pa.record_batch([pa.array(range(number * 100, number * 100 + 100))], schema=schema))
+        rows = spark.readStream.format(source).option("format", "deephaven_log").load(str(tmp_path / "logs"))
+        writing = rows.select("n").writeStream.trigger(availableNow=True)
+        query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
+        running = query.start(str(tmp_path / "out"))
+        running.awaitTermination()
+        progress += [one.sources[0] for one in running.recentProgress]
+        assert [one.numInputRows for one in running.recentProgress] == [100]
+    found = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
+    assert sorted(found) == list(range(400))
+    assert progress[1].metrics == {"bytesBehind": "0", "filesBehind": "0"}
+    assert [one.latestOffset for one in progress] == [progress[0].latestOffset] * 4
+    kept = [(tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(4)]
+    assert [sorted(json.loads(one)) for one in kept] == [sorted(json.loads(kept[0]))] * 4
 
 
 def test_a_file_that_is_none(spark: SparkSession, tmp_path: Path) -> None:

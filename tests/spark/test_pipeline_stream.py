@@ -183,8 +183,8 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
             running.end(signal.SIGKILL)
             running = Running(path)
     running.wait_for(lambda: running.rows > 0)
-    sources = [pid for pid in descendants(running.process.pid) if "python_streaming_source_runner" in command(pid)]
-    kill(sources[0])
+    planning = [pid for pid in descendants(running.process.pid) if "pyspark_sawlog" in command(pid)]
+    kill(planning[-1])  # the first one is the daemon that the others are forked from
     with pytest.warns(sawlog.DamageWarning):
         intact = sorted(sawlog.read(place, on_damage="skip", filters=[("price", ">=", 10)])["n"].to_pylist())
     damage = sawlog.read(place, view="damage")

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.serializers import CPickleSerializer, UTF8Deserializer, read_int, write_with_length
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql.types import StructType
 
 import sawlog
+from pyspark_sawlog import DefaultSource
 from sawlog.spark import planner
 
 
-def ask(verb: str, **question: object) -> io.BytesIO:
-    asked, answer = io.BytesIO(), io.BytesIO()
-    for text in (verb, json.dumps(question)):
-        write_with_length(text.encode(), asked)
-    asked.seek(0)
-    planner._answer(asked, answer)
-    answer.seek(0)
-    return answer
+def ask(verb: str, **question: object) -> list[bytes]:
+    return planner.Conversation(DefaultSource).answer(verb, json.loads(json.dumps(question)))
 
 
 @pytest.mark.parametrize(("wanted", "filters"), [(["record"], []), ([], []), ([], [("_offset", "<", "70000")])])
@@ -33,7 +29,7 @@ def test_a_question_and_its_answer(
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
     monkeypatch.setattr(planner, "WORTH_A_TASK", 50_000)
     options = {"path": str(path), "provenance": "true"}
-    described = json.loads(UTF8Deserializer().loads(ask("describe", options=options)))
+    described = json.loads(ask("describe", options=options)[0])
     assert described["bytes"] == path.stat().st_size
     full = json.loads(described["schema"])
     chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
@@ -41,7 +37,7 @@ def test_a_question_and_its_answer(
         {"name": "LessThan", "negated": False, "column": column, "values": [{"int": value}]}
         for column, _, value in filters
     ]
-    answer = ask(
+    pickled, *partitions = ask(
         "plan",
         options=options,
         full=json.dumps(full),
@@ -49,8 +45,7 @@ def test_a_question_and_its_answer(
         filters=pushed,
         parallelism=3,
     )
-    function, _ = CPickleSerializer().loads(answer.read(read_int(answer)))
-    partitions = [answer.read(read_int(answer)) for _ in range(read_int(answer))]
+    function, _ = CPickleSerializer().loads(pickled)
     assert len(partitions) == (1 if filters else 3)
     batches = [batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one]})]))]
     if wanted:
@@ -60,9 +55,37 @@ def test_a_question_and_its_answer(
         assert sum(value for batch in batches for value in batch.column(0).to_pylist()) == expected.num_rows
 
 
+def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
+    records = [b"%0100d" % number for number in range(2000)]
+    path = tmp_path / "000003.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    conversation = planner.Conversation(DefaultSource)
+    schema = StructType().add("record", "binary")
+    options = {"path": str(tmp_path), "format": "leveldb_log", "maxrowspertrigger": "1500"}
+    (pickled,) = conversation.answer("stream", {"options": options, "schema": schema.json()})
+    function, returned = CPickleSerializer().loads(pickled)
+    assert returned == schema
+
+    def ask(verb: str, **asked: object) -> object:
+        return json.loads(conversation.answer(verb, asked)[0])
+
+    start, seen = ask("initial"), []
+    assert ask("available_now") is None
+    for limited in (True, False):
+        end = ask("latest", start=start, limited=limited)
+        partitions = conversation.answer("partitions", {"start": start, "end": end})
+        batches = [batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one]})]))]
+        seen.append([value for batch in batches for value in batch.column(0).to_pylist()])
+        start = end
+    assert seen == [records[:1500], records[1500:]]
+    assert ask("latest", start=start, limited=True) == start
+    assert ask("behind") == {"behind": {"bytes": 0, "files": 0}}
+
+
 def test_a_connection_that_is_closed_ends_the_process_without_a_word() -> None:
     told = io.BytesIO()
     with pytest.raises(SystemExit) as ended:
-        planner.main(io.BufferedReader(io.BytesIO()), told)
+        planner.main(io.BufferedReader(io.BytesIO()), told, DefaultSource)
     assert ended.value.code, "PySpark's daemon would call again"
     assert not told.getvalue()

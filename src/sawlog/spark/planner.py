@@ -9,6 +9,7 @@ import base64
 import datetime as dt
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -16,6 +17,9 @@ from typing import IO, Any
 
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
 from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSource
+from pyspark.util import handle_worker_exception
+from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES
@@ -42,18 +46,34 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
-    """Answer one question of the JVM; end quietly when it has closed the connection, as it does at the end.
+def main(infile: io.BufferedReader, outfile: IO[bytes], source: type[DataSource]) -> None:
+    """Answer the questions of the JVM until it closes the connection.
 
-    PySpark would report the end of the input as an error, to where nobody listens, and print a `BrokenPipeError`.
+    A question is a verb and a JSON object, each preceded by its length; an answer is a number of blocks of bytes, and
+    the blocks, each preceded by its length. The process ends with the first error, which is the answer.
+
+    Args:
+        infile: Questions.
+        outfile: Answers.
+        source: The data source whose streams are planned.
     """
-    if not infile.peek(1):
-        sys.exit(1)  # 0 would mean that another question may come
+    conversation, text = Conversation(source), UTF8Deserializer()
     try:
-        from pyspark.sql.worker.utils import worker_run
-    except ImportError:  # before 4.2
-        worker_run = _worker_run
-    worker_run(_answer, infile, outfile)
+        if infile.peek(1):
+            check_python_version(infile)
+            setup_spark_files(infile)
+            setup_memory_limits(int(os.environ.get("PYSPARK_PLANNER_MEMORY_MB", "-1")))
+        while infile.peek(1):
+            blocks = conversation.answer(text.loads(infile), json.loads(text.loads(infile)))
+            write_int(len(blocks), outfile)
+            for block in blocks:
+                write_with_length(block, outfile)
+            outfile.flush()
+            settle()
+    except BaseException as error:  # noqa: BLE001
+        handle_worker_exception(error, outfile)
+        outfile.flush()
+    sys.exit(1)  # 0 would mean to PySpark's daemon that more may come
 
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
@@ -108,31 +128,61 @@ def plan(
     return PartitionFunction(wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]
 
 
-_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
-
-
 def _even(size: int, parallelism: int) -> int:
     """Bytes per task by which all cores are at work until the end: as many tasks for each."""
     rounds = max(1, -(-size // (max(1, parallelism) * 2 * TASK_BYTES)))
     return max(WORTH_A_TASK, -(-size // (max(1, parallelism) * rounds)))
 
 
-def _answer(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    text = UTF8Deserializer()
-    verb, asked = text.loads(infile), json.loads(text.loads(infile))
-    if verb in _ANSWERS:
-        write_with_length(json.dumps(_ANSWERS[verb](**asked)).encode(), outfile)
-        settle()
-        return
-    full, wanted = (spark.StructType.fromJson(json.loads(asked[name])) for name in ("full", "wanted"))
-    filters = [Comparison(**{**one, "values": [_value(value) for value in one["values"]]}) for one in asked["filters"]]
-    function, partitions = plan(asked["options"], full, wanted, filters, asked["parallelism"])
+class Conversation:
+    """What the JVM asks one process, and what it has asked before: the stream that a process plans, if it plans one."""
+
+    def __init__(self, source: type[DataSource]) -> None:
+        self._source = source
+        self._stream: Any = None
+
+    def answer(self, verb: str, asked: dict[str, Any]) -> list[bytes]:
+        """The blocks of an answer."""
+        if verb in _ANSWERS:
+            return [json.dumps(_ANSWERS[verb](**asked)).encode()]
+        if verb == "plan":
+            full, wanted = (_schema(asked[name]) for name in ("full", "wanted"))
+            given = [{**one, "values": [_value(value) for value in one["values"]]} for one in asked["filters"]]
+            filters = [Comparison(**one) for one in given]
+            function, partitions = plan(asked["options"], full, wanted, filters, asked["parallelism"])
+            return [_pickled(function), *partitions]
+        if verb == "stream":
+            schema = _schema(asked["schema"])
+            self._stream = self._source(asked["options"]).streamReader(schema)
+            return [_pickled(PartitionFunction(schema))]
+        if verb == "partitions":
+            return [CPickleSerializer().dumps(one.value) for one in self._stream.partitions(**asked)]
+        return [json.dumps(_OF_STREAMS[verb](self._stream, **asked)).encode()]
+
+
+_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
+_OF_STREAMS: dict[str, Callable[..., Any]] = {
+    "initial": lambda stream: stream.initialOffset(),
+    "available_now": lambda stream: stream.prepareForTriggerAvailableNow(),
+    "latest": lambda stream, start, limited: stream.latestOffset(start, _limit(stream, limited=limited)),
+    "behind": lambda stream: stream.reportLatestOffset(),
+}
+
+
+def _limit(stream: Any, *, limited: bool) -> Any:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    return stream.getDefaultReadLimit() if limited else ReadAllAvailable()
+
+
+def _schema(text: str) -> spark.StructType:
+    return spark.StructType.fromJson(json.loads(text))
+
+
+def _pickled(function: PartitionFunction) -> bytes:
+    """What a worker runs: the function, and the columns that it returns."""
     returned = function.schema if function.schema.fields else _COUNTS
-    write_with_length(CPickleSerializer().dumps((function, returned)), outfile)
-    write_int(len(partitions), outfile)
-    for partition in partitions:
-        write_with_length(partition, outfile)
-    settle()
+    return bytes(CPickleSerializer().dumps((function, returned)))
 
 
 def _value(tagged: Mapping[str, Any] | None) -> Any:
@@ -140,26 +190,3 @@ def _value(tagged: Mapping[str, Any] | None) -> Any:
         return None
     ((kind, text),) = tagged.items()
     return _VALUES[kind](text)
-
-
-def _worker_run(answer: Callable[[IO[bytes], IO[bytes]], None], infile: IO[bytes], outfile: IO[bytes]) -> None:
-    """The conversation of a planning process, which PySpark has as a function of its own from 4.2 on."""
-    from pyspark.accumulators import _accumulatorRegistry
-    from pyspark.serializers import SpecialLengths, read_int
-    from pyspark.util import handle_worker_exception
-    from pyspark.worker_util import check_python_version, send_accumulator_updates, setup_broadcasts, setup_spark_files
-
-    try:
-        check_python_version(infile)
-        setup_spark_files(infile)
-        setup_broadcasts(infile)
-        _accumulatorRegistry.clear()
-        answer(infile, outfile)
-    except BaseException as error:  # noqa: BLE001
-        handle_worker_exception(error, outfile)
-        sys.exit(-1)
-    send_accumulator_updates(outfile)
-    ended = read_int(infile) == SpecialLengths.END_OF_STREAM
-    write_int(SpecialLengths.END_OF_STREAM if ended else SpecialLengths.END_OF_DATA_SECTION, outfile)
-    if not ended:
-        sys.exit(-1)

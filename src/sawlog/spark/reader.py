@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from sawlog.arrow import constant
 from sawlog.damage import Findings
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
@@ -233,7 +234,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
             for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
                 settle()
                 if not target.names:
-                    yield pa.record_batch({"rows": pa.array([batch.num_rows], pa.int64())})
+                    yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
                     continue
                 try:
                     ready = cast_batch(with_facts(batch, facts, fragment, target), target)

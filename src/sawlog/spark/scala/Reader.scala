@@ -1,20 +1,14 @@
 package org.apache.spark.sql.execution.python.sawlog
 
-import java.lang.reflect.{InvocationTargetException, Method, Proxy}
-
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.spark.{JobArtifactSet, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonStreamingInputPartition}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, StructType}
-import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
 /** Runs the Python function that reads a partition, in a worker of Spark's own. */
@@ -27,10 +21,7 @@ class ColumnarReaderFactory(
     throw new UnsupportedOperationException("rows are not read one by one")
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = {
-    val pickled = partition match {
-      case one: PythonInputPartition => one.pickedPartition
-      case one: PythonStreamingInputPartition => one.pickedPartition
-    }
+    val pickled = partition.asInstanceOf[PythonInputPartition].pickedPartition
     val context = TaskContext.get()
     val runner = Runner(Seq((ChainedPythonFunctions(Seq(function)), 0L)), PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       ColumnarReaderFactory.Input, zone, settings, artifacts)
@@ -45,7 +36,7 @@ object ColumnarReaderFactory {
 
   def apply(pickled: Array[Byte], schema: StructType): ColumnarReaderFactory = {
     val conf = SQLConf.get
-    new ColumnarReaderFactory(Planner.function(pickled), schema, conf.sessionLocalTimeZone,
+    new ColumnarReaderFactory(Conversation.function(pickled), schema, conf.sessionLocalTimeZone,
       ArrowPythonRunner.getPythonRunnerConfMap(conf), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
   }
 }
@@ -88,21 +79,4 @@ class CountReader(batches: Iterator[ColumnarBatch]) extends PartitionReader[Colu
   }
 
   override def close(): Unit = ()
-}
-
-/** The Python source's own stream, of whichever Spark, but for the readers of its partitions. */
-object ColumnarStream {
-  def apply(
-      rows: MicroBatchStream, schema: StructType, options: CaseInsensitiveStringMap): MicroBatchStream = {
-    lazy val source = SparkSession.active.asInstanceOf[ClassicSession].sessionState.dataSourceManager
-      .lookupDataSource(SawlogSource.Name)
-    lazy val function = source.createReadInfoInPython(
-      source.createDataSourceInPython(SawlogSource.Name, options, Some(schema)), schema, isStreaming = true).func
-    val interfaces = Iterator.iterate[Class[_]](rows.getClass)(_.getSuperclass).takeWhile(_ != null)
-      .flatMap(_.getInterfaces).filter(_.getName.startsWith("org.apache.spark.sql.connector.")).distinct.toArray
-    Proxy.newProxyInstance(getClass.getClassLoader, interfaces, (_: Any, method: Method, arguments: Array[AnyRef]) =>
-      if (method.getName == "createReaderFactory") ColumnarReaderFactory(function, schema)
-      else try method.invoke(rows, arguments: _*)
-      catch { case error: InvocationTargetException => throw error.getCause }).asInstanceOf[MicroBatchStream]
-  }
 }

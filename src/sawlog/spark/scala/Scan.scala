@@ -5,7 +5,7 @@ import java.util.OptionalLong
 import org.apache.spark.sql.catalyst.util.QuotingUtils.quoteIfNeeded
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2, PythonInputPartition, PythonTable}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -14,8 +14,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 class SawlogScanBuilder(
     full: StructType,
     options: CaseInsensitiveStringMap,
-    description: () => Description,
-    python: PythonDataSourceV2)
+    description: () => Description)
     extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownFilters {
   private var wanted = full
   private var pushed = Array.empty[Filter]
@@ -34,7 +33,7 @@ class SawlogScanBuilder(
 
   override def pushedFilters(): Array[Filter] = pushed
 
-  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, description, python)
+  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, description)
 }
 
 /** A read of some columns: as a batch, or micro-batch by micro-batch. */
@@ -43,8 +42,7 @@ class SawlogScan(
     wanted: StructType,
     pushed: Seq[Filter],
     options: CaseInsensitiveStringMap,
-    describe: () => Description,
-    python: PythonDataSourceV2)
+    describe: () => Description)
     extends Scan with Batch with SupportsReportStatistics {
   private lazy val plan = Planner.plan(options, full, wanted, pushed)
 
@@ -66,10 +64,7 @@ class SawlogScan(
 
   override def createReaderFactory(): PartitionReaderFactory = ColumnarReaderFactory(plan.function, wanted)
 
-  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = {
-    val rows = new PythonTable(python, SawlogSource.Name, wanted).newScanBuilder(options).build()
-    ColumnarStream(rows.toMicroBatchStream(checkpoint), wanted, options)
-  }
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = new SawlogStream(options, wanted)
 
   /**
    * The bytes of the files in proportion to the columns, as Spark reckons for its own files, and as many rows as they

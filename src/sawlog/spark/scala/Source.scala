@@ -51,14 +51,14 @@ class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStri
   private lazy val python = {
     val source = new PythonDataSourceV2
     source.setShortName(SawlogSource.Name)
-    (source, new PythonTable(source, SawlogSource.Name, schema))
+    new PythonTable(source, SawlogSource.Name, schema)
   }
 
   override def name(): String = SawlogSource.Name
 
   override def metadataColumns(): Array[MetadataColumn] = Array(SawlogTable.Metadata)
 
-  override def capabilities(): util.Set[TableCapability] = python._2.capabilities()
+  override def capabilities(): util.Set[TableCapability] = python.capabilities()
 
   /** Options of the table, and on top of them those of the query. */
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
@@ -69,10 +69,10 @@ class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStri
     }
     val merged = new CaseInsensitiveStringMap(all)
     lazy val description = described.getOrElse(Planner.describe(merged))
-    new SawlogScanBuilder(schema, merged, () => description, python._1)
+    new SawlogScanBuilder(schema, merged, () => description)
   }
 
-  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = python._2.newWriteBuilder(info)
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = python.newWriteBuilder(info)
 }
 
 object SawlogTable {

@@ -1,0 +1,26 @@
+"""The daemon that Python workers are forked from: PySpark as it is installed, if that is the same."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from sawlog.spark.daemon import unzipped
+
+
+def zipped(path: Path, version: str, name: str = "pyspark") -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}/version.py", version)
+    return str(path)
+
+
+def test_zips_of_what_is_installed_are_left_out(tmp_path: Path) -> None:
+    installed = tmp_path / "site"
+    for name, version in (("pyspark", "4.2.0"), ("py4j", "0.10")):
+        (installed / name).mkdir(parents=True)
+        (installed / name / "version.py").write_text(version)
+    same, py4j = zipped(tmp_path / "a.zip", "4.2.0"), zipped(tmp_path / "b.zip", "0.10", "py4j")
+    other, foreign = zipped(tmp_path / "c.zip", "4.3.0"), zipped(tmp_path / "d.zip", "", "users")
+    rest = ["", str(tmp_path / "gone.zip"), other, foreign, str(installed)]
+    assert unzipped([same, py4j, *rest]) == rest
+    assert unzipped([same, py4j]) == [same, py4j], "nothing else has them"
