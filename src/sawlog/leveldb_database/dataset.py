@@ -31,7 +31,6 @@ from sawlog.leveldb_database.fragments import (
     Orphan,
 )
 from sawlog.leveldb_database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
-from sawlog.leveldb_database.pictures import COUNTED, pictures
 from sawlog.leveldb_database.tables import JudgedTable
 from sawlog.leveldb_database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb_log import anatomy as log_anatomy
@@ -239,7 +238,9 @@ class DatabaseContents(Contents):
 
     def pictures(self, request: Request) -> Iterator[Picture]:
         """See `Contents.pictures`: levels, ranges of keys, live and dead bytes."""
-        options = replace(self.scan.options, orphans=False)
+        from sawlog.leveldb_database.pictures import COUNTED, pictures
+
+        options = replace(self.scan.options, salvage=())
         scan = replace(
             request.scan, view="all", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
         )
