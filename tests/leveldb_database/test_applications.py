@@ -228,6 +228,7 @@ def test_options_of_other_views_are_refused() -> None:
 
 
 VIEWS = (
+    "bedrock",
     "bitcoin_blocks",
     "bitcoin_chainstate",
     "chrome_storage",
