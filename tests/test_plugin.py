@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PLUGIN = Path(__file__).parent / "plugin"
 
 SCRIPT = """
@@ -31,7 +33,7 @@ print(json.dumps({
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(PLUGIN)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
 
 
@@ -57,3 +59,22 @@ def test_third_party_verb_and_spark_helper_are_found(tmp_path: Path) -> None:
     asked = "import sawlog.spark; print(sawlog.spark.whisper('HUSH'), 'whisper' in dir(sawlog.spark))"
     assert run("-c", asked).stdout == "hush True\n"
     assert "AttributeError" in run("-c", "import sawlog.spark; sawlog.spark.nonsense").stderr
+
+
+def test_third_party_view_of_a_database_is_found(tmp_path: Path) -> None:
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    with plyvel.DB(str(tmp_path / "db"), create_if_missing=True) as database:
+        for key, value in {b"counter/a": b"\1", b"counter/b": b"\2", b"unit/a": b"m", b"x": b""}.items():
+            database.put(key, value)
+        database.delete(b"counter/b")
+    asked = ("cat", str(tmp_path / "db"), "--view", "counters", "-o", "history=true", "--json")
+    done = run("-m", "sawlog", *asked, "--columns", "name,unit,count,reason,operation")
+    assert done.returncode == 0, done.stderr
+    assert [tuple(json.loads(line).values()) for line in done.stdout.splitlines()] == [
+        ("a", "m", 1, None, "put"),
+        ("b", None, None, None, "delete"),
+        ("b", None, 2, None, "put"),
+        (None, None, None, "not a counter", "put"),
+        (None, None, None, "not a counter", "put"),
+    ]
+    assert "decoded by --view counters" in run("-m", "sawlog", "info", str(tmp_path / "db")).stdout

@@ -227,7 +227,15 @@ def test_options_of_other_views_are_refused() -> None:
     assert found.schema.names[-4:] == ["live", "file", "level", "orphan"]
 
 
-VIEWS = ("chrome_storage", "indexed_db", "local_storage", "session_storage")
+VIEWS = (
+    "bedrock",
+    "bitcoin_blocks",
+    "bitcoin_chainstate",
+    "chrome_storage",
+    "indexed_db",
+    "local_storage",
+    "session_storage",
+)
 
 
 def stored() -> Iterator[tuple[str, bytes, bytes]]:

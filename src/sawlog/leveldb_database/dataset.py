@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import posixpath
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
-from sawlog.errors import OptionError
+from sawlog.errors import FormatError, OptionError
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Request, Scan, View
 from sawlog.leveldb_database.applications import application, recognized
@@ -47,8 +47,10 @@ from sawlog.scan import Projection
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
-_FIRST = 100
-"""Keys by which it is recognised what application has written them."""
+_KEYS = 100
+"""So many keys of tables, or of a small log, show what application has written them."""
+_LOG_BYTES = 4 << 20
+"""Larger logs are not looked into for that."""
 
 
 class DatabaseContents(Contents):
@@ -94,14 +96,16 @@ class DatabaseContents(Contents):
             yield Decoded(*request, one.path, one.size, entries, entries_of(whole, "all"), home)
 
     def decoders(self) -> list[str]:
-        """Views of applications that know the directory, the comparator or the first keys."""
-        keys: list[bytes] = []
-        scan = replace(self.scan, view="live", columns=("key",), filters=(), expression=None, schema=None)
-        if self.version.bytewise:
+        """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
+        version = self.version
+        keys = [key for table in version.tables[:_KEYS] for key in (table.smallest, table.end[:-1])]
+        if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
+            scan = replace(self.scan, view="live", columns=("key",), filters=(), expression=None, schema=None)
             (whole,) = self._ranges(Request(scan, Projection.of(STATE_SCHEMA, scan)), sys.maxsize)
             batches = whole.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True))
-            keys = [key for batch in itertools.islice(batches, 1) for key in batch.column("key")[:_FIRST].to_pylist()]
-        return recognized(posixpath.dirname(self.version.manifest.path), self.version.comparator, keys)
+            with contextlib.suppress(FormatError):  # a read says why
+                keys = [key for batch in batches for key in batch.column("key").to_pylist()][:_KEYS]
+        return recognized(posixpath.dirname(version.manifest.path), version.comparator, keys)
 
     def _history(self) -> pa.Schema:
         """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""

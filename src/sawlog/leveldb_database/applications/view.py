@@ -79,7 +79,7 @@ class ApplicationView(ABC):
         Args:
             path: Its directory.
             comparator: The name of the order of its keys.
-            keys: Its first keys.
+            keys: Some of its keys, such as the first and last ones of tables.
         """
 
     def context(self, entries: Iterable[Entry], home: Home) -> Any:

@@ -1,0 +1,142 @@
+"""Bitcoin Core's databases: its published vectors, and databases that LevelDB has written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.leveldb_database.applications.bitcoin import amount, script, varint
+from sawlog.leveldb_database.applications.cursor import Cursor
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+
+KEY = bytes.fromhex("b12dcefd8f872536")
+OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + KEY}
+TXID = bytes(range(32))
+GENESIS = bytes.fromhex(
+    "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f61"
+    "7fc81bc3888a51323a9fb8aa4b1e5e4a29ab5f49ffff001d1dac2b7c"
+)
+GENESIS_HASH = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"
+COINS = {
+    "97f23c835800816115944e077fe7c803cfa57f29b36bf87c1d35": (
+        203998,
+        False,
+        60000000000,
+        "76a914816115944e077fe7c803cfa57f29b36bf87c1d3588ac",
+    ),
+    "8ddf77bbd123008c988f1a4a4de2161e0f50aac7f17e7f9555caa4": (
+        120891,
+        True,
+        110397,
+        "76a9148c988f1a4a4de2161e0f50aac7f17e7f9555caa488ac",
+    ),
+}
+"""`ccoins_serialization` in Bitcoin Core's `coins_tests.cpp`."""
+
+
+def obfuscated(value: bytes) -> bytes:
+    return bytes(byte ^ KEY[at % 8] for at, byte in enumerate(value))
+
+
+def made(path: Path, entries: Mapping[bytes, bytes]) -> Path:
+    with plyvel.DB(str(path), create_if_missing=True) as database:
+        for key, value in entries.items():
+            database.put(key, value)
+    return path
+
+
+def rows(path: Path, view: str, **options: Any) -> list[dict[str, Any]]:
+    return sawlog.read(path, view=view, **options).to_pylist()
+
+
+def test_coins_are_those_of_the_published_vectors(tmp_path: Path) -> None:
+    coins = {b"C" + TXID + bytes([at]): obfuscated(bytes.fromhex(value)) for at, value in enumerate(COINS)} | {
+        b"B": obfuscated(TXID)
+    }
+    path = made(tmp_path / "chainstate", OBFUSCATION | coins)
+    assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_chainstate"
+    found = rows(path, "bitcoin_chainstate")
+    assert not [row for row in found if row["reason"]]
+    assert [
+        (row["height"], row["coinbase"], row["amount"], row["script"].hex()) for row in found if row["kind"] == "coin"
+    ] == list(COINS.values())
+    assert {(row["txid"], row["output"]) for row in found if row["kind"] == "coin"} == {
+        (TXID[::-1].hex(), 0),
+        (TXID[::-1].hex(), 1),
+    }
+    assert [row["blocks"] for row in found if row["kind"] == "best_block"] == [[TXID[::-1].hex()]]
+
+
+def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
+    key, value = b"C" + TXID + b"\0", obfuscated(bytes.fromhex(next(iter(COINS))))
+    path = made(tmp_path / "chainstate", OBFUSCATION | {key: value})
+    with plyvel.DB(str(path)) as database:
+        database.delete(key)
+    found = [row for row in rows(path, "bitcoin_chainstate", history=True) if row["kind"] == "coin"]
+    assert [(row["operation"], row["amount"], row["output"]) for row in found] == [
+        ("delete", None, 0),
+        ("put", 60000000000, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "satoshis"),
+    [(0, 0), (1, 1), (7, 10**6), (9, 10**8), (0x32, 50 * 10**8), (0x1406F40, 21_000_000 * 10**8)],
+)
+def test_amounts_are_those_of_compress_tests(code: int, satoshis: int) -> None:
+    assert amount(code) == satoshis
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        ("00", 0),
+        ("7f", 0x7F),
+        ("8000", 0x80),
+        ("a334", 0x1234),
+        ("82fe7f", 0xFFFF),
+        ("8efefeff00", 2**32),
+    ],
+)
+def test_varints_are_those_of_serialize_tests(data: str, value: int) -> None:
+    cursor = Cursor(bytes.fromhex(data))
+    assert varint(cursor) == value
+    cursor.end()
+
+
+def test_public_keys_are_uncompressed() -> None:
+    """The output of the genesis block."""
+    key = (
+        "678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb6"
+        "49f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"
+    )
+    found = script(Cursor(bytes.fromhex("05" + key[:64])))
+    assert found == ("p2pk", bytes.fromhex("4104" + key + "ac"))
+
+
+def test_blocks_files_and_transactions(tmp_path: Path) -> None:
+    entries = {
+        b"b" + bytes.fromhex(GENESIS_HASH)[::-1]: bytes.fromhex("8fee3c 00 0d 01 00 08") + GENESIS,
+        b"f\0\0\0\0": bytes.fromhex("01 8000 00 00 00 83dfcfd429 83dfcfd429"),
+        b"l": bytes(4),
+        b"R": b"1",
+        b"F\x07txindex": b"1",
+        b"t" + TXID: bytes.fromhex("01 08 50"),
+        b"x": b"?",
+    }
+    path = made(tmp_path / "index", entries)
+    assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_blocks"
+    found = {row["kind"]: row for row in rows(path, "bitcoin_blocks")}
+    block = found["block"]
+    assert (block["hash"], block["height"], block["file"], block["offset"]) == (GENESIS_HASH, 0, 0, 8)
+    assert (block["time"], block["bits"], block["nonce"]) == (1231006505, 0x1D00FFFF, 2083236893)
+    assert block["merkle_root"] == "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"
+    assert (found["file"]["blocks"], found["file"]["size"], found["file"]["file"]) == (1, 128, 0)
+    assert (found["transaction"]["file"], found["transaction"]["offset"]) == (1, 8)
+    assert (found["flag"]["name"], found["flag"]["value"], found["last_file"]["file"]) == ("txindex", "1", 0)
+    assert found[None]["reason"] == "a key that begins with b'x'"
