@@ -16,7 +16,7 @@ from sawlog.errors import ChangedError, InternalError, StorageError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log import format as leveldb
 from sawlog.leveldb_log.dataset import LogContents
-from sawlog.leveldb_log.fragments import LogRange
+from sawlog.leveldb_log.walk import LogRange
 
 RECORDS = [b"%d" % n * 2000 for n in range(40)]
 

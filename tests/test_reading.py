@@ -52,7 +52,7 @@ def test_threads_deliver_what_one_thread_delivers(samples: dict[str, Path], name
 def test_reading_counting_and_checking_are_the_work_of_all_threads(
     samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sawlog.leveldb_log.fragments import LogRange
+    from sawlog.leveldb_log.walk import LogRange
 
     workers: set[str] = set()
     whole = LogRange.decode

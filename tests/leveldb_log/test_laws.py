@@ -197,7 +197,7 @@ def _entities(schema: str) -> Sample:
     properties = ({"a": 1, "t": "x"}, {"t": "y", "a": 2}) if schema == "infer" else ({"a": 1}, {"f": 0.5, "l": [1, 2]})
     records = [entity(properties[0]), entity(properties[1], [("k", 7)])]
     data = write(*records)
-    options = {"schema": schema}
+    options = {"properties": schema}
     return Sample(
         f"entities_{schema}",
         "leveldb_log",

@@ -21,9 +21,10 @@ from sawlog.filodb_record.columns import (
     row_fields,
     series_fields,
 )
-from sawlog.filodb_record.fragments import ContainerRange, SeriesScan
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
+from sawlog.filodb_record.series import SeriesScan
+from sawlog.filodb_record.walk import ContainerRange
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Request, View
 from sawlog.storage import File, Source

@@ -10,10 +10,10 @@ import pyarrow as pa
 from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.columns import row_fields
-from sawlog.filodb_record.fragments import ContainerRange
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
 from sawlog.filodb_record.selection import select
 from sawlog.filodb_record.target import RECORD_COLUMN, TIME_COLUMN
+from sawlog.filodb_record.walk import ContainerRange
 from sawlog.filodb_record.writer import ContainerWriter
 from sawlog.format import PROBE_BYTES, Projection, Scan
 from sawlog.storage import File, Storage

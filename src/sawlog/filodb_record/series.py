@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.chain.kernels import Window
+from sawlog.damage import Findings
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, ViewField
 from sawlog.filodb_record.kernels import series as t
 from sawlog.filodb_record.kernels.records import Out
-from sawlog.filodb_record.walk import RecordsWalk
+from sawlog.filodb_record.walk import ContainerRange, RecordsWalk
+from sawlog.format import Fragment
 
 if TYPE_CHECKING:
-    from sawlog.damage import Findings
-    from sawlog.filodb_record.fragments import ContainerRange
     from sawlog.storage import Source
 
 FIRST_SERIES = 2 << 10
@@ -88,3 +90,21 @@ class SeriesWalk(RecordsWalk):
         fields = [one.name for one in self._gatherer.fields]
         found = dict(zip(fields, self._gatherer.arrays(rows, marks), strict=True))
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
+
+
+@dataclass(frozen=True)
+class SeriesScan(Fragment):
+    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
+
+    Attributes:
+        ranges: The files.
+    """
+
+    ranges: tuple[ContainerRange, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A series is delivered where it is met first."""
+        table = SeriesTable()
+        for one in self.ranges:
+            with closing(self.scan.storage.open(one.path)) as source:
+                yield from SeriesWalk(one, source, schema, findings, table).batches()

@@ -1,10 +1,11 @@
-"""Passes over the containers of a file: what the shared walk over a chain needs of this format."""
+"""The containers of a file, or of a part of it, as a fragment, and the passes over them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, batch_of_rows, constant_string
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
@@ -24,16 +26,16 @@ from sawlog.filodb_record.kernels.columns import BLOCK
 from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.layout import DETAIL, Kind
+from sawlog.filodb_record.selection import Selection
 from sawlog.format import OFFSET_COLUMN
 from sawlog.query import conditions
+from sawlog.ranges import FileRange
 from sawlog.storage import sources
 
 if TYPE_CHECKING:
-    from sawlog.damage import Findings
-    from sawlog.filodb_record.fragments import ContainerRange
     from sawlog.filodb_record.options import ReadOptions
     from sawlog.filodb_record.schemas.record import RecordSchema
-    from sawlog.filodb_record.selection import Layout, Selection
+    from sawlog.filodb_record.selection import Layout
     from sawlog.query import Condition
     from sawlog.storage import Source
 
@@ -472,3 +474,35 @@ def _first_word(source: Source, size: int) -> int:
     if size < layout.VERSION_WORD.end:
         return PLAIN_WORD
     return layout.VERSION_WORD.of(source.window(0, layout.VERSION_WORD.end).tobytes())
+
+
+@dataclass(frozen=True)
+class ContainerRange(FileRange):
+    """The containers of one file that start in `[start, end)`.
+
+    Attributes:
+        file: The file; its size is where this scan takes it to end.
+        start: Where a container starts.
+        end: Where one starts, or the size of the file.
+        step: Bytes of whole containers; 0 while unknown.
+        selection: Which schemas are read.
+        fields: The columns of the view, and those that can be asked for besides.
+        resumed: Whether an earlier pass has read up to `start`, when the file held no more.
+        doubts: How many doubtful containers are before `start`; see `sawlog.filodb_record.framing`.
+    """
+
+    step: int
+    selection: Selection
+    fields: tuple[ViewField, ...]
+    resumed: bool = False
+    doubts: int = 0
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
+        with closing(self.scan.storage.open(self.path)) as source:
+            walk = ContainersWalk if self.scan.view == "frames" else RowsWalk
+            yield from walk(self, source, schema, findings).batches()
+
+    def containers(self, source: Source) -> ContainersWalk:
+        """A walk over the containers alone: their records are passed over."""
+        return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)

@@ -26,7 +26,7 @@ RECORDS_SCHEMA = pa.schema(
 """What the views that decode records ask the ranges for."""
 
 STALE_COLUMN = "stale"
-"""Whether a row is from the former life of a recycled log; only with `stale="include"`."""
+"""Whether a row is from the former life of a recycled log; only with `salvage="stale"`."""
 RECOVERED_COLUMN = "recovered"
 """Whether a row begins behind damage in the same block; only with `salvage="damaged"`."""
 

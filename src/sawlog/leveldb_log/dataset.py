@@ -15,9 +15,9 @@ from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Frag
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.anatomy import parts
 from sawlog.leveldb_log.columns import ROWS_SCHEMA, marked
-from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.layout import Dialect
+from sawlog.leveldb_log.walk import LogRange
 from sawlog.pictures import Picture
 from sawlog.query import interval
 from sawlog.reading import PIECE_BYTES

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import posixpath
+import re
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -20,19 +22,51 @@ from sawlog.leveldb_log.head import first_fragments
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
-    from sawlog.leveldb_log.dataset import LogContents
     from sawlog.leveldb_log.options import ReadOptions, WriteOptions
     from sawlog.storage import File, Storage
 
 _METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
-_NAMES_OF_VIEWS = {
-    "writes": (layout.LOG_NAME, layout.SINK_NAME),
-    "edits": (layout.MANIFEST_NAME,),
-    "files": (layout.MANIFEST_NAME,),
-    "entities": (layout.EXPORT_NAME, *_METADATA_NAMES),
-}
-"""What of a directory the views that decode records read."""
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
+
+
+class _View(NamedTuple):
+    """One view: a line on it, the files of a directory that it reads, and the class of its contents."""
+
+    title: str
+    names: tuple[re.Pattern[str], ...]
+    module: str
+    contents: str
+
+
+_VIEWS = {
+    "rows": _View("one row per record: record (binary)", _DATA_NAMES, "dataset", "LogContents"),
+    "damage": _View("one row per damaged range", _DATA_NAMES, "dataset", "LogContents"),
+    "writes": _View(
+        "one row per operation in write batches: sequence, operation, column_family, key, value",
+        (layout.LOG_NAME, layout.SINK_NAME),
+        "payloads.history",
+        "WritesContents",
+    ),
+    "edits": _View(
+        "one row per version edit of a MANIFEST: comparator, log number, added and deleted files",
+        (layout.MANIFEST_NAME,),
+        "payloads.edits",
+        "EditsContents",
+    ),
+    "files": _View(
+        "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
+        (layout.MANIFEST_NAME,),
+        "payloads.edits",
+        "FilesContents",
+    ),
+    "entities": _View(
+        "one row per entity of a Datastore or Firestore export: key, properties",
+        (layout.EXPORT_NAME, *_METADATA_NAMES),
+        "datastore.entities",
+        "EntitiesContents",
+    ),
+}
+"""The views. What reads one is imported with it: decoders of records are large."""
 _WRITTEN_OVER = 1000
 """How far back the numbers of logs may lie that a log is written over."""
 
@@ -45,14 +79,7 @@ class LevelDBLog(Format):
     suffix = ".log"
     rescue: ClassVar = {"salvage": ("damaged",)}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
-    views: ClassVar = {
-        "rows": "one row per record: record (binary)",
-        "damage": "one row per damaged range",
-        "writes": "one row per operation in write batches: sequence, operation, column_family, key, value",
-        "edits": "one row per version edit of a MANIFEST: comparator, log number, added and deleted files",
-        "files": "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
-        "entities": "one row per entity of a Datastore or Firestore export: key, properties",
-    }
+    views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
     read_options = imported("sawlog.leveldb_log.options", "ReadOptions")
     write_options = imported("sawlog.leveldb_log.options", "WriteOptions")
 
@@ -66,7 +93,7 @@ class LevelDBLog(Format):
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
-        names = _NAMES_OF_VIEWS.get(view, _DATA_NAMES)
+        names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
         chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(chosen, key=_log_order)
 
@@ -110,7 +137,9 @@ class LevelDBLog(Format):
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
         _check_options(scan.options, scan.view)
-        return _dataset_type(scan.view)(self, files, scan)
+        _, _, module, name = _VIEWS[scan.view]
+        contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb_log.{module}"), name)(self, files, scan)
+        return contents
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
@@ -127,25 +156,6 @@ class LevelDBLog(Format):
         from sawlog.leveldb_log.repair import repair
 
         repair(file, target, options, storage)
-
-
-def _dataset_type(view: str) -> type[LogContents]:
-    """The kind of dataset that serves a view."""
-    if view == "writes":
-        from sawlog.leveldb_log.payloads.history import WritesContents
-
-        return WritesContents
-    if view in ("edits", "files"):
-        from sawlog.leveldb_log.payloads import edits
-
-        return edits.EditsContents if view == "edits" else edits.FilesContents
-    if view == "entities":
-        from sawlog.leveldb_log.datastore.entities import EntitiesContents
-
-        return EntitiesContents
-    from sawlog.leveldb_log.dataset import LogContents
-
-    return LogContents
 
 
 def _check_options(options: ReadOptions, view: str) -> None:

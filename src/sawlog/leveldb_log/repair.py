@@ -10,10 +10,9 @@ from sawlog.damage import Findings
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.leveldb_log import layout
 from sawlog.leveldb_log.columns import RECORD_COLUMN, ROWS_SCHEMA
-from sawlog.leveldb_log.fragments import LogRange, whole_log
 from sawlog.leveldb_log.head import LogHead, read_head, settle_dialect
 from sawlog.leveldb_log.options import ReadOptions, WriteOptions
-from sawlog.leveldb_log.walk import Metadata, Walk
+from sawlog.leveldb_log.walk import LogRange, Metadata, Walk, whole_log
 from sawlog.leveldb_log.writer import LogWriter
 from sawlog.storage import File, Source, Storage
 

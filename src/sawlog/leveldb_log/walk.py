@@ -1,10 +1,12 @@
-"""One pass over a range of a log: records as batches, and what the log says besides them."""
+"""Ranges of logs as fragments, and the passes over them: records as batches, and what the log says besides them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +14,28 @@ import pyarrow as pa
 from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
-from sawlog.damage import Findings, Tail, TailStatus
-from sawlog.format import OFFSET_COLUMN
+from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
+from sawlog.errors import ChangedError, DiskError, warn
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, Projection, Scan
 from sawlog.leveldb_log import kernels as k
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN
+from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, ROWS_SCHEMA, STALE_COLUMN
+from sawlog.leveldb_log.head import LogHead, first_fragments, read_head
 from sawlog.leveldb_log.judge import rules_of
-from sawlog.leveldb_log.layout import DETAIL, GIVEN_UP, Kind, Role
+from sawlog.leveldb_log.layout import DETAIL, GIVEN_UP, Dialect, Kind, Role
+from sawlog.leveldb_log.options import ReadOptions
+from sawlog.ranges import FileRange, intact_end
+from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.leveldb_log.fragments import LogRange
-    from sawlog.leveldb_log.head import LogHead
-    from sawlog.leveldb_log.options import ReadOptions
-    from sawlog.storage import Source
 
 BATCH_BYTES = 4 << 20
 """Payload per batch, unless one record is larger."""
 BATCH_ROWS = 64 << 10
+SEARCHED = 32 * layout.BLOCK_SIZE
+"""Bytes in which the next life is looked for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +227,114 @@ class Walk(ChainWalk):
         for _ in whole.batches():
             pass
         return whole.findings.tail
+
+
+@dataclass(frozen=True)
+class LogRange(FileRange):
+    """Those records of one log whose first header lies in `[start, end)`.
+
+    Attributes:
+        file: The log; its size is where this scan takes the file to end.
+        start: A block boundary, or, when `synced`, the end of a complete record.
+        end: A block boundary, or the size of the file.
+        synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is passed over.
+        dialect: As in the options, or as the directory tells.
+    """
+
+    synced: bool
+    dialect: Dialect | Literal["auto"]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
+            if source.size < self.file.size:
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
+            try:
+                if self.start < PROBE_BYTES:
+                    # What is read of a remote file anyway is not fetched twice.
+                    vars(self)["head"] = read_head(
+                        bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect, self.scan.storage
+                    )
+                head = self.head
+            except DiskError as error:
+                kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
+                findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
+                return
+            if head.renamed and self.start == 0:
+                findings.notes["renamed_logs"] += 1
+                detail = "no fragment carries the number in the file's name; it is read as log"
+                warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
+            walk = Walk(self, source, head, schema, findings)
+            yield from walk.batches()
+            if "stale" in self.scan.options.salvage:
+                yield from former_lives(self, walk, schema)
+
+    @cached_property
+    def head(self) -> LogHead:
+        """What the beginning of the file says.
+
+        Raises:
+            OSError: When it cannot be read.
+        """
+        storage = self.scan.storage
+        return read_head(storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect, storage)
+
+    def find_tail(self) -> Tail | None:
+        """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        findings = Findings("skip")
+        for _ in LogRange.decode(self, pa.schema([]), findings):
+            pass
+        return findings.tail
+
+    def find_end(self) -> int:
+        """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
+        findings = Findings("skip", drained=True, columns=[])
+        return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
+
+
+def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
+    """One range over all of a log, delivering everything intact."""
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    projection = Projection.of(ROWS_SCHEMA, scan)
+    return LogRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=options.dialect)
+
+
+def former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of a file that was written over, from where its log ends.
+
+    The log that the file was before goes on behind that place, up to where it ended in turn; and so forth. What cannot
+    be read there is no damage: it was given up when the file was written over.
+
+    Args:
+        fragment: All of the log.
+        walk: The walk over it, at its end.
+        schema: As for `Fragment.decode`.
+    """
+    findings = walk.findings
+    while walk.doubtful >= 0:
+        found = _next_life(walk.doubtful, fragment.file.size, walk.head, walk.source)
+        if found is None:
+            return
+        start, head = found
+        ledger = Findings("skip")
+        begin = walk.doubtful if "damaged" in fragment.scan.options.salvage else start
+        range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)
+        walk = Walk(range_, walk.source, head, schema, ledger, stale=True)
+        for batch in walk.batches():
+            findings.rows += ledger.rows
+            findings.notes["stale_rows"] += ledger.rows
+            ledger.rows = 0
+            yield batch
+
+
+def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
+    """The first block behind a place that begins with a fragment of another log, and that log's number."""
+    for start in range(layout.block_end(doubtful), size, SEARCHED):
+        window = bytes(source.window(start, min(SEARCHED, size - start)))
+        for offset, kind, body in first_fragments(window, head.dialect):
+            if layout.TYPES[head.dialect][kind].header_size == layout.HEADER_SIZE:
+                continue
+            number = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
+            if number != head.log_number:
+                return start + offset, replace(head, log_number=number)
+    return None

@@ -11,9 +11,9 @@ from sawlog.chain.records import RecordWriter, invalid_array
 from sawlog.errors import OptionError
 from sawlog.format import PROBE_BYTES
 from sawlog.leveldb_log import layout
-from sawlog.leveldb_log.fragments import whole_log
 from sawlog.leveldb_log.head import read_head, settle_dialect
 from sawlog.leveldb_log.options import ReadOptions, WriteOptions
+from sawlog.leveldb_log.walk import whole_log
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:

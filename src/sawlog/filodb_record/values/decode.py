@@ -13,10 +13,10 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings, OnDamage
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
-from sawlog.filodb_record.fragments import ContainerRange
 from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.selection import Selection, select
+from sawlog.filodb_record.walk import ContainerRange, RowsWalk
 from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
 from sawlog.storage import File
 from sawlog.storage.sources import MemorySource
@@ -175,8 +175,6 @@ class ValueDecoder:
     def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, Told]]]:
         """Rows some at a time, the number of the value that each is of, and the damage met with them."""
         import numpy as np
-
-        from sawlog.filodb_record.walk import RowsWalk
 
         starts, data = _bounds(values.cast(pa.binary()).fill_null(b""))
         findings = Findings("skip", drained=True)

@@ -35,8 +35,8 @@ from sawlog.leveldb_log.datastore.typed import (
     unite,
 )
 from sawlog.leveldb_log.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
-from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads.writes import binary_buffers, report_record
+from sawlog.leveldb_log.walk import LogRange
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class EntitiesContents(LogContents):
         self._metadata = [file for file in files if is_metadata(file)]
 
     def _schema(self) -> pa.Schema:
-        """With `schema="infer"`, the key and one column per property."""
+        """With `properties="infer"`, the key and one column per property."""
         return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred
 
     views: ClassVar = {"entities": View(_schema, LogContents._ranges)}

@@ -13,8 +13,8 @@ from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_log.columns import RECORD_COLUMN
 from sawlog.leveldb_log.datastore import layout
 from sawlog.leveldb_log.datastore.protos import message_class
-from sawlog.leveldb_log.fragments import whole_log
 from sawlog.leveldb_log.options import ReadOptions
+from sawlog.leveldb_log.walk import whole_log
 from sawlog.storage import File, Storage
 
 

@@ -110,8 +110,8 @@ def check_fields(count: int) -> None:
     """
     if count > MAX_FIELDS:
         raise SchemaError(
-            f"schema='infer': the entities have {count} or more properties; at most {MAX_FIELDS} can be columns."
-            " Read one kind (kind=...), or leave properties as JSON (schema='json')"
+            f"properties='infer': the entities have {count} or more properties; at most {MAX_FIELDS} can be columns."
+            " Read one kind (table=...), or leave them as JSON (properties='json')"
         )
 
 

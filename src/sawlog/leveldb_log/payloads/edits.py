@@ -14,11 +14,11 @@ from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb_log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb_log.dataset import LogContents
-from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.manifests import live_manifest
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.edit import EditError, parse_edit
 from sawlog.leveldb_log.payloads.writes import report_record
+from sawlog.leveldb_log.walk import LogRange
 from sawlog.storage import File, Storage
 
 _SECONDS = {b"sawlog.unit": b"seconds since 1970"}

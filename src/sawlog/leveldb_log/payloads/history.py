@@ -13,10 +13,10 @@ from sawlog.errors import OptionError
 from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
 from sawlog.leveldb_log.columns import marked
 from sawlog.leveldb_log.dataset import LogContents
-from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.payloads.fold import Fold
 from sawlog.leveldb_log.payloads.recovery import Replay, ReplayedWrites
 from sawlog.leveldb_log.payloads.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
+from sawlog.leveldb_log.walk import LogRange
 from sawlog.storage import File
 
 

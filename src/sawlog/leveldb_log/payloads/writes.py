@@ -21,10 +21,10 @@ from sawlog.leveldb_log.columns import (
     STALE_COLUMN,
     marked,
 )
-from sawlog.leveldb_log.fragments import LogRange
 from sawlog.leveldb_log.layout import Dialect
 from sawlog.leveldb_log.payloads import layout
 from sawlog.leveldb_log.payloads.layout import BATCH_DETAIL, BatchKind, Field
+from sawlog.leveldb_log.walk import LogRange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
