@@ -15,7 +15,7 @@ from sawlog.errors import FormatError
 from sawlog.leveldb_log.dataset import LogContents
 from sawlog.map import render, survey
 from sawlog.map.content import Column
-from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, over_keys
+from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, key_text, over_keys
 from tests.map.pictures import pictures, widths
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
@@ -56,6 +56,32 @@ def test_charts_are_bounded_and_say_so() -> None:
     assert sum(box[1] - box[0] == 2 for box in drawn) == MOST_LANES
     assert shown["note"] == f"Drawn are {MOST_BOXES} of 300,000."
     assert len(json.dumps(shown)) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"", ""),
+        (b"user:1", "user:1"),
+        ("Zürich".encode(), "Zürich"),
+        (b"\x00\xff", "0x00ff"),
+        ("\u202edrow".encode(), "0xe280ae64726f77"),
+        (b"<b>&", "<b>&"),
+        (b"x" * 41, "x" * 40 + "…"),
+        (("x" * 39 + "ü" * 9).encode(), "x" * 39 + "…"),
+        (b"\xc3", "0xc3"),
+        (b"\xff" * 50, f"0x{'ff' * 40}…"),
+    ],
+)
+def test_keys_as_text(key: bytes, text: str) -> None:
+    assert key_text(key) == text
+
+
+def test_texts_of_charts_harm_nobody() -> None:
+    evil = "\x1b[31m\u202e</script>"
+    shown = Picture(evil, "keys", {evil: [Box(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
+    texts = [shown["title"], shown["note"], *shown["ends"], *shown["series"], shown["lanes"][0]["label"]]
+    assert all(text.isprintable() for text in [*texts, shown["lanes"][0]["rows"][0][0][2]])
 
 
 def test_sums() -> None:

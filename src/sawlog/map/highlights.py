@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
+_LONG = 5
+"""A gap is so many times as long as the mean step from row to row."""
 
 
 class Large(NamedTuple):
@@ -88,7 +90,8 @@ class Highlights:
         """What there is to be drawn."""
         order = self._order
         if order is not None and (rows := list(self._boxes(0, "rows", order))):
-            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > self._rates.width]
+            least = max(self._rates.width, _LONG * self._rates.mean)
+            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > least]
             lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
             note = f"One bar is {order.length_text(self._rates.width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
