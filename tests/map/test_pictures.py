@@ -131,7 +131,7 @@ def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
     assert "10 min without rows" in gap.text
     assert sum(int(box.text.split(" rows")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
     (lane, (largest,)) = next(iter(found["Largest rows"].lanes.items()))
-    assert (lane, largest.offset) == (f"byte {offsets[1234]:,}", offsets[1234])
+    assert (lane, largest.offset) == (f"at {offsets[1234]:,}", offsets[1234])
     assert largest.end == offsets[1235] - offsets[1234]
     assert widths(found["Nulls by column"])["n"] == {"with values": 2500, "null": 2500}
     (file,) = survey(sawlog.open(path)).files

@@ -48,6 +48,7 @@ class Highlights:
         self._order = order if order is not None and order.kind == "time" else None
         self._rates = Rates()
         self._rows: list[Large] = []
+        self._least = 1 << 62
         self._gaps: list[Large] = []
         self._last: tuple[str, int] = "", 0
 
@@ -69,7 +70,8 @@ class Highlights:
             values: int64, its time, if it has one.
         """
         found = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
-        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found])
+        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found], lambda one: (one.size, -one.offset))
+        self._least = min(self._least, int(places[1].min(initial=self._least)))
         if self._order is None or not len(values):
             return
         self._rates.add(values, sizes)
@@ -98,15 +100,17 @@ class Highlights:
             )
             found = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
             yield Picture(f"Rate along {order.column}", "time", found, note, tall=True)
-        if self._rows:
+        if self._rows and self._rows[0].size > self._least:
             several = len({row.path for row in self._rows}) > 1
             lanes = {
-                f"{posixpath.basename(row.path)}: byte {row.offset:,}" if several else f"byte {row.offset:,}": [
+                f"{posixpath.basename(row.path)}: {row.offset:,}" if several else f"at {row.offset:,}": [
                     Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
                 ]
                 for row in self._rows
             }
-            yield Picture("Largest rows", "bytes", lanes)
+            yield Picture(
+                "Largest rows", "bytes", lanes, "By offset, each up to the next row or the end of what was read."
+            )
         if any(column.nulls for column in columns):
             sums = Sums("rows")
             for column in columns:
