@@ -160,5 +160,6 @@ def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LogContents, "pictures", broken)
     found = survey(sawlog.open(SHOP, format="leveldb_log"))
     notes = {one.title: one.note for one in found.pictures}
+    assert "one" in notes, "what could be drawn is"
     assert notes["Charts of LevelDB / RocksDB log"] == "This could not be drawn: <b>no</b>"
     assert "<b>no</b>" not in render(found)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import Contents
+from sawlog.guard import guarded
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, DAMAGES_SHOWN, ROW_BYTES, excerpts
 from sawlog.map.highlights import Highlights
@@ -219,13 +220,15 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     return found
 
 
-def _pictures(dataset: sawlog.Dataset) -> Iterator[Picture]:
+def _pictures(dataset: sawlog.Dataset) -> list[Picture]:
     """The charts of the format; one that cannot be drawn says why, and is the last."""
-    contents = dataset.contents
+    contents, found = dataset.contents, list[Picture]()
     try:
-        yield from contents.pictures(contents.request(dataset.scan))
+        with guarded(f"{contents.where}: charts failed"):
+            found.extend(contents.pictures(contents.request(dataset.scan)))
     except (OSError, SawlogError) as error:
-        yield failed(f"Charts of {dataset.format.title}", error)
+        found.append(failed(f"Charts of {dataset.format.title}", error))
+    return found
 
 
 def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
