@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
 Axis = Literal["number", "bytes", "time", "keys"]
 """What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MOST_BOXES = 800
 """Of one chart; the longest are drawn."""
 MOST_LANES = 40
 MOST_ROWS = 8
 """Of boxes that overlap in one lane; others are drawn in the last one."""
-MOST_TEXT = 200
+MOST_TEXT = 300
+_KEY_BYTES = 40
+"""Of a key that are shown."""
 BUCKETS = 240
 """Of a time."""
 
@@ -80,23 +85,23 @@ class Picture:
         for label, some in lanes.items():
             rows = [
                 [
-                    [*box[:2], box.text[:MOST_TEXT], series.index(box.series), round(box.height, 3)]
+                    [*box[:2], _shown(box.text), series.index(box.series), round(box.height, 3)]
                     + ([paths.index(box.path), box.offset] if box.path else [])
                     for box in row
                 ]
                 for row in _apart([box for box in some if next(number) in longest])
             ]
-            drawn.append({"label": label[:MOST_TEXT], "rows": rows})
+            drawn.append({"label": _shown(label), "rows": rows})
         notes = [self.note] if self.note else []
         if (every := sum(map(len, self.lanes.values()))) > len(longest):
             notes.append(f"Drawn are {len(longest):,} of {every:,}.")
         return {
-            "title": self.title,
+            "title": _shown(self.title),
             "axis": self.axis,
-            "note": " ".join(notes),
-            "ends": self.ends,
+            "note": _shown(" ".join(notes)),
+            "ends": [*map(_shown, self.ends)],
             "tall": self.tall,
-            "series": series,
+            "series": [*map(_shown, series)],
             "paths": paths,
             "lanes": drawn,
         }
@@ -121,15 +126,18 @@ class Sums:
     Attributes:
         unit: What is counted, for people.
         found: Amounts by series, by lane.
+        places: A place in a file of each that has one, by lane and series.
     """
 
     unit: str
     found: dict[str, dict[str, int]] = field(default_factory=dict)
+    places: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
-    def add(self, lane: str, series: str, amount: int) -> None:
-        """Count something."""
+    def add(self, lane: str, series: str, amount: int, path: str = "", offset: int = 0) -> None:
+        """Count something, at a place of a file if it has one; bars lead to the first place of theirs."""
         lanes = self.found.setdefault(lane, {})
         lanes[series] = lanes.get(series, 0) + amount
+        self.places.setdefault((lane, series), (path, offset))
 
     def picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
         """The chart.
@@ -148,7 +156,8 @@ class Sums:
                     continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
                 text = f"{lane}: {sums[series]:,} {self.unit}{f' {series}' if series else ''}{share}"
-                boxes.append(Box(at, at + sums[series], text, series))
+                path, offset = self.places[lane, series]
+                boxes.append(Box(at, at + sums[series], text, series, 1, path, offset))
                 at += sums[series]
             lanes[lane] = boxes
         axis: Axis = "bytes" if self.unit == "bytes" else "number"
@@ -194,6 +203,11 @@ class Rates:
     def width(self) -> int:
         """Of a bucket."""
         return 1 << self._shift
+
+    @property
+    def mean(self) -> float:
+        """The step from one thing to the next, on average."""
+        return self.width * self._sums.shape[1] / max(1, int(self._sums[0].sum()))
 
     def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
         """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
@@ -251,12 +265,28 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     return Picture(title, "keys", lanes, note, ends)
 
 
+def time_text(milliseconds: float) -> str:
+    """A moment for people, in UTC; a number where no calendar has it."""
+    try:
+        return f"{_EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    except OverflowError:
+        return f"{milliseconds:,.0f} ms"
+
+
+def _shown(text: str) -> str:
+    """Text that harms nobody, cut where it is long."""
+    cut = text[:MOST_TEXT]
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+
+
 def key_text(key: bytes) -> str:
-    """A key as text that harms nobody, cut where it is long."""
-    cut = key[:40]
-    text = cut.decode("ascii", "backslashreplace") if cut.isascii() else "0x" + cut.hex()
-    shown = text if text.isprintable() else "0x" + cut.hex()
-    return shown + ("…" if len(key) > len(cut) else "")
+    """A key as text that harms nobody, cut where it is long; as hexadecimal digits where it is none."""
+    cut, more = key[:_KEY_BYTES], "…" if len(key) > _KEY_BYTES else ""
+    for end in range(len(cut), max(len(cut) - 4, 0) if more else len(cut) - 1, -1):  # a character may be cut, too
+        with contextlib.suppress(UnicodeDecodeError):
+            text = cut[:end].decode()
+            return (text if text.isprintable() else f"0x{cut.hex()}") + more
+    return f"0x{cut.hex()}{more}" if cut else ""
 
 
 def last_key_text(end: bytes) -> str:

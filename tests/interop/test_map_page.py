@@ -247,6 +247,16 @@ def test_charts_have_keys_hover_text_and_a_table(load: Any) -> None:
     assert "rows; " in (bins.get_attribute("title") or "")
 
 
+def test_charts_of_bytes_without_rows_say_so(load: Any, pages: dict[str, Path]) -> None:
+    page = load("damaged")
+    damages = sawlog.verify(pages["damaged"].with_name("000005.log")).files[0].damages
+    longest = max(damages, key=lambda one: one.length)
+    middle = longest.offset + longest.length // 2
+    page.evaluate(f"show({middle}, {middle + 16})")
+    assert page.inner_text("#charts").count("no row begins in these bytes") == 2
+    assert "∞" not in page.inner_text("body")
+
+
 def test_brushing_one_chart_selects_in_the_others(load: Any) -> None:
     page = load("times")
     charts = page.locator("canvas.chart")

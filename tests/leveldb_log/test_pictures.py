@@ -52,6 +52,8 @@ def test_operations_along_logs(logs: Path, view: str) -> None:
 
 def test_records_that_are_something_else_have_no_such_chart(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": [b"x" * 20] * 100}), path, format="leveldb_log")
+    sawlog.write(pa.table({"record": [b"x" * 20, b"y" * 30] * 50}), path, format="leveldb_log")
     assert TITLE not in pictures(path)
     assert "Largest rows" in pictures(path)
+    sawlog.write(pa.table({"record": [b"x" * 20] * 100}), path, format="leveldb_log")
+    assert pictures(path) == {}, "all rows are of one size"

@@ -169,7 +169,11 @@ def test_filodb_record() -> None:
         "container length", "version", "timestamp", "length", "schema id", "timestamp", "value", "_metric_", "tags",
         "partition hash",
     ]  # fmt: skip
+    assert_gapless(found, 0)
     first = sawlog.read(GOLDEN / "filodb" / "gauge_100.container").slice(0, 1).to_pylist()[0]
+    record = told(found[10 : next(i for i, part in enumerate(found) if i > 10 and part.name == "schema id")])
+    assert record["_metric_"] == first["_metric_"]
+    assert record["tags"] == ", ".join(f"{key}={value}" for key, value in first["tags"])
     assert told(found[3:])["value"] == str(first["value"]) or told(found[3:9])["value"] == str(first["value"])
 
 
@@ -180,6 +184,21 @@ def test_milvus_binlog() -> None:
     assert found[-1].end == path.stat().st_size
     assert told(found[:5])["type"] == "0, descriptor"
     assert "insert" in [part.value for part in found if part.name == "type"][1]
+    assert [part.value for part in found if part.name == "Parquet magic"] == ["PAR1", "PAR1"]
+    named = {part.name: part for part in found}
+    assert named["footer length"].value == f"{named['Parquet footer'].length:,}"
+
+
+@pytest.mark.parametrize("values", [[7, None, -3], [0.5, None, 2.0], [True, False, None], ["a", None, "b"]])
+def test_deephaven_table(tmp_path: Path, values: list[Any]) -> None:
+    sawlog.write(pa.table({"c": values}), tmp_path / "t", format="deephaven_table")
+    found = parts(tmp_path / "t", 0, named="c.dat")
+    assert_gapless(found, 0)
+    assert found[-1].end == (tmp_path / "t" / "c.dat").stat().st_size
+    shown = [part.value for part in found if part.name.startswith("row ")]
+    texts = isinstance(values[0], str)
+    expected = ["symbol 0", "symbol null", "symbol 1"] if texts else ["null" if x is None else str(x) for x in values]
+    assert shown == expected
 
 
 def test_tables(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sawlog.errors import FormatError
 from sawlog.leveldb_log.dataset import LogContents
 from sawlog.map import render, survey
 from sawlog.map.content import Column
-from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, over_keys
+from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, key_text, over_keys
 from tests.map.pictures import pictures, widths
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
@@ -56,6 +56,32 @@ def test_charts_are_bounded_and_say_so() -> None:
     assert sum(box[1] - box[0] == 2 for box in drawn) == MOST_LANES
     assert shown["note"] == f"Drawn are {MOST_BOXES} of 300,000."
     assert len(json.dumps(shown)) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"", ""),
+        (b"user:1", "user:1"),
+        ("Zürich".encode(), "Zürich"),
+        (b"\x00\xff", "0x00ff"),
+        ("\u202edrow".encode(), "0xe280ae64726f77"),
+        (b"<b>&", "<b>&"),
+        (b"x" * 41, "x" * 40 + "…"),
+        (("x" * 39 + "ü" * 9).encode(), "x" * 39 + "…"),
+        (b"\xc3", "0xc3"),
+        (b"\xff" * 50, f"0x{'ff' * 40}…"),
+    ],
+)
+def test_keys_as_text(key: bytes, text: str) -> None:
+    assert key_text(key) == text
+
+
+def test_texts_of_charts_harm_nobody() -> None:
+    evil = "\x1b[31m\u202e</script>"
+    shown = Picture(evil, "keys", {evil: [Box(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
+    texts = [shown["title"], shown["note"], *shown["ends"], *shown["series"], shown["lanes"][0]["label"]]
+    assert all(text.isprintable() for text in [*texts, shown["lanes"][0]["rows"][0][0][2]])
 
 
 def test_sums() -> None:
@@ -105,7 +131,7 @@ def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
     assert "10 min without rows" in gap.text
     assert sum(int(box.text.split(" rows")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
     (lane, (largest,)) = next(iter(found["Largest rows"].lanes.items()))
-    assert (lane, largest.offset) == (f"byte {offsets[1234]:,}", offsets[1234])
+    assert (lane, largest.offset) == (f"at {offsets[1234]:,}", offsets[1234])
     assert largest.end == offsets[1235] - offsets[1234]
     assert widths(found["Nulls by column"])["n"] == {"with values": 2500, "null": 2500}
     (file,) = survey(sawlog.open(path)).files
@@ -134,5 +160,6 @@ def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LogContents, "pictures", broken)
     found = survey(sawlog.open(SHOP, format="leveldb_log"))
     notes = {one.title: one.note for one in found.pictures}
+    assert "one" in notes, "what could be drawn is"
     assert notes["Charts of LevelDB / RocksDB log"] == "This could not be drawn: <b>no</b>"
     assert "<b>no</b>" not in render(found)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part
+from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import HEAD_SIZE, parse_header
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import Source
 
 
-def parts(source: Source, path: str, offset: int) -> Iterator[Part]:
-    """The header, if the file has one, and the data; the data alone behind it."""
+_MOST = 64
+"""Values that are named one by one."""
+
+
+def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None) -> Iterator[Part]:
+    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are.
+
+    Args:
+        source: A file of a column.
+        path: Its path.
+        offset: Where to begin.
+        spec: What is known of the column.
+    """
     head = source.window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
     at = offset
@@ -26,5 +40,29 @@ def parts(source: Source, path: str, offset: int) -> Iterator[Part]:
         yield Part("data start", layout.DATA_START_OFFSET, width, f"{header.data_start:,}", use="header")
         if header.prefix_size:
             yield Part("metadata", layout.HEADER_SIZE, header.prefix_size, use="header")
+        at = layout.HEADER_SIZE + header.prefix_size
+        if header.data_start > at:
+            yield Part("reserved", at, header.data_start - at, use="header")
         at = header.data_start
-    yield Part("data", at, max(0, source.size - at))
+    if spec is not None and path.endswith(layout.DATA) and at == (header.data_start if header is not None else 0):
+        for part in _values(source, at, spec, little=header is not None and bool(header.little)):
+            yield part
+            at = part.end
+    if at < source.size:
+        yield Part("data", at, source.size - at)
+
+
+def _values(source: Source, at: int, spec: ColumnSpec, *, little: bool) -> Iterator[Part]:
+    """The first values of a column whose width is that of its type, or of the numbers of its symbols."""
+    kind = BY_COLUMN[ColumnType.INT if spec.type is ColumnType.STRING and spec.symbols else spec.type]
+    if not kind.packed or kind.width != spec.width:
+        return
+    data = source.window(at, _MOST * kind.width).tobytes()
+    order = "little" if little else "big"
+    for number in range(min(_MOST, len(data) // kind.width)):
+        stored = data[number * kind.width :][: kind.width]
+        pattern = int.from_bytes(stored, order)  # type: ignore[arg-type]
+        (value,) = struct.unpack(f"{'<' if little else '>'}{kind.packed[1:]}", stored)
+        shown = "null" if pattern in (kind.null, kind.also_null) else str(value)
+        symbol = "symbol " if kind.type is not spec.type else ""
+        yield Part(f"row {number:,}", at + number * kind.width, kind.width, symbol + shown)

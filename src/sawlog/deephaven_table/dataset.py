@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -34,6 +35,7 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError, warn
 from sawlog.format import PROVENANCE, Contents, Fragment, Request, Scan, View
+from sawlog.pictures import Picture, Sums
 from sawlog.query import conditions, possible
 from sawlog.storage import File, Source, is_remote
 
@@ -129,8 +131,29 @@ class DeephavenTableContents(Contents):
         return super().verify(checks, task_bytes, advance, every=every)
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: the header of a column file."""
-        return lambda offset: parts(source, file.path, offset)
+        """See `Contents.field_parser`: the header of a column file, and values of a fixed width."""
+        named = layout.split_name(file.name)
+        spec = self.specs.get(named[0]) if named is not None else None
+        return lambda offset: parts(source, file.path, offset, spec)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: rows by partition, bytes by column and kind of file."""
+        del request
+        rows, sizes = Sums("rows"), Sums("bytes")
+        shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])
+        for location in self.locations:
+            partition = location.column_partition or location.directory.removeprefix(shared).strip("/")
+            first = next((file.path for file in location.files), "")
+            rows.add(partition, location.internal_partition or "", self._rows(location).count, first)
+            for name, column in location.columns.items():
+                type = self.specs[name].type.value if name in self.specs else "unknown"
+                header = self._types.headers_of(location).of(column, layout.DATA)
+                start = header.data_start if header is not None else 0
+                for suffix, file in column.files.items():
+                    offset = start if suffix == layout.DATA else 0
+                    sizes.add(f"{name}: {type}", suffix, file.size, file.path, offset)
+        yield rows.picture("Rows by partition")
+        yield sizes.picture("Bytes by column and kind of file", order=(layout.DATA,))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Layout, table, partitions and columns."""

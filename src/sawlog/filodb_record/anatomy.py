@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part
+from sawlog.errors import FormatError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
+from sawlog.filodb_record.maps import iterate
+from sawlog.pictures import key_text
 
 if TYPE_CHECKING:
+    from sawlog.filodb_record.schemas import RecordSchema
     from sawlog.filodb_record.selection import Layout, Selection
     from sawlog.storage import Source
 
@@ -70,9 +74,42 @@ def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
     if record.hash_offset is not None and record.hash_offset + layout.HASH_SIZE <= len(data):
         stored = data[record.hash_offset :][: layout.HASH_SIZE]
         yield Part("partition hash", at + record.hash_offset, layout.HASH_SIZE, "0x" + stored[::-1].hex())
-    rest = record.variable_area_start
-    if len(data) > rest:
-        yield Part("payloads", at + rest, len(data) - rest)
+    yield from _payloads(data, at, record)
+
+
+def _payloads(data: bytes, at: int, record: RecordSchema) -> Iterator[Part]:
+    """The variable area: the payloads that pointers lead to, each after its length."""
+    led = [
+        (int.from_bytes(data[start : start + layout.SLOT_SIZES[column.type]], "little"), number)
+        for number, (column, start) in enumerate(zip(record.columns, record.field_offsets, strict=True))
+        if column.type in layout.POINTER_TYPES
+    ]
+    here = record.variable_area_start
+    for start, number in sorted(led):
+        length = int.from_bytes(data[start : start + layout.PAYLOAD_LENGTH_SIZE], "little")
+        body = start + layout.PAYLOAD_LENGTH_SIZE
+        if start < here or body + length > len(data):
+            break
+        if start > here:
+            yield Part("unused", at + here, start - here)
+        column = record.columns[number]
+        yield Part(f"{column.name}: length", at + start, layout.PAYLOAD_LENGTH_SIZE, f"{length:,}")
+        if length:
+            yield Part(column.name, at + body, length, _text(column.type, data[body : body + length], record))
+        here = body + length
+    if len(data) > here:
+        yield Part("payloads", at + here, len(data) - here)
+
+
+def _text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:
+    """A payload as text, where it is text; nothing for histograms and records."""
+    if kind == "map":
+        try:
+            entries = [(key, bytes(value)) for key, value in iterate(payload, record.predefined)]
+        except FormatError as error:
+            return str(error)
+        return ", ".join(f"{key_text(key)}={key_text(value)}" for key, value in entries)
+    return key_text(payload) if kind == "string" else ""
 
 
 def _layout_of(data: bytes, selection: Selection) -> Layout | None:

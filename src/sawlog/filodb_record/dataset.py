@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
+from sawlog.damage import Findings
 from sawlog.filodb_record.anatomy import parts
 from sawlog.filodb_record.columns import (
     CONTAINERS_SCHEMA,
@@ -22,11 +23,14 @@ from sawlog.filodb_record.columns import (
     series_fields,
 )
 from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.pictures import PICTURED, pictures
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Request, View
+from sawlog.pictures import Picture
+from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -97,6 +101,17 @@ class ContainerContents(Contents):
         """See `Contents.field_parser`: containers and records."""
         del file
         return lambda offset: parts(source, offset, self.selection)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: records by schema, series by metric and time."""
+        if self.scan.view == "containers" or not self.files:
+            return
+        scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
+        contents = type(self)(self.format, self.files, scan)
+        names = [name for name in PICTURED if name in contents.available.names]
+        wanted = contents.request(replace(scan, columns=tuple(names)))
+        fragments = contents.fragments(wanted, PIECE_BYTES)
+        yield from pictures(batch for one in fragments for batch in one.to_batches(Findings("skip")))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""

@@ -66,11 +66,11 @@ def pictures(version: DatabaseVersion, batches: Iterable[pa.RecordBatch]) -> Ite
         yield over_keys("Tables by level and key", spans, note)
     sizes = Sums("bytes")
     for file in version.logs:
-        sizes.add("logs", "live", file.size)
+        sizes.add("logs", "live", file.size, file.path)
     for table in sorted(version.tables, key=lambda one: one.level):
-        sizes.add(_level(table.level), "live", table.file.size)
+        sizes.add(_level(table.level), "live", table.file.size, table.file.path)
     for blobs in version.blobs.values():
-        sizes.add("blob files", "live", blobs.file.size)
+        sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
     for file in version.dead:
         kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
         sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)

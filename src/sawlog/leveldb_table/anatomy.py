@@ -19,14 +19,14 @@ _KIND = 0xFF
 """In the number that ends a key: the type of the operation."""
 _MOST = 64 << 10
 """Bytes of entries of a block that are named."""
-_NAMES = {Role.DATA: "data block", Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
+DATA_BLOCK = "data block"
+_NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
 
 
 def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
     """Blocks from the one on that holds an offset, each with its trailer, and the footer."""
     footer = table.rules.limit
-    named = {handle.offset: name for name, handle in table.others}
-    for start, length, role in table.spans[["offset", "length", "role"]].tolist():
+    for start, length, role, name in named_spans(table):
         if start + length <= offset or not length:
             continue
         if start >= footer:
@@ -34,7 +34,6 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
             yield from _footer(ending, footer) if len(ending) == table.footer.size else ()
             return
         use: Use = "record" if role in (Role.DATA, Role.RANGE_DELETES) else "header"
-        name = named.get(start, _NAMES.get(role, "block"))
         if role in (Role.GAP, Role.OVERLAP) or length < layout.TRAILER_SIZE:
             yield Part(name, start, length)
             continue
@@ -45,6 +44,13 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         yield Part("compression", start + body, layout.CHECKSUM_OFFSET, f"{trailer[0]}, {compression}")
         stored = int.from_bytes(trailer[layout.CHECKSUM_OFFSET :], "little")
         yield Part("checksum", start + body + layout.CHECKSUM_OFFSET, 4, hex(stored))
+
+
+def named_spans(table: TableMap) -> Iterator[tuple[int, int, Role, str]]:
+    """The spans of a table: offset, bytes with the trailer, role, and the name of the block."""
+    named = {handle.offset: name for name, handle in table.others} | {table.rules.limit: "footer"}
+    for start, length, role in table.spans[["offset", "length", "role"]].tolist():
+        yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
 def _compression(code: int, table: TableMap) -> str:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 from sawlog.anatomy import FieldParser
 from sawlog.format import Contents, Request, View
-from sawlog.leveldb_table.anatomy import parts
+from sawlog.leveldb_table.anatomy import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb_table.columns import SCHEMAS
 from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.meta import TableMap
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
 from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.views import BLOCKS_SCHEMA, PROPERTIES_SCHEMA, BlocksRange, PropertiesRange
+from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
 
 
@@ -46,6 +47,17 @@ class TableContents(Contents):
         """See `Contents.field_parser`: blocks and footer."""
         table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: bytes of the first tables by kind of block."""
+        del request
+        sums = Sums("bytes")
+        for file in self.files[:MOST_LANES]:
+            table = table_map(file, self.scan)
+            for start, length, _, name in named_spans(table) if table is not None else ():
+                sums.add(file.name, name, length, file.path, start)
+        if sums.found:
+            yield sums.picture("Bytes by kind of block", order=(DATA_BLOCK,))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Dialect, format version, comparator and counts of the first table; of all of them what filters spare."""

@@ -23,8 +23,10 @@ DAMAGE_BYTES = 160
 PARTS = 16
 """Parts that are named of one excerpt; of the head, `HEAD_PARTS`."""
 HEAD_PARTS = 60
-ALL_EXCERPTS = 1600
+ALL_EXCERPTS = 1400
 """Of all files together."""
+ALL_LED = 400
+"""Of the places that charts lead to, besides."""
 DAMAGES_SHOWN = 600
 
 

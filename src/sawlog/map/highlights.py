@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
+_LONG = 5
+"""A gap is so many times as long as the mean step from row to row."""
 
 
 class Large(NamedTuple):
@@ -46,6 +48,7 @@ class Highlights:
         self._order = order if order is not None and order.kind == "time" else None
         self._rates = Rates()
         self._rows: list[Large] = []
+        self._least = 1 << 62
         self._gaps: list[Large] = []
         self._last: tuple[str, int] = "", 0
 
@@ -67,7 +70,8 @@ class Highlights:
             values: int64, its time, if it has one.
         """
         found = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
-        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found])
+        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found], lambda one: (one.size, -one.offset))
+        self._least = min(self._least, int(places[1].min(initial=self._least)))
         if self._order is None or not len(values):
             return
         self._rates.add(values, sizes)
@@ -88,22 +92,25 @@ class Highlights:
         """What there is to be drawn."""
         order = self._order
         if order is not None and (rows := list(self._boxes(0, "rows", order))):
-            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > self._rates.width]
+            least = max(self._rates.width, _LONG * self._rates.mean)
+            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > least]
             lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
             note = f"One bar is {order.length_text(self._rates.width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
             )
             found = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
             yield Picture(f"Rate along {order.column}", "time", found, note, tall=True)
-        if self._rows:
+        if self._rows and self._rows[0].size > self._least:
             several = len({row.path for row in self._rows}) > 1
             lanes = {
-                f"{posixpath.basename(row.path)}: byte {row.offset:,}" if several else f"byte {row.offset:,}": [
+                f"{posixpath.basename(row.path)}: {row.offset:,}" if several else f"at {row.offset:,}": [
                     Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
                 ]
                 for row in self._rows
             }
-            yield Picture("Largest rows", "bytes", lanes)
+            yield Picture(
+                "Largest rows", "bytes", lanes, "By offset, each up to the next row or the end of what was read."
+            )
         if any(column.nulls for column in columns):
             sums = Sums("rows")
             for column in columns:

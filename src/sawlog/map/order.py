@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.pictures import time_text
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEQUENCES = ("sequence", "sequence_number", "timestamp", "row_id")
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1), ("us", 1e-3), ("ns", 1e-6))
 _PER_MILLISECOND = {"s": 1e-3, "ms": 1, "us": 1e3, "ns": 1e6}
 
@@ -62,11 +62,7 @@ class Order:
 
     def text(self, value: int) -> str:
         """A stored time for people; one that no calendar has in milliseconds."""
-        milliseconds = self.shown(value)
-        try:
-            return f"{_EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
-        except OverflowError:
-            return f"{milliseconds:,.0f} ms"
+        return time_text(self.shown(value))
 
     def length_text(self, length: int) -> str:
         """A length of time for people."""

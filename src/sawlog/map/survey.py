@@ -12,8 +12,9 @@ import pyarrow as pa
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import Contents
+from sawlog.guard import guarded
 from sawlog.map.content import Column, Keys, is_key
-from sawlog.map.excerpts import ALL_EXCERPTS, DAMAGES_SHOWN, excerpts
+from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, DAMAGES_SHOWN, ROW_BYTES, excerpts
 from sawlog.map.highlights import Highlights
 from sawlog.map.levels import Levels, Ranges, bins_for
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
@@ -211,19 +212,33 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
     with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
     rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
+    led = _led_to(found.pictures)
     found.files = [
-        one.finish(dataset, order, rooms.get(path, 0), highlights.places(path)) for path, one in surveys.items()
+        one.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.places(path)])
+        for path, one in surveys.items()
     ]
     return found
 
 
-def _pictures(dataset: sawlog.Dataset) -> Iterator[Picture]:
+def _pictures(dataset: sawlog.Dataset) -> list[Picture]:
     """The charts of the format; one that cannot be drawn says why, and is the last."""
-    contents = dataset.contents
+    contents, found = dataset.contents, list[Picture]()
     try:
-        yield from contents.pictures(contents.request(dataset.scan))
+        with guarded(f"{contents.where}: charts failed"):
+            found.extend(contents.pictures(contents.request(dataset.scan)))
     except (OSError, SawlogError) as error:
-        yield failed(f"Charts of {dataset.format.title}", error)
+        found.append(failed(f"Charts of {dataset.format.title}", error))
+    return found
+
+
+def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
+    """Where in each file the boxes of charts lead to: offset, and bytes to be shown."""
+    places: dict[str, set[int]] = {}
+    for box in (box for picture in pictures for boxes in picture.lanes.values() for box in boxes):
+        if box.path:
+            places.setdefault(box.path, set()).add(box.offset)
+    room = ALL_LED // max(1, len(places))
+    return {path: [(one, ROW_BYTES) for one in _spread(sorted(some), room)] for path, some in places.items()}
 
 
 def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> None:

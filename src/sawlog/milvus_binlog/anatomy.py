@@ -43,8 +43,26 @@ def parts(source: Source, offset: int) -> Iterator[Part]:
         else:
             yield from _numbers(data, here, at, layout.EVENT_RANGE, "")
             here += layout.EVENT_DATA.size
-            yield Part("payload", at + here, length - here, f"{length - here:,} bytes of Parquet")
+            yield from _parquet(source, at + here, length - here)
         at += length
+
+
+def _parquet(source: Source, at: int, length: int) -> Iterator[Part]:
+    """A payload, with the marks of Parquet and its footer where they are there."""
+    mark = len(layout.PARQUET_MAGIC)
+    ends = source.window(at + length - 2 * mark, 2 * mark).tobytes() if length >= 3 * mark else b""
+    footer = int.from_bytes(ends[:mark], "little")
+    marked = source.window(at, mark).tobytes() == layout.PARQUET_MAGIC == ends[mark:]
+    if not marked or footer > length - 3 * mark:
+        yield Part("payload", at, length, f"{length:,} bytes")
+        return
+    pages, end = length - 3 * mark - footer, at + length
+    yield Part("Parquet magic", at, mark, "PAR1")
+    if pages:
+        yield Part("pages", at + mark, pages, f"{pages:,} bytes of Parquet")
+    yield Part("Parquet footer", at + mark + pages, footer, f"{footer:,} bytes: schema and places of pages")
+    yield Part("footer length", end - 2 * mark, mark, f"{footer:,}")
+    yield Part("Parquet magic", end - mark, mark, "PAR1")
 
 
 def _numbers(data: bytes, here: int, at: int, fields: Mapping[str, Number], expected: str) -> Iterator[Part]:

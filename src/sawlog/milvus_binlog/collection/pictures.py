@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sawlog.arrow import values_of
 from sawlog.milvus_binlog import layout
-from sawlog.pictures import Box, Picture, Rates, Sums
+from sawlog.pictures import Box, Picture, Rates, Sums, time_text
 
 READ, LEFT_OUT = "read", "not read"
 _APPLIED, _LATER = "deletes", "deletes after as_of"
@@ -36,14 +36,14 @@ def segment_pictures(
         text = f"segment {row['segment']}: {row['rows'] or 0:,} rows, {row['deletes'] or 0:,} deletes of its own"
         text = ", ".join((text, f"{row['bytes']:,} bytes", *filter(None, known)))
         start, end = (row[f"{one}_timestamp"] >> layout.LOGICAL_BITS for one in ("min", "max"))
-        text += f"; {_time(row['min_timestamp'])} to {_time(row['max_timestamp'])}"
+        text += f"; {time_text(start)} to {time_text(end)}"
         box = Box(start, end, text, fate, path=files.get(row["segment"], ""))
         lanes.setdefault(row["partition_name"], []).append(box)
     if lanes:
         first = min(box.start for boxes in lanes.values() for box in boxes)
         if until is not None:
             end = until >> layout.LOGICAL_BITS
-            lanes["as_of"] = [Box(min(first, end), end, f"what as_of sees: up to {_time(until)}", "as_of")]
+            lanes["as_of"] = [Box(min(first, end), end, f"what as_of sees: up to {time_text(end)}", "as_of")]
         note = "From the first row of a segment to its last, as their timestamps have it."
         yield Picture("Segments by partition and time", "time", lanes, note)
     yield sums.picture("Rows by partition", "Before deletes are applied.", (READ, LEFT_OUT))
@@ -63,13 +63,7 @@ def delete_pictures(batches: Iterable[pa.RecordBatch], until: int | None) -> Ite
     boxes = []
     for start, end, amount, height in rates.buckets():
         series = _APPLIED if last is None or start <= last else _LATER
-        text = f"{amount:,} {series} in {end - start:,} ms from {_time(start << layout.LOGICAL_BITS)}"
+        text = f"{amount:,} {series} in {end - start:,} ms from {time_text(start)}"
         boxes.append(Box(start, end, text, series, height))
     if boxes:
         yield Picture("Deletes over time", "time", {"deletes": boxes}, tall=True)
-
-
-def _time(timestamp: int) -> str:
-    if not 0 <= timestamp < layout.MAX_TSO:
-        return f"timestamp {timestamp}"
-    return f"{layout.tso_time(timestamp):%Y-%m-%d %H:%M:%S.%f}"[:-3]
