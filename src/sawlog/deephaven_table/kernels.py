@@ -78,10 +78,10 @@ def reaches(values: UInt32s, limit: UInt64) -> Bool:
         values: uint32, read-only.
         limit: uint32.
     """
-    found = False
+    largest = np.uint32(0)
     for i in range(len(values)):
-        found |= values[i] >= limit
-    return found
+        largest = max(largest, values[i])
+    return len(values) != 0 and largest >= limit
 
 
 @kernel

@@ -1,1 +1,1 @@
-"""Hot loops shared by the formats. Importing this package imports Numba: do it when the first batch is decoded."""
+"""Hot loops shared by the formats, and how kernels are declared, compiled ahead of time, loaded and called."""

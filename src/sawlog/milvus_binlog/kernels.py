@@ -168,6 +168,20 @@ def _finish(value: Any) -> Any:
 
 
 @inlined
+def _load_few(data: Any, start: Any, count: Any) -> Any:
+    """The number of up to seven bytes; some of them are loaded twice."""
+    if count == _ZERO:
+        return _ZERO
+    if count >= _FOUR:
+        last = count - _FOUR
+        return load_u32(data, start) | load_u32(data, start + last) << _EIGHT * last
+    middle = count >> _ONE
+    last = count - _ONE
+    ends = np.uint64(data[start]) | np.uint64(data[start + last]) << _EIGHT * last
+    return ends | np.uint64(data[start + middle]) << _EIGHT * middle
+
+
+@inlined
 def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
     """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 behind it if `appended`."""
     one = _ZERO
@@ -182,13 +196,17 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
             k1 = load_u64(data, start + base)
             k2 = load_u64(data, start + base + _EIGHT)
         else:
-            for i in range(min(_SIXTEEN, total - base)):
-                at = base + np.uint64(i)
-                byte = np.uint64(data[start + at]) if at < length else _ONE
-                if i < 8:
-                    k1 |= byte << np.uint64(8 * i)
+            rest = length - min(base, length)
+            if rest >= _EIGHT:
+                k1 = load_u64(data, start + base)
+                k2 = _load_few(data, start + base + _EIGHT, rest - _EIGHT)
+            else:
+                k1 = _load_few(data, start + base, rest)
+            if base + rest < total:
+                if rest < _EIGHT:
+                    k1 |= _ONE << _EIGHT * rest
                 else:
-                    k2 |= byte << np.uint64(8 * i - 64)
+                    k2 |= _ONE << _EIGHT * (rest - _EIGHT)
         if block == blocks:
             two ^= _rotate(k2 * _C2, 33) * _C1
             one ^= _rotate(k1 * _C1, 31) * _C2
