@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sawlog.anatomy import Part, Use
 from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.meta import Role
 
 if TYPE_CHECKING:
     from sawlog.leveldb_table.meta import TableMap
