@@ -219,3 +219,62 @@ def test_functions_are_short() -> None:
 def test_the_house_does_not_grow(measure: str) -> None:
     """Limits are in `tools/house.toml`; `make house` says how many there are."""
     assert house.measured(measure) <= house.limits()[measure]
+
+
+TESTS = Path(__file__).parent
+PRIVATE = {
+    "cli/test_errors.py": 2,
+    "deephaven_log/test_deletes.py": 4,
+    "deephaven_log/test_examples.py": 1,
+    "deephaven_log/test_splits.py": 1,
+    "deephaven_table/test_kernels.py": 1,
+    "deephaven_table/test_trees.py": 2,
+    "filodb_record/test_histogram.py": 2,
+    "kernels/test_library.py": 5,
+    "leveldb_log/test_writes.py": 4,
+    "milvus_binlog/test_compact.py": 1,
+    "milvus_binlog/test_judgement.py": 1,
+    "milvus_binlog/test_kernels.py": 1,
+    "milvus_binlog/test_shapes.py": 2,
+    "pipeline/test_ending.py": 1,
+    "pipeline/test_watching.py": 2,
+    "spark/test_jar.py": 3,
+    "spark/test_planner.py": 1,
+    "test_commit.py": 2,
+    "test_reading.py": 1,
+    "test_sources.py": 3,
+    "tfrecord_example/conftest.py": 1,
+}
+"""Private names of sawlog that tests go by, for want of a public effect. None is added."""
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """Private names of sawlog's modules, and of what they define, that a module of tests takes or sets."""
+    ours = {"sawlog"}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sawlog":
+            ours |= {one.asname or one.name for one in node.names}
+            yield from (one.name for one in node.names if is_private(one.name))
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and root_of(node.value) in ours:
+            yield node.attr
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and ast.unparse(node.func).endswith("setattr"):
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and is_private(str(name.value)) and root_of(node.args[0]) in ours:
+                yield str(name.value)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def root_of(node: ast.AST) -> str:
+    """The name that an expression of attributes begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def test_tests_reach_into_no_more_private_state() -> None:
+    found = {path.relative_to(TESTS).as_posix(): sum(1 for _ in private_names(path)) for path in TESTS.rglob("*.py")}
+    assert {name: count for name, count in found.items() if count} == PRIVATE

@@ -48,6 +48,7 @@ def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expecte
         ({"needed": "n", "count": True}, "option count=True: expected int"),
         ({"needed": "n", "mode": "c"}, "option mode='c': expected one of a, b"),
         ({"needed": 3}, "option needed=3: expected str"),
+        ({"needed": "n", "names": True}, "option names=True: expected a list"),
     ],
 )
 def test_mistakes_are_named(given: dict[str, Any], message: str) -> None:

@@ -18,7 +18,7 @@ from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
 from sawlog.format import Format, Writer
 from sawlog.guard import guarded
-from sawlog.options import parse_options
+from sawlog.options import current, parse_options
 from sawlog.reading import cores
 from sawlog.recognition import formats as _formats
 from sawlog.recognition import get_format, left_out, recognize
@@ -296,9 +296,13 @@ def repair(
 
     storage = _storage(storage_options)
     chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
-    parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    given = current(chosen.read_options, options, where=f"reading {chosen.name}")
+    parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
     if getattr(parsed, "verify_checksums", True):
-        parsed = replace(parsed, **{name: value for name, value in chosen.rescue.items() if name not in options})
+        # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
+        kept = {name: getattr(parsed, name) for name in chosen.rescue.keys() & given.keys()}
+        more = {name: (*one, *chosen.rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
+        parsed = replace(parsed, **{**chosen.rescue, **kept, **more})
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []

@@ -11,14 +11,12 @@ import re
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sawlog.errors import FormatError
 from sawlog.guard import decode_json
 from sawlog.shapes import shaped
-
-if TYPE_CHECKING:
-    from sawlog.storage import File, Storage
+from sawlog.staging import Found, Store
 
 LOG = "_sawlog"
 """Directory of the log, in the one that it is about."""
@@ -26,6 +24,7 @@ LOG = "_sawlog"
 _ANCESTORS = 16
 """Records before it that a record knows."""
 
+_File = TypeVar("_File", bound=Found)
 _NAME = re.compile(r"(\d{8})\.json")
 
 _STAGED = re.compile(r"\.?(?P<number>\d{8})\.json")
@@ -76,7 +75,7 @@ class Record:
 class CommitLog:
     """The log of one directory."""
 
-    storage: Storage
+    storage: Store
     directory: str
 
     def last(self) -> Record | None:
@@ -138,8 +137,8 @@ class CommitLog:
 
 
 def committed(
-    storage: Storage, root: str, listing: Callable[[], tuple[Iterable[File], Iterable[str]]]
-) -> Iterable[File]:
+    storage: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
+) -> Iterable[_File]:
     """The files that count.
 
     The log is looked at before and after the directory is listed: both have to show the same state.

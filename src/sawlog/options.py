@@ -150,6 +150,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         return {str(name).strip(): convert(item, kind, f"{where}, {name}") for name, item in dict(pairs).items()}
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+        if not isinstance(items, Iterable) or isinstance(items, Mapping):
+            raise OptionError(f"{where}={value!r}: expected a list")
         return tuple(convert(item, get_args(hint)[0], where) for item in items)
     if isinstance(value, str) and hasattr(hint, "from_text"):
         return hint.from_text(value)

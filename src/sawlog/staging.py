@@ -11,16 +11,61 @@ import shutil
 import stat
 import sys
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Protocol
 
 from sawlog.errors import OptionError
 from sawlog.names import is_remote
 from sawlog.owners import PATTERN, gone, owner_of
 
-if TYPE_CHECKING:
-    from sawlog.storage import Storage
+
+class Store(Protocol):
+    """What staging and the log of a directory ask of a `sawlog.storage.Storage`, which does it under these names."""
+
+    def read(self, path: str) -> bytes:
+        """All of a small file."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Make a small file where there is none."""
+        ...
+
+    def names_in(self, directory: str) -> list[str]:
+        """Names of all that is directly in a directory."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file, or a staged directory, if it exists."""
+        ...
+
+    def remove_all(self, url: str) -> None:
+        """Delete all files below a remote directory, if there are any."""
+        ...
+
+    def upload(self, directory: str, url: str) -> None:
+        """Copy the files of a local directory to a remote one."""
+        ...
+
+    def find(self, paths: str) -> Sequence[Found]:
+        """The files at a path."""
+        ...
+
+
+class Found(Protocol):
+    """What is asked of a `sawlog.storage.File`."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        ...
+
+    @property
+    def modified(self) -> float | None:
+        """When it was changed, in seconds since the epoch, where that is known."""
+        ...
+
 
 STAGED_SUFFIX = ".sawlog-staged"
 
@@ -169,7 +214,7 @@ class StagedFile:
         self.stream.close()
         return Staged(self.temporary, self.final, self.size)
 
-    def discard(self, storage: Storage) -> None:
+    def discard(self, storage: Store) -> None:
         """Close the file and delete it; what was there before is not."""
         self.stream.close()
         if self.temporary != self.final:
@@ -190,7 +235,7 @@ class StagedDirectory:
     temporary: str
     final: str
 
-    def finish(self, storage: Storage, *, exclusive: bool = False) -> Staged:
+    def finish(self, storage: Store, *, exclusive: bool = False) -> Staged:
         """Have all files safe at the temporary place.
 
         Args:
@@ -209,7 +254,7 @@ class StagedDirectory:
             shutil.rmtree(self.work)
         return Staged(self.temporary, self.final, size, directory=True, exclusive=exclusive)
 
-    def discard(self, storage: Storage) -> None:
+    def discard(self, storage: Store) -> None:
         """Delete it."""
         shutil.rmtree(self.work, ignore_errors=True)
         if self.work != self.temporary:

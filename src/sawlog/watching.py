@@ -13,7 +13,7 @@ from sawlog.stream.offset import Offset, Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.stream.intake import Followed
+    from sawlog.stream.files import Followed
 
 
 class Watch:

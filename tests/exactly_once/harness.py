@@ -236,7 +236,7 @@ class Harness:
         if format == "parquet":
             with pa.memory_map(str(self.root / "parquet.arrow")) as file:
                 return pa.ipc.open_file(file).read_all().column("k").to_numpy()
-        options = {"schema": "gauge"} if format == "filodb_record" else {}
+        options = {"table": "gauge"} if format == "filodb_record" else {}
         column = {"filodb_record": "timestamp", "leveldb_log": "record", "milvus_binlog": "100"}.get(format, "k")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torn tails, and that no metadata describes Milvus's segments

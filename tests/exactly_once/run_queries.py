@@ -28,7 +28,7 @@ SINKS: dict[str, tuple[list[str], dict[str, str]]] = {
     "milvus_binlog": (["k", "s"], {"primary_key": "k"}),
     "filodb_record": (
         ["timestamp_millis(k) AS timestamp", "1D AS value", "s AS _metric_", "map('_ws_', 'a', '_ns_', 'b') AS tags"],
-        {"schema": "gauge"},
+        {"table": "gauge"},
     ),
 }
 """Columns and options of each sink."""

@@ -20,7 +20,7 @@ from sawlog.filodb_record import (
     Schema,
     Schemas,
 )
-from sawlog.filodb_record.schemas.column import parse_columns
+from sawlog.filodb_record.schemas.record import parse_columns
 
 from . import golden
 

@@ -21,7 +21,7 @@ from sawlog.filodb_record import (
     Schemas,
 )
 from sawlog.filodb_record.kernels import maps
-from sawlog.filodb_record.schemas.column import parse_columns
+from sawlog.filodb_record.schemas.record import parse_columns
 
 from . import golden
 

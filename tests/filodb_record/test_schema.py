@@ -13,7 +13,7 @@ import pytest
 from sawlog import OptionError, SchemaError
 from sawlog.filodb_record import Column, PartitionSchema, RecordSchema, Schema, Schemas
 from sawlog.filodb_record.schemas import BUILT_IN
-from sawlog.filodb_record.schemas.column import params_hash, parse_columns
+from sawlog.filodb_record.schemas.record import params_hash, parse_columns
 
 from . import golden
 

@@ -16,7 +16,7 @@ import pytest
 import sawlog
 from sawlog.filodb_record import Buckets, Histogram, Schemas
 from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.schemas.column import params_hash
+from sawlog.filodb_record.schemas.record import params_hash
 from sawlog.filodb_record.values import shards
 
 pytestmark = pytest.mark.interop

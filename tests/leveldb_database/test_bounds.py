@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
@@ -126,10 +127,8 @@ def test_keys_of_a_pebble_block_take_no_more_than_a_block_may() -> None:
     longest, shared, count = 1 << 20, 30_000, 5_000
     head = encode_varint(0) + encode_varint(shared) + encode_varint(0) + bytes(shared)
     block = head + (encode_varint(shared) + bytes(2)) * count + struct.pack("<II", 0, 1)
-    table = SimpleNamespace(
-        footer=SimpleNamespace(version=layout.PREFIXED_VALUES), rules=SimpleNamespace(longest=longest)
-    )
-    layer = BlockLayer(cast("Any", table), cast("Any", None))
+    rules: Any = SimpleNamespace(longest=longest)
+    layer = BlockLayer(layout.PREFIXED_VALUES, {}, rules, np.zeros(0, np.void), cast("Any", None))
     with Peak() as peak:
         content, _ = layer.plain(pa.py_buffer(block), deletions=False)
     assert isinstance(content, tuple)

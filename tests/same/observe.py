@@ -16,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,55 @@ LONGEST = 1000
 """Characters of a text that is kept as it is; a longer one becomes a digest."""
 
 
+VIEWS = {"entries": "frames", "containers": "frames", "blocks": "frames", "events": "frames"}
+"""What older versions call views."""
+OPTIONS = {
+    "leveldb_log": {"table": "kind", "properties": "schema", "max_item_bytes": "max_record_bytes"},
+    "leveldb_table": {"max_item_bytes": "max_block_bytes"},
+    "leveldb_database": {"table": "column_family"},
+    "deephaven_log": {"max_item_bytes": "max_entry_bytes"},
+    "milvus_binlog": {"table": "collection", "max_item_bytes": "max_page_bytes"},
+    "filodb_record": {"table": "schema", "schema": "schemas"},
+}
+"""What they call options."""
+SALVAGE = {
+    "damaged": {"resync": "true"},
+    "stale": {"stale": "include"},
+    "orphans": {"orphans": "true"},
+    "incomplete": {"incomplete": "emit"},
+    "unknown_versions": {"force": "true"},
+    "unknown_schemas": {"unknown_schemas": "raw"},
+}
+"""What they have instead of `salvage`."""
+
+
+def named(format: Any, subject: dict[str, Any]) -> dict[str, Any]:
+    """A subject with the names of views and options that the installed version has."""
+    view = next((old for old, new in VIEWS.items() if new == subject["view"] and old in format.views), subject["view"])
+    found = {**subject, "view": view}
+    for key, kind in (("options", format.read_options), ("write_options", format.write_options)):
+        known = {one.name for one in fields(kind)}
+        renames = {} if known & {"max_item_bytes", "salvage", "table"} else OPTIONS.get(subject["format"], {})
+        options = {renames.get(name, name): value for name, value in subject.get(key, {}).items()}
+        if "salvage" not in known:
+            for one in options.pop("salvage", "").split(","):
+                options |= SALVAGE.get(one, {})
+        found[key] = options
+    return found
+
+
 def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """Everything that users can see of one path."""
     path, name = subject["path"], subject["format"]
+    subject = named(get_format(name), subject)
     options = subject["options"]
     seen: dict[str, Any] = {"recognized": seeing(lambda: sawlog.open(path).format.name)}
     for view in get_format(name).views:
         for policy in ("fail", "skip"):
             how = {"format": name, "view": view, "on_damage": policy, **options}
-            seen[f"{view} {policy} rows"] = seeing(lambda how=how: rows(sawlog.open(path, **how)))
-        seen[f"{view} count"] = seeing(lambda how=how: sawlog.open(path, **how).count_rows())
-        seen[f"{view} info"] = seeing(lambda how=how: sawlog.open(path, **how).info())
+            seen[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(lambda how=how: rows(sawlog.open(path, **how)))
+        seen[f"{VIEWS.get(view, view)} count"] = seeing(lambda how=how: sawlog.open(path, **how).count_rows())
+        seen[f"{VIEWS.get(view, view)} info"] = seeing(lambda how=how: sawlog.open(path, **how).info())
     how = {"format": name, "view": subject["view"], **options}
     seen["places"] = seeing(lambda: places(path, how))
     seen["verify"] = seeing(lambda: sawlog.verify(path, **how).to_dict())

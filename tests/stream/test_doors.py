@@ -105,7 +105,7 @@ class FiloDB(Log):
         values = pa.array(numbers, pa.int64())
         columns = {"timestamp": values.cast(pa.timestamp("ms", "UTC")), "value": values.cast(pa.float64())}
         columns["_metric_"] = pa.array(["m"] * len(numbers))
-        return pa.table({**columns, "tags": labels}), {"schema": "gauge"}
+        return pa.table({**columns, "tags": labels}), {"table": "gauge"}
 
     def more(self, there: bytes, *numbers: int) -> bytes:
         return super().more(b"", *numbers)  # one container after the other

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.infer import adjust
+from sawlog.deephaven_table.location import plain_count, read_checkpoint
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
+    from sawlog.deephaven_table.generation import Headers
+    from sawlog.deephaven_table.location import ColumnFiles, Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import Storage
 
@@ -30,23 +32,6 @@ class DataFile:
 
     size: int
     width: int | None
-
-
-def read_checkpoint(location: Location, storage: Storage) -> bytes | None:
-    """The bytes of `table.size`; None when there is none, or it is unreasonably large."""
-    path = f"{location.directory.rstrip('/')}/{layout.TABLE_SIZE}"
-    if location.other(layout.TABLE_SIZE) is None:
-        return None
-    data = storage.read(path, 0, layout.MAX_CHECKPOINT_SIZE + 1)
-    return data if len(data) <= layout.MAX_CHECKPOINT_SIZE else None
-
-
-def plain_count(checkpoint: bytes | None) -> int | None:
-    """The row count of a record of version 0; None for other versions and for the count that means unknown."""
-    if checkpoint is None or len(checkpoint) != layout.ROW_COUNT_SIZE:
-        return None
-    count = int.from_bytes(checkpoint, "big", signed=True)
-    return count if count >= 0 else None
 
 
 def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:

@@ -24,7 +24,8 @@ from sawlog.format import Fragment
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.checkpoint import Rows
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
+    from sawlog.deephaven_table.generation import Headers
+    from sawlog.deephaven_table.location import ColumnFiles, Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import File
 

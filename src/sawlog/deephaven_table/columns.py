@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.damage import Findings
-    from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.deephaven_table.generation import Headers
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.scan import Scan

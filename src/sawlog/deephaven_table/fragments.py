@@ -12,10 +12,11 @@ import pyarrow as pa
 from sawlog.arrow import constant_string, fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import Rows, plain_count, read_checkpoint
+from sawlog.deephaven_table.checkpoint import Rows
 from sawlog.deephaven_table.columns import ColumnReader
+from sawlog.deephaven_table.generation import Headers
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.location import Headers, Location
+from sawlog.deephaven_table.location import Location, plain_count, read_checkpoint
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment

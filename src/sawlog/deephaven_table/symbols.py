@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.deephaven_table.generation import Headers
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.storage import Bytes, File, Storage
 
 NULL = -1

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     )
     from sawlog.filodb_record.maps import MapEncoder
     from sawlog.filodb_record.schemas import DatasetOptions, PartitionSchema, Schema, Schemas
-    from sawlog.filodb_record.schemas.column import Column
-    from sawlog.filodb_record.schemas.record import RecordSchema
+    from sawlog.filodb_record.schemas.record import Column, RecordSchema
 
 __all__ = [
     "Buckets",
@@ -56,7 +55,6 @@ if not TYPE_CHECKING:
             ),
             "maps": ("MapEncoder",),
             "schemas": ("DatasetOptions", "PartitionSchema", "Schema", "Schemas"),
-            "schemas.column": ("Column",),
-            "schemas.record": ("RecordSchema",),
+            "schemas.record": ("Column", "RecordSchema"),
         },
     )

@@ -11,8 +11,7 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.layout import ColumnType
 from sawlog.filodb_record.options import Extra, ReadOptions
-from sawlog.filodb_record.schemas.column import Column
-from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.schemas.record import Column, RecordSchema
 from sawlog.filodb_record.selection import Layout, Selection
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 

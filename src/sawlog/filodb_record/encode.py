@@ -18,8 +18,7 @@ from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels import histogram_payloads as h
 from sawlog.filodb_record.kernels import payloads as p
-from sawlog.filodb_record.schemas.column import Column
-from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.schemas.record import Column, RecordSchema
 from sawlog.filodb_record.selection import Layout
 from sawlog.filodb_record.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
 

@@ -140,10 +140,10 @@ DETAIL = {
     Kind.HIDDEN_CONTAINER: "a container begins inside the one at byte {1}, whose length, {0}, is wrong;"
     " the records of both are read",
     Kind.BAD_RECORD_LENGTH: "a record of length {0}; the rest of the container, which ends at byte {1}, is lost",
-    Kind.UNKNOWN_SCHEMA: "a record of schema ID {0}, which is not among the known schemas; give schemas=,"
+    Kind.UNKNOWN_SCHEMA: "a record of schema ID {0}, which is not among the known schemas; give schema=,"
     ' or take such records as raw bytes with salvage="unknown_schemas"',
     Kind.UNEXPECTED_SCHEMA: "a record of schema ID {0}, whose columns are not being read: it is not among"
-    ' the schemas at the start of the data; name all schemas to read with schema=, or schema="all"',
+    ' the schemas at the start of the data; name all schemas to read with table=, or table="all"',
     Kind.BAD_POINTER: "column {0}: pointer or length {1} leads outside the record",
     Kind.BAD_MAP: "column {0}: the map's entries do not end where the map does (entry at byte {1} of the map)",
     Kind.UNKNOWN_PREDEFINED_KEY: "column {0}: predefined key number {1} is beyond the schema's list",

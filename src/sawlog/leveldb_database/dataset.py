@@ -39,9 +39,9 @@ from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.writes import WriteRange
 from sawlog.leveldb_table import anatomy as table_anatomy
 from sawlog.leveldb_table.columns import STAMP
-from sawlog.leveldb_table.fragments import table_map
 from sawlog.leveldb_table.meta import MapReader
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
+from sawlog.leveldb_table.rows import table_map
 from sawlog.pictures import Picture
 from sawlog.scan import Projection
 from sawlog.skipped import Skipped

@@ -13,7 +13,7 @@ from sawlog.damage import Damage, Findings
 from sawlog.leveldb_database.columns import ENTRY_SCHEMA
 from sawlog.leveldb_database.version import LiveTable
 from sawlog.leveldb_table.columns import KEY, OPERATION
-from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.rows import TableRange
 
 if TYPE_CHECKING:
     from sawlog.leveldb_table.bounds import BoundsReader
@@ -46,8 +46,8 @@ class JudgedTable(TableRange):
         """See `TableRange.read`. Batches are those of `columns.Stream`."""
         from sawlog.leveldb_database.places import Judge
         from sawlog.leveldb_table.bounds import BoundsReader
+        from sawlog.leveldb_table.meta import Role
         from sawlog.leveldb_table.rows import RowReader
-        from sawlog.leveldb_table.spans import Role
 
         table.sequence = self.sequence
         ledger = findings

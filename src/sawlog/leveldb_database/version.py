@@ -30,8 +30,8 @@ from sawlog.leveldb_log.options import ReadOptions as LogOptions
 from sawlog.leveldb_log.payloads.edits import EDITS_SCHEMA, EditRange, Version
 from sawlog.leveldb_log.payloads.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb_table.columns import KEY, OPERATION, SCHEMAS, VALUE
-from sawlog.leveldb_table.fragments import TableRange
 from sawlog.leveldb_table.options import ReadOptions as TableOptions
+from sawlog.leveldb_table.rows import TableRange
 from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage

@@ -52,7 +52,7 @@ class ReadOptions:
 
     old: ClassVar = {
         "max_record_bytes": renamed("max_item_bytes"),
-        "resync": moved({True: {"salvage": ("damaged",)}, False: {}}),
+        "resync": moved({True: {"salvage": ("damaged",)}, False: {"salvage": ()}}),
         "stale": moved({"include": {"salvage": ("stale",)}, "ignore": {}}),
         "schema": renamed("properties"),
         "kind": renamed("table"),

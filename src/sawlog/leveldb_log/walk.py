@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 4 << 20
 """Payload per batch, unless one record is larger."""
 BATCH_ROWS = 64 << 10
-SEARCHED = 32 * layout.BLOCK_SIZE
+_SEARCHED = 32 * layout.BLOCK_SIZE
 """Bytes in which the next life is looked for at a time."""
 
 
@@ -267,7 +267,7 @@ class LogRange(FileRange):
             walk = Walk(self, source, head, schema, findings)
             yield from walk.batches()
             if "stale" in self.scan.options.salvage:
-                yield from former_lives(self, walk, schema)
+                yield from _former_lives(self, walk, schema)
 
     @cached_property
     def head(self) -> LogHead:
@@ -299,7 +299,7 @@ def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
     return LogRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=options.dialect)
 
 
-def former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The records of a file that was written over, from where its log ends.
 
     The log that the file was before goes on behind that place, up to where it ended in turn; and so forth. What cannot
@@ -329,8 +329,8 @@ def former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[
 
 def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
     """The first block behind a place that begins with a fragment of another log, and that log's number."""
-    for start in range(layout.block_end(doubtful), size, SEARCHED):
-        window = bytes(source.window(start, min(SEARCHED, size - start)))
+    for start in range(layout.block_end(doubtful), size, _SEARCHED):
+        window = bytes(source.window(start, min(_SEARCHED, size - start)))
         for offset, kind, body in first_fragments(window, head.dialect):
             if layout.TYPES[head.dialect][kind].header_size == layout.HEADER_SIZE:
                 continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sawlog.anatomy import Fields, Part, Use
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.layout import Compression
-from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.meta import Role
 from sawlog.pictures import key_text
 
 if TYPE_CHECKING:

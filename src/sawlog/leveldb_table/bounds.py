@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sawlog.leveldb_table import kernels as k
-from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.stamps import WIDTH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from sawlog.leveldb_table.meta import TableMap
 
 
 @dataclass(frozen=True)
@@ -80,16 +76,3 @@ class BoundsReader:
         """The separator of a block."""
         keys, ends = self.take(number, number + 1)
         return keys[: ends[1]].tobytes()
-
-
-def separators(table: TableMap, *, stamped: bool) -> Bounds:
-    """The separators of an index as user keys, without timestamps if they are `stamped`."""
-    trailer = layout.KEY_TRAILER if table.internal_index else 0
-    return Bounds(table.index, table.separators, trailer, WIDTH if stamped else 0)
-
-
-def bounds_of(table: TableMap) -> Bounds | None:
-    """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
-    if not table.ordered or table.damages or len(table.separators) != len(table.handles):
-        return None
-    return separators(table, stamped=table.has_stamps)

@@ -9,10 +9,9 @@ from sawlog.anatomy import FieldParser
 from sawlog.format import Contents, Request, View
 from sawlog.leveldb_table.anatomy import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb_table.columns import SCHEMAS
-from sawlog.leveldb_table.fragments import TableRange, table_map
-from sawlog.leveldb_table.meta import TableMap
+from sawlog.leveldb_table.meta import Role, TableMap
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
-from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.rows import TableRange, table_map
 from sawlog.leveldb_table.views import BLOCKS_SCHEMA, PROPERTIES_SCHEMA, BlocksRange, PropertiesRange
 from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -16,13 +17,12 @@ from sawlog.errors import DamageError, UnsupportedError
 from sawlog.leveldb_table import kernels as k
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
-from sawlog.leveldb_table.bounds import Bounds, bounds_of
+from sawlog.leveldb_table.bounds import Bounds
 from sawlog.leveldb_table.columnar import Columns, MalformedError
 from sawlog.leveldb_table.columnar import pairs as columnar_pairs
 from sawlog.leveldb_table.embedded import EmbeddedLayer
 from sawlog.leveldb_table.layout import Checksum, Dialect, IndexType, Kind
-from sawlog.leveldb_table.spans import Role, spans_of
-from sawlog.leveldb_table.stamps import SUFFIX
+from sawlog.leveldb_table.stamps import SUFFIX, WIDTH
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
@@ -33,6 +33,25 @@ from sawlog.storage import File, Source
 
 _IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
 """The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
+
+
+class Role(IntEnum):
+    """What a span is."""
+
+    DATA = 0
+    RANGE_DELETES = 1
+    VALUES = 2
+    """Values that entries lead to."""
+    HEADER = 3
+    """Whatever leads to the data, with the footer."""
+    GAP = 4
+    """No block that anything leads to."""
+    OVERLAP = 5
+    """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
+
+
+SPAN = np.dtype([("offset", np.int64), ("length", np.int64), ("role", np.int64), ("number", np.int64)], align=True)
+"""File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
 
 
 class Handle(NamedTuple):
@@ -112,7 +131,7 @@ class TableMap:
     @cached_property
     def spans(self) -> NDArray[np.void]:
         """What every byte of the table is for, once all of the map is read."""
-        return spans_of(self)
+        return _spans_of(self)
 
     @property
     def comparator(self) -> str | None:
@@ -144,6 +163,68 @@ class TableMap:
     def internal_index(self) -> bool:
         """Whether the keys of the index are internal ones."""
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
+
+
+def separators(table: TableMap, *, stamped: bool) -> Bounds:
+    """The separators of an index as user keys, without timestamps if they are `stamped`."""
+    trailer = layout.KEY_TRAILER if table.internal_index else 0
+    return Bounds(table.index, table.separators, trailer, WIDTH if stamped else 0)
+
+
+def _bounds_of(table: TableMap) -> Bounds | None:
+    """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
+    if not table.ordered or table.damages or len(table.separators) != len(table.handles):
+        return None
+    return separators(table, stamped=table.has_stamps)
+
+
+def _spans_of(table: TableMap) -> NDArray[np.void]:
+    """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
+    limit = table.rules.limit
+    count, others = len(table.handles), len(table.others)
+    offsets, sizes, roles, numbers = np.zeros((4, others + count), np.int64)
+    for place, (name, handle) in enumerate(table.others):
+        role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
+        roles[place] = Role.RANGE_DELETES if handle == table.range_deletes else role
+        offsets[place], sizes[place] = min(handle.offset, limit), min(handle.size, limit)
+    # What reaches beyond the file is cut off here, and found out by its handle.
+    offsets[others:] = np.minimum(table.handles["offset"], np.uint64(limit))
+    sizes[others:] = np.minimum(table.handles["stored"], np.uint64(limit))
+    sizes += layout.TRAILER_SIZE
+    roles[others:] = np.where(sizes[others:] > limit - offsets[others:], Role.OVERLAP, Role.DATA)
+    numbers[:others], numbers[others:] = -1, np.arange(count)
+    order = np.argsort(offsets, kind="stable")
+    ends = offsets + np.minimum(sizes, limit - offsets)
+    return _without_overlap(offsets[order], ends[order], roles[order], numbers[order], table)
+
+
+def _without_overlap(
+    offsets: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    roles: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    table: TableMap,
+) -> NDArray[np.void]:
+    """Spans in the order of their offsets, each without what lies in those before; gaps and the footer with them."""
+    limit = table.rules.limit
+    covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
+    starts = np.maximum(offsets, covered[:-1])
+    roles = np.where((offsets < covered[:-1]) & (roles <= Role.VALUES), Role.OVERLAP, roles)
+    kept = (starts < ends) | (roles == Role.OVERLAP)
+    gaps = np.append(starts, limit) - covered
+    empty = np.flatnonzero(gaps > 0)
+    found = np.zeros(int(kept.sum()) + len(empty) + 1, SPAN)
+    columns = (
+        (starts, covered, limit),
+        (np.maximum(ends - starts, 0), gaps, table.footer.size),
+        (roles, np.full(len(gaps), Role.GAP), Role.HEADER),
+        (numbers, np.full(len(gaps), -1), -1),
+    )
+    for name, (own, between, last) in zip(SPAN.names or (), columns, strict=True):
+        found[name] = np.concatenate([own[kept], between[empty], np.full(1, last)])
+    if len(empty) or (np.diff(found["offset"]) < 0).any():
+        found = found[np.argsort(found["offset"], kind="stable")]
+    return found
 
 
 def _fixed(value: bytes | None) -> int:
@@ -330,7 +411,7 @@ class MapReader:
             self._read_index(index)
             if table.rules.embedded:
                 self._find_embedded()
-            table.bounds = bounds_of(table)
+            table.bounds = _bounds_of(table)
             if table.bounds is not None and not (table.bounds.ascend() and _ascend(table.handles["offset"])):
                 table.bounds = None
                 self._damage(index, (Kind.BAD_INDEX, len(table.handles), 0))
@@ -376,7 +457,7 @@ class MapReader:
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
         table = self.map
-        spans = spans_of(table)
+        spans = _spans_of(table)
         found: list[Handle] = []
         for gap in spans[spans["role"] == Role.GAP]:
             at, end = int(gap["offset"]), int(gap["offset"] + gap["length"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from sawlog.leveldb_table.layout import Kind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.leveldb_table.meta import TableMap
+    from sawlog.leveldb_table.blocks import BlockRules
     from sawlog.storage import Source
 
 HELD_BYTES = 8 << 20
@@ -76,32 +76,45 @@ def laid_out(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[
 
 
 class BlockLayer:
-    """Lays out the blocks of a table."""
+    """Lays out the blocks of a table.
 
-    def __init__(self, table: TableMap, source: Source) -> None:
-        self._table = table
+    Args:
+        version: The format version of its footer.
+        properties: What its properties block holds.
+        rules: How its blocks are judged.
+        values: Its blocks of values, by their numbers.
+        source: Its bytes.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        properties: Mapping[bytes, bytes],
+        rules: BlockRules,
+        values: NDArray[np.void],
+        source: Source,
+    ) -> None:
+        self._columnar = version >= layout.COLUMNAR
+        self._schema = properties.get(layout.KEY_SCHEMA, b"")
+        self._rules = rules
+        self._values = values
         self._source = source
         self._held: dict[int, NDArray[np.uint8]] = {}
 
     def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """A block of entries as RocksDB would have it, and how many are left out because their values are lost."""
-        columnar = self._table.footer.version >= layout.COLUMNAR
-        if deletions and not columnar:
+        if deletions and not self._columnar:
             return content, 0
         try:
             if deletions:
-                entries = _deletions(content, self._longest)
-            elif columnar:
-                entries = _of_columns(content, self._table.properties.get(layout.KEY_SCHEMA, b""), self._longest)
+                entries = _deletions(content, self._rules.longest)
+            elif self._columnar:
+                entries = _of_columns(content, self._schema, self._rules.longest)
             else:
-                entries = _of_rows(content, self._longest)
+                entries = _of_rows(content, self._rules.longest)
             return self._with_values(entries)
         except MalformedError:
             return (Kind.BAD_BLOCK, content.size, 0), 0
-
-    @property
-    def _longest(self) -> int:
-        return self._table.rules.longest
 
     def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
         """Entries, each with its value; and how many are left out."""
@@ -110,7 +123,7 @@ class BlockLayer:
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
         whole = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
-        return laid_out(Entries(sources, keys, trailers, values, places), whole, self._longest)
+        return laid_out(Entries(sources, keys, trailers, values, places), whole, self._rules.longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Tells which entries have theirs."""
@@ -132,8 +145,8 @@ class BlockLayer:
         """A block of values; an empty one where it is damaged, or there is none."""
         if number not in self._held:
             content: Expanded = Kind.BAD_HANDLE, 0, 0
-            if number < len(self._table.values):
-                content = self._table.rules.read(self._source, *self._table.values[number].tolist())[0]
+            if number < len(self._values):
+                content = self._rules.read(self._source, *self._values[number].tolist())[0]
             found = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
             if sum(map(len, self._held.values())) + len(found) > HELD_BYTES:
                 self._held.clear()

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sawlog.damage import DamageWarning, Findings
 from sawlog.leveldb_table.columns import SCHEMAS
-from sawlog.leveldb_table.fragments import TableRange, table_map
 from sawlog.leveldb_table.options import ReadOptions, WriteOptions
+from sawlog.leveldb_table.rows import TableRange, table_map
 from sawlog.leveldb_table.writer import TableWriter
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage

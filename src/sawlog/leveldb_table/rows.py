@@ -1,17 +1,19 @@
-"""One pass over spans of a table: judges and expands blocks, makes batches of rows, tells what is damaged."""
+"""Ranges of a table as fragments, and the pass over them: judges and expands blocks, makes batches of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, array_of, batch_of, constant_string, fixed_array
-from sawlog.damage import Findings
-from sawlog.errors import DiskError, SchemaError
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
 from sawlog.format import OFFSET_COLUMN
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb_table import entries as e
@@ -21,18 +23,18 @@ from sawlog.leveldb_table.bounds import BoundsReader
 from sawlog.leveldb_table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
 from sawlog.leveldb_table.embedded import EmbeddedLayer
 from sawlog.leveldb_table.layout import Kind
+from sawlog.leveldb_table.meta import MapReader, Role, TableMap
 from sawlog.leveldb_table.pebble import BlockLayer
-from sawlog.leveldb_table.spans import Role
 from sawlog.leveldb_table.stamps import split_stamps
 from sawlog.leveldb_table.walk import RUN_BYTES, SpanWalk
+from sawlog.ranges import FileRange
+from sawlog.scan import Scan
+from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.leveldb_table.bounds import Bounds
-    from sawlog.leveldb_table.fragments import TableRange
-    from sawlog.leveldb_table.meta import TableMap
-    from sawlog.storage import Source
 
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20
@@ -65,6 +67,7 @@ class RowReader(SpanWalk):
         self, fragment: TableRange, table: TableMap, source: Source, schema: pa.Schema, findings: Findings
     ) -> None:
         super().__init__(fragment, table, source, findings)
+        self._range = fragment
         self._schema = schema
         types, self._names = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
         internal = fragment.scan.options.keys != "raw"
@@ -78,7 +81,11 @@ class RowReader(SpanWalk):
         self._rule = table.rules.rule
         self._layer: BlockLayer | EmbeddedLayer | None = None
         if table.rules.layered:
-            self._layer = EmbeddedLayer(table.rules, source) if table.rules.embedded else BlockLayer(table, source)
+            self._layer = (
+                EmbeddedLayer(table.rules, source)
+                if table.rules.embedded
+                else BlockLayer(table.footer.version, table.properties, table.rules, table.values, source)
+            )
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
@@ -92,7 +99,7 @@ class RowReader(SpanWalk):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
-        spans = self._prune(self.spans) if self.fragment.pruned else self.spans
+        spans = self._prune(self.spans) if self._range.pruned else self.spans
         for first, last in _runs(spans, self.table.bounds):
             span = spans[first]
             if span["role"] in _OF_ROWS:
@@ -105,7 +112,7 @@ class RowReader(SpanWalk):
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
         from sawlog.leveldb_table.pruning import block_bounds
 
-        low, high = block_bounds(self.table, self.fragment.projection)
+        low, high = block_bounds(self.table, self._range.projection)
         data = spans["role"] == Role.DATA
         spared = data & ((spans["number"] < low) | (spans["number"] >= high))
         if spared.any():
@@ -331,3 +338,61 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
                 fitting = min(fitting, int(np.searchsorted(keys[first:behind], keys[first] + RUN_BYTES, "right")))
             yield first, first + max(fitting, 1)
             first += max(fitting, 1)
+
+
+@dataclass(frozen=True)
+class TableRange(FileRange):
+    """Those blocks of one table that begin in `[start, end)`.
+
+    Attributes:
+        file: The table.
+        start: A file offset.
+        end: A file offset, or the size of the file.
+        pruned: Whether blocks that filters on the key exclude may be passed over.
+        map: The table's map, where planning has read it; other processes read it again.
+    """
+
+    pruned: bool
+    map: TableMap | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "map": None}
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
+            if source.size < self.file.size:
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
+            try:
+                table = self.map or MapReader(self.file, source, self.scan.options).read()
+            except (DamageError, UnsupportedError) as error:
+                yield from self._lost(error.damage, findings)
+                return
+            except DiskError as error:
+                yield from self._lost(self._unreadable(error), findings)
+                return
+            yield from self.read(table, source, schema, findings)
+            if self.end == self.file.size:
+                findings.tail = Tail(TailStatus.CLEAN, self.file.size, 0)
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """The rows of the view, and the findings."""
+        yield from RowReader(self, table, source, schema, findings).batches()
+
+    def _unreadable(self, error: DiskError) -> Damage:
+        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.label, str(error))
+
+    def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Nothing leads to the blocks: all of the range is lost."""
+        detail = damage.detail
+        findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
+        yield from ()
+
+
+def table_map(file: File, scan: Scan) -> TableMap | None:
+    """The map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
+    with closing(scan.storage.open(file.path)) as source:
+        try:
+            return MapReader(file, source, scan.options).read()
+        except (DamageError, UnsupportedError):
+            return None

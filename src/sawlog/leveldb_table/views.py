@@ -14,10 +14,10 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import block_damage
-from sawlog.leveldb_table.bounds import BoundsReader, separators
-from sawlog.leveldb_table.fragments import TableRange
+from sawlog.leveldb_table.bounds import BoundsReader
 from sawlog.leveldb_table.layout import Compression
-from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.meta import Role, separators
+from sawlog.leveldb_table.rows import TableRange
 from sawlog.leveldb_table.walk import SpanWalk
 
 if TYPE_CHECKING:

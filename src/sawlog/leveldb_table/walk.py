@@ -8,14 +8,14 @@ from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb_table import layout
 from sawlog.leveldb_table.blocks import block_damage
 from sawlog.leveldb_table.layout import Kind
-from sawlog.leveldb_table.spans import Role
+from sawlog.leveldb_table.meta import Role
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.leveldb_table.fragments import TableRange
     from sawlog.leveldb_table.meta import TableMap
+    from sawlog.ranges import FileRange
     from sawlog.storage import Source
 
 RUN_BYTES = 4 << 20
@@ -29,7 +29,7 @@ class SpanWalk:
         spans: They, in the order of the file.
     """
 
-    def __init__(self, fragment: TableRange, table: TableMap, source: Source, findings: Findings) -> None:
+    def __init__(self, fragment: FileRange, table: TableMap, source: Source, findings: Findings) -> None:
         self.fragment = fragment
         self.table = table
         self.source = source

@@ -28,7 +28,8 @@ from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
 from sawlog.storage import File, Storage
-from sawlog.stream.follower import Follower, root_of
+from sawlog.stream.files import root_of
+from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset, dump_schema
 

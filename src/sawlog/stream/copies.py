@@ -23,7 +23,7 @@ from sawlog.stream.proof import PROVEN_BYTES, prove
 
 if TYPE_CHECKING:
     from sawlog.follow import Succession
-    from sawlog.stream.follower import Follower
+    from sawlog.stream.files import Files
     from sawlog.stream.listing import Seen
 
 logger = logging.getLogger("sawlog")
@@ -51,7 +51,7 @@ class Copies:
         links: By the keys of their names.
     """
 
-    def __init__(self, follower: Follower, links: Mapping[bytes, Link], before: Copies | None) -> None:
+    def __init__(self, follower: Files, links: Mapping[bytes, Link], before: Copies | None) -> None:
         self._follower = follower
         self.links: dict[bytes, Link] = dict(links if before is None else before.links)
         self._told: set[bytes] = before._told if before is not None else set()
@@ -153,7 +153,7 @@ class Living:
         seen: As they were seen.
     """
 
-    def __init__(self, follower: Follower, known: Iterable[Known], seen: Mapping[str, Seen]) -> None:
+    def __init__(self, follower: Files, known: Iterable[Known], seen: Mapping[str, Seen]) -> None:
         self._follower = follower
         self._seen = seen
         self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))

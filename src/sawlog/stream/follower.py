@@ -2,70 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from sawlog.errors import SawlogError
-from sawlog.follow import Range, Succession
+from sawlog.follow import Range
 from sawlog.guard import guarded
-from sawlog.stream.intake import Followed, Intake
-from sawlog.stream.listing import Listing, Seen
+from sawlog.stream.files import Files, Followed
+from sawlog.stream.intake import Intake
+from sawlog.stream.listing import Seen
 from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of, load_schema
 from sawlog.stream.proof import check_proof, prove
 from sawlog.stream.records import Records
 
 if TYPE_CHECKING:
-    from sawlog.format import Format, Fragment, Scan
-    from sawlog.storage import Storage
+    from sawlog.format import Fragment, Scan
     from sawlog.stream.limits import StreamOptions
-
-logger = logging.getLogger("sawlog")
-
-
-@dataclass(slots=True)
-class _Frontier:
-    """How far a file could be read when it had a stamp."""
-
-    stamp: tuple[Any, ...]
-    at: int
 
 
 @dataclass
-class Follower:
-    """What one stream knows of its files. Offsets alone decide what is read; all else is remembered to save work.
+class Follower(Files):
+    """What follows the files of a stream. Offsets alone decide what is read; all else is remembered to save work."""
 
-    Args:
-        paths: What the stream reads.
-        storage: Where that is.
-        format: Of the files.
-        view: Of the stream.
-        options: Limits, and when files are finished.
-        open: Opens some of the files as a dataset with the columns of the stream.
-        foreign: Paths of files that there are but do not belong to the stream.
-        schema: The columns of the view, for the offsets; see `Offset.schema`.
-        table: Which table the stream is of, as far as that is known before any offset.
-    """
-
-    paths: Sequence[str]
-    storage: Storage
-    format: Format
-    view: str
-    options: StreamOptions
-    open: Callable[[Sequence[Seen]], Followed]
-    foreign: Iterable[str] = ()
-    schema: str | None = None
-    table: str | None = None
-    _frontiers: dict[str, _Frontier] = field(default_factory=dict)
-    _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
-    _successions: dict[str, Succession | None] = field(default_factory=dict)
     _proved: dict[str, int] = field(default_factory=dict)
-    _last: dict[Hashable, int] = field(default_factory=dict)
     _records: Records | None = None
     _frozen: dict[str, Seen] | None = None
-    _others: set[str] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -83,9 +46,9 @@ class Follower:
             dataset: What the stream begins with; without `schema`, its columns are those of the stream.
             paths: Where its files are, and others will be.
             scan: What is wanted of the files.
-            options: See `Follower`.
-            foreign: See `Follower`.
-            schema: See `Follower`.
+            options: See `Files`.
+            foreign: See `Files`.
+            schema: See `Files`.
 
         Raises:
             OptionError: When the view cannot be followed.
@@ -103,11 +66,6 @@ class Follower:
         tables = {table for file in files if (table := format.table(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
         return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
-
-    def __post_init__(self) -> None:
-        self.root = root_of(self.paths)
-        self.listing = Listing(self.paths, self.storage, self.name)
-        self._foreign = {self.name(path): None for path in self.foreign}
 
     def freeze(self) -> None:
         """Take the files as they are now for all that there will ever be."""
@@ -130,6 +88,7 @@ class Follower:
         seen = self._look()
         self.table = start.table or self.table
         self._records.refresh(seen)
+        self.begun = self._records.files
         waiting = self._waiting(self._records, seen)
         with guarded(f"{', '.join(self.paths)}: following failed"):
             reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
@@ -175,83 +134,6 @@ class Follower:
             if name not in self._foreign and start.finished.get(key := key_of(name)) is None and key not in start.copies
         ]
         return sum(one > 0 for one in waiting), sum(one for one in waiting if one > 0)
-
-    def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
-        """Files, and those that have to be looked at with them."""
-        wanted = {group for one in chosen if (group := self.format.companions(one.file)) is not None}
-        alone = [one for one in chosen if self.format.companions(one.file) is None]
-        return alone + [one for one in seen.values() if self.format.companions(one.file) in wanted] if wanted else alone
-
-    def frontier(self, name: str, seen: Seen) -> int | None:
-        """How far a file can be read, where that is known."""
-        known = self._frontiers.get(name)
-        return known.at if known is not None and known.stamp == seen.stamp else None
-
-    def forget(self, name: str) -> int | None:
-        """Forget how far a file could be read, and say it."""
-        known = self._frontiers.pop(name, None)
-        return known.at if known is not None else None
-
-    def remember(self, name: str, seen: Seen, at: int) -> None:
-        """Keep how far a file can be read."""
-        self._frontiers[name] = _Frontier(seen.stamp, at)
-
-    def may_be_foreign(self, name: str, seen: Seen) -> bool:
-        """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
-        begun = self._records is not None and name in self._records.files
-        return not begun and self.succession(seen) is None
-
-    def disown(self, name: str, seen: Seen, error: Exception | None) -> None:
-        """A file is none of the stream's, as long as it stays what it is."""
-        if error is not None:
-            logger.warning("%s: left out of the stream until it changes: %s", seen.file.path, error)
-        self._foreign[name] = seen.stamp
-
-    def ours(self, name: str, one: Seen) -> bool:
-        """Whether a file belongs to the stream, as far as its name tells."""
-        if name in self._foreign:
-            stamp = self._foreign[name]
-            if stamp is None:
-                self._foreign[name] = one.stamp
-            if stamp in (None, one.stamp):
-                return False
-            del self._foreign[name]
-        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
-            table = self.format.table(one.file)
-            self.table = self.table or table
-            if table in (None, self.table):
-                return True
-            if table not in self._others:
-                self._others.add(table)
-                logger.warning(
-                    "%s: a log of the table %s: the stream is of %s, and leaves logs of other tables out",
-                    one.file.path,
-                    table,
-                    self.table,
-                )
-        self._foreign[name] = one.stamp
-        return False
-
-    def turn(self, group: Hashable) -> int:
-        """When a writer was last read from; those that waited longest come first."""
-        return self._last.get(group, 0)
-
-    def group(self, name: str, seen: Seen) -> tuple[Hashable, Any]:
-        """Who writes a file, and its place among that writer's."""
-        place = self.succession(seen)
-        return (name, 0) if place is None else (place.writer, place.place)
-
-    def succession(self, seen: Seen) -> Succession | None:
-        """The place of a file among its writer's."""
-        path = seen.file.path
-        if path not in self._successions:
-            self._successions[path] = self.format.succession(seen.file)
-        return self._successions[path]
-
-    def name(self, path: str) -> str:
-        """What the stream calls the file at a path."""
-        inner = path.removeprefix(self.root) if self.root else path
-        return self.format.stream_name(inner or path)
 
     def _look(self) -> dict[str, Seen]:
         if self._frozen is not None:
@@ -334,9 +216,3 @@ class Follower:
             if place is not None and other.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
-
-
-def root_of(paths: Sequence[str]) -> str:
-    """What the names of a stream's files leave out of their paths; nothing where there are several roots."""
-    (*others, root) = paths
-    return "" if others else root.rstrip("/") + "/"

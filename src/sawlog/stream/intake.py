@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,45 +18,11 @@ from sawlog.stream.offset import Place
 from sawlog.stream.proof import check_proof
 
 if TYPE_CHECKING:
-    from sawlog.format import Contents, Format, Fragment
-    from sawlog.scan import Scan
-    from sawlog.storage import File
-    from sawlog.stream.follower import Follower
+    from sawlog.stream.files import Files, Followed
     from sawlog.stream.listing import Seen
 
 TOGETHER = 100
 """Files that are opened as one dataset to see how far they can be read."""
-
-
-class Followed(Protocol):
-    """What a stream asks of a `sawlog.Dataset`, which does the same under these names."""
-
-    @classmethod
-    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
-        """Open files."""
-        ...
-
-    @property
-    def contents(self) -> Contents:
-        """What the format knows of the files."""
-        ...
-
-    @property
-    def scan(self) -> Scan:
-        """What is wanted of them."""
-        ...
-
-    def with_scan(self, scan: Scan) -> Self:
-        """The same under another choice of columns and rows."""
-        ...
-
-    def committed_end(self, file: File, position: int) -> int:
-        """How far a file can be read."""
-        ...
-
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the files."""
-        ...
 
 
 class Intake:
@@ -68,7 +34,7 @@ class Intake:
         limited: Whether the limits are in force.
     """
 
-    def __init__(self, follower: Follower, places: Mapping[str, Place], *, limited: bool) -> None:
+    def __init__(self, follower: Files, places: Mapping[str, Place], *, limited: bool) -> None:
         self._follower = follower
         self._places = places
         options = follower.options

@@ -18,7 +18,7 @@ from sawlog.stream.offset import NO_HEAD, Ended, Finished, Offset, Place, head_o
 from sawlog.stream.proof import PROVEN_BYTES, check_proof, head, prove
 
 if TYPE_CHECKING:
-    from sawlog.stream.follower import Follower
+    from sawlog.stream.files import Files
     from sawlog.stream.listing import Seen
 
 logger = logging.getLogger("sawlog")
@@ -47,7 +47,7 @@ class Records:
         copies: Files that are not read, for they hold what others do.
     """
 
-    def __init__(self, follower: Follower, start: Offset, before: Records | None = None) -> None:
+    def __init__(self, follower: Files, start: Offset, before: Records | None = None) -> None:
         self._follower = follower
         self.start = start
         self.files: dict[str, Place] = dict(start.files)

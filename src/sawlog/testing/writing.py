@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
     try:
         opened(subject, on_damage="skip", **rescue)
     except OptionError:
-        return dict.fromkeys(rescue, False)
+        return {one.name: one.default for one in fields(format.read_options) if one.name in rescue}
     except SawlogError:
         pass
     return rescue

@@ -95,7 +95,7 @@ def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream
             reader = Reader(data, len(JAVA_STREAM_MAGIC), where, most=MAX_OBJECTS)
             return JavaStream(reader.value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
-        product = ProductReader(Reader(data, 0, where))
+        product = _ProductReader(Reader(data, 0, where))
         return JavaStream(product.value(0), product.maps)
     raise FormatError(f"{where}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
 
@@ -439,7 +439,7 @@ _ELEMENTS: dict[int, Callable[[Reader, int], Any]] = {
 """How to read what a code begins."""
 
 
-class ProductCode(IntEnum):
+class _ProductCode(IntEnum):
     """Types of values in the product's own stream; i8."""
 
     NEW_CLASS = -1
@@ -454,7 +454,7 @@ class ProductCode(IntEnum):
     LINKED_MAP = -19
 
 
-class ProductReader:
+class _ProductReader:
     """Walks the product's own object stream, whose values lie in block data that may break anywhere."""
 
     def __init__(self, reader: Reader) -> None:
@@ -469,22 +469,22 @@ class ProductReader:
             raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
         self._reader.count_element()
         code = self._number(">b")
-        if code == ProductCode.NULL:
+        if code == _ProductCode.NULL:
             return None
-        if code == ProductCode.STRING:
+        if code == _ProductCode.STRING:
             return self._text()
-        if code == ProductCode.INTEGER:
+        if code == _ProductCode.INTEGER:
             return self._number(">i")
-        if code == ProductCode.LONG:
+        if code == _ProductCode.LONG:
             return self._number(">q")
-        if code in (ProductCode.INTS, ProductCode.LONGS):
-            kind, width = ("I", 4) if code == ProductCode.INTS else ("J", 8)
+        if code in (_ProductCode.INTS, _ProductCode.LONGS):
+            kind, width = ("I", 4) if code == _ProductCode.INTS else ("J", 8)
             return JavaArray(kind, self._take(self._count() * width))
-        if code in (ProductCode.MAP, ProductCode.LINKED_MAP):
+        if code in (_ProductCode.MAP, _ProductCode.LINKED_MAP):
             found = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
             self.maps.append(found)
             return found
-        if code == ProductCode.JAVA_OBJECT:
+        if code == _ProductCode.JAVA_OBJECT:
             if self._used < len(self._block):
                 raise self._reader.error("expected a Java object at the end of the block data")
             return self._reader.value(depth + 1)

@@ -19,8 +19,7 @@ from sawlog.filodb_record.hashing import combine, h32
 from sawlog.filodb_record.histograms import Histogram
 from sawlog.filodb_record.java import java_order
 from sawlog.filodb_record.schemas import Schema
-from sawlog.filodb_record.schemas.column import Column
-from sawlog.filodb_record.schemas.record import Buffer, RecordSchema
+from sawlog.filodb_record.schemas.record import Buffer, Column, RecordSchema
 
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sawlog.filodb_record.schemas.column import Column, parse_columns
 from sawlog.filodb_record.schemas.definitions import (
     BUILT_IN,
     DatasetOptions,
@@ -11,7 +10,7 @@ from sawlog.filodb_record.schemas.definitions import (
     Schemas,
     default_partition,
 )
-from sawlog.filodb_record.schemas.record import Buffer, RecordSchema
+from sawlog.filodb_record.schemas.record import Buffer, Column, RecordSchema, parse_columns
 
 __all__ = [
     "BUILT_IN",

@@ -17,8 +17,7 @@ from typing import Any
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.schemas import hocon
-from sawlog.filodb_record.schemas.column import Column, parse_columns, schema_hash
-from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.schemas.record import Column, RecordSchema, parse_columns, schema_hash
 from sawlog.guard import Undecodable, decode_by, saying
 
 

@@ -13,10 +13,9 @@ from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.format import FILE_COLUMN, Fragment, Projection, Scan
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
+from sawlog.milvus_binlog.collection.fragments import BatchFragment, Columns, Shared
 from sawlog.milvus_binlog.collection.infer import time_range
 from sawlog.milvus_binlog.collection.model import Batch, Missing, Segment
-from sawlog.milvus_binlog.collection.stored import Columns
 from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
 from sawlog.milvus_binlog.opener import opened

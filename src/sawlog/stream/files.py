@@ -1,0 +1,178 @@
+"""The files of a stream: what they are called, whose they are, and how far they can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from sawlog.stream.listing import Listing, Seen
+
+if TYPE_CHECKING:
+    from sawlog.follow import Range, Succession
+    from sawlog.format import Contents, Format, Fragment, Scan
+    from sawlog.storage import File, Storage
+    from sawlog.stream.limits import StreamOptions
+
+logger = logging.getLogger("sawlog")
+
+
+class Followed(Protocol):
+    """What a stream asks of a `sawlog.Dataset`, which does the same under these names."""
+
+    @classmethod
+    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
+        """Open files."""
+        ...
+
+    @property
+    def contents(self) -> Contents:
+        """What the format knows of the files."""
+        ...
+
+    @property
+    def scan(self) -> Scan:
+        """What is wanted of them."""
+        ...
+
+    def with_scan(self, scan: Scan) -> Self:
+        """The same under another choice of columns and rows."""
+        ...
+
+    def committed_end(self, file: File, position: int) -> int:
+        """How far a file can be read."""
+        ...
+
+    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
+        """The fragments that read ranges of the files."""
+        ...
+
+
+@dataclass(slots=True)
+class _Frontier:
+    """How far a file could be read when it had a stamp."""
+
+    stamp: tuple[Any, ...]
+    at: int
+
+
+@dataclass
+class Files:
+    """What one stream knows of its files.
+
+    Args:
+        paths: What the stream reads.
+        storage: Where that is.
+        format: Of the files.
+        view: Of the stream.
+        options: Limits, and when files are finished.
+        open: Opens some of the files as a dataset with the columns of the stream.
+        foreign: Paths of files that there are but do not belong to the stream.
+        schema: The columns of the view, for the offsets; see `Offset.schema`.
+        table: Which table the stream is of, as far as that is known before any offset.
+        begun: Names of the files that have been read from.
+    """
+
+    paths: Sequence[str]
+    storage: Storage
+    format: Format
+    view: str
+    options: StreamOptions
+    open: Callable[[Sequence[Seen]], Followed]
+    foreign: Iterable[str] = ()
+    schema: str | None = None
+    table: str | None = None
+    begun: Collection[str] = ()
+    _frontiers: dict[str, _Frontier] = field(default_factory=dict)
+    _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
+    _successions: dict[str, Succession | None] = field(default_factory=dict)
+    _last: dict[Hashable, int] = field(default_factory=dict)
+    _others: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.root = root_of(self.paths)
+        self.listing = Listing(self.paths, self.storage, self.name)
+        self._foreign = {self.name(path): None for path in self.foreign}
+
+    def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
+        """Files, and those that have to be looked at with them."""
+        wanted = {group for one in chosen if (group := self.format.companions(one.file)) is not None}
+        alone = [one for one in chosen if self.format.companions(one.file) is None]
+        return alone + [one for one in seen.values() if self.format.companions(one.file) in wanted] if wanted else alone
+
+    def frontier(self, name: str, seen: Seen) -> int | None:
+        """How far a file can be read, where that is known."""
+        known = self._frontiers.get(name)
+        return known.at if known is not None and known.stamp == seen.stamp else None
+
+    def forget(self, name: str) -> int | None:
+        """Forget how far a file could be read, and say it."""
+        known = self._frontiers.pop(name, None)
+        return known.at if known is not None else None
+
+    def remember(self, name: str, seen: Seen, at: int) -> None:
+        """Keep how far a file can be read."""
+        self._frontiers[name] = _Frontier(seen.stamp, at)
+
+    def may_be_foreign(self, name: str, seen: Seen) -> bool:
+        """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
+        return name not in self.begun and self.succession(seen) is None
+
+    def disown(self, name: str, seen: Seen, error: Exception | None) -> None:
+        """A file is none of the stream's, as long as it stays what it is."""
+        if error is not None:
+            logger.warning("%s: left out of the stream until it changes: %s", seen.file.path, error)
+        self._foreign[name] = seen.stamp
+
+    def ours(self, name: str, one: Seen) -> bool:
+        """Whether a file belongs to the stream, as far as its name tells."""
+        if name in self._foreign:
+            stamp = self._foreign[name]
+            if stamp is None:
+                self._foreign[name] = one.stamp
+            if stamp in (None, one.stamp):
+                return False
+            del self._foreign[name]
+        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
+            table = self.format.table(one.file)
+            self.table = self.table or table
+            if table in (None, self.table):
+                return True
+            if table not in self._others:
+                self._others.add(table)
+                logger.warning(
+                    "%s: a log of the table %s: the stream is of %s, and leaves logs of other tables out",
+                    one.file.path,
+                    table,
+                    self.table,
+                )
+        self._foreign[name] = one.stamp
+        return False
+
+    def turn(self, group: Hashable) -> int:
+        """When a writer was last read from; those that waited longest come first."""
+        return self._last.get(group, 0)
+
+    def group(self, name: str, seen: Seen) -> tuple[Hashable, Any]:
+        """Who writes a file, and its place among that writer's."""
+        place = self.succession(seen)
+        return (name, 0) if place is None else (place.writer, place.place)
+
+    def succession(self, seen: Seen) -> Succession | None:
+        """The place of a file among its writer's."""
+        path = seen.file.path
+        if path not in self._successions:
+            self._successions[path] = self.format.succession(seen.file)
+        return self._successions[path]
+
+    def name(self, path: str) -> str:
+        """What the stream calls the file at a path."""
+        inner = path.removeprefix(self.root) if self.root else path
+        return self.format.stream_name(inner or path)
+
+
+def root_of(paths: Sequence[str]) -> str:
+    """What the names of a stream's files leave out of their paths; nothing where there are several roots."""
+    (*others, root) = paths
+    return "" if others else root.rstrip("/") + "/"
