@@ -19,6 +19,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILER = ("numba>=0.63",)
+_MACHINES = ("aarch64", "arm64", "x86_64")
+"""Those that kernels are compiled for. Elsewhere the wheel is plain Python, and the extra `jit` compiles them."""
 _IMPORTED = ("fsspec", "numpy", "pyarrow", "xxhash")
 """Dependencies of the package that modules with kernels import."""
 _BUILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sawlog.kernels.build import main; main()"
@@ -35,7 +37,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def dependencies(self) -> list[str]:
         """What compiles them, what their modules import, and a linker where the machine has none: for wheels alone."""
-        if self.target_name != "wheel":
+        if self.target_name != "wheel" or platform.machine() not in _MACHINES:
             return []
         metadata = self.metadata.core.dependencies_complex.values()
         imported = [str(one) for one in metadata if one.name in _IMPORTED]
@@ -49,11 +51,14 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         """
         if self.target_name != "wheel":
             return
+        build_data["artifacts"].append("src/sawlog/_jars/*")
+        if platform.machine() not in _MACHINES:
+            return
         source = os.path.join(self.root, "src")
         command = [sys.executable, "-c", _BUILD, source, "--if-needed"]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
-        build_data["artifacts"] += ["src/sawlog/_native/*", "src/sawlog/_jars/*"]
+        build_data["artifacts"].append("src/sawlog/_native/*")
         if not os.access(os.path.join(source, "sawlog"), os.W_OK):
             if version == "editable":
                 return

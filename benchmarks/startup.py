@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from pyarrow import parquet
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
@@ -25,17 +28,23 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 def all_cases(settings: Settings) -> Iterator[Case]:
     paths = {"leveldb_database": SHOP}
+    rows = str(settings.place / "small.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, (table, options) in samples(ROWS).items():
             paths[name] = settings.place / f"small_{name}"
             sawlog.write(table, paths[name], format=name, **options)
+            parquet.write_table(table, rows)
     yield case("help", "sawlog --help", ["--help"], peers(["--help"], ["--help"]))
-    yield case("info", "sawlog info of a small database", ["info", str(SHOP)], peers(["-c", "select 1"], ["info"]))
+    described = peers(["-c", f"describe from '{rows}'"], ["inspect", rows])
     for name, path in paths.items():
-        for verb in (["cat", "--limit", "5"], ["verify"]):
+        yield case(f"info_{name}", f"sawlog info: {name}, {ROWS} rows", ["info", str(path)], described)
+    shown = peers(["-c", f"from '{rows}' limit 5"], ["show", "--head", "5", rows])
+    counted = peers(["-c", f"select count(*) from '{rows}'"], ["rowcount", rows])
+    for name, path in paths.items():
+        for verb, others in ((["cat", "--limit", "5"], shown), (["verify"], counted)):
             what = f"sawlog {' '.join(verb)}: {name}, {ROWS} rows"
-            yield case(f"{verb[0]}_{name}", what, [*verb, str(path)], peers(["-c", "select 1"], None))
+            yield case(f"{verb[0]}_{name}", what, [*verb, str(path)], others)
     for name, path in paths.items():
         ready = Side("worker", started(sys.executable, "-c", READY.format(str(path), name)), 1)
         yield measured(f"worker_{name}", f"first batch in a Python worker: {name}", ready)
@@ -50,12 +59,14 @@ def measured(name: str, what: str, *sides: Side) -> Case:
     return Case(name, what, sides, cores=0, headline=False, processor_time=True)
 
 
-def peers(duckdb: list[str], mcap: list[str] | None) -> list[Side]:
-    """Programs that do the like, where the machine has them, and what every process in Python takes."""
+def peers(duckdb: list[str], parquet_tools: list[str]) -> list[Side]:
+    """Programs that do the like with a Parquet file, those that are there, and what every process in Python takes."""
     sides = [Side("python -c 'import pyarrow'", started(sys.executable, "-c", "import pyarrow"), 1)]
-    for program, arguments in (("duckdb", duckdb), ("mcap", mcap and ["--help"]), ("parquet-tools", ["--help"])):
-        if arguments is not None and shutil.which(program):
-            sides.append(Side(f"{program} {' '.join(arguments)}", started(program, *arguments), 1))
+    places = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    for name, arguments in (("duckdb", duckdb), ("parquet-tools", parquet_tools)):
+        program = shutil.which(name, path=places)
+        if program:
+            sides.append(Side(f"{name} {arguments[0]}", started(program, *arguments), 1))
     return sides
 
 

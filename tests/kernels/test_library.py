@@ -177,6 +177,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = module.KernelsHook()
+    made.machines = module._MACHINES
     made.root, made.target_name = str(tmp_path), "wheel"
 
     def compiled(command: list[str], **_: Any) -> None:
@@ -199,7 +200,7 @@ def wheel(hook: Any, version: str) -> tuple[list[str], dict[str, str]]:
 
 
 def test_the_library_of_a_wheel_stays_in_the_tree(hook: Any, tmp_path: Path) -> None:
-    assert wheel(hook, "standard") == (["src/sawlog/_native/*", "src/sawlog/_jars/*"], {})
+    assert wheel(hook, "standard") == (["src/sawlog/_jars/*", "src/sawlog/_native/*"], {})
     assert (tmp_path / "src/sawlog/_native/kernels.so").exists()
 
 
@@ -209,5 +210,17 @@ def test_a_tree_that_cannot_be_written_to_gives_a_wheel_with_a_library(
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     artifacts, others = wheel(hook, "standard")
     assert (artifacts, list(others.values())) == (["src/sawlog/_jars/*"], ["sawlog/_native/kernels.so"])
-    assert wheel(hook, "editable") == (["src/sawlog/_native/*", "src/sawlog/_jars/*"], {})
+    assert wheel(hook, "editable") == (["src/sawlog/_jars/*", "src/sawlog/_native/*"], {})
     assert not (tmp_path / "src/sawlog/_native/kernels.so").exists()
+
+
+def test_elsewhere_a_wheel_is_plain_python(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert hook.dependencies() == []
+    data: dict[str, Any] = {"artifacts": [], "force_include": {}}
+    hook.initialize("standard", data)
+    assert data == {"artifacts": ["src/sawlog/_jars/*"], "force_include": {}}
+
+
+def test_the_hook_names_the_machines_that_there_are_libraries_for(hook: Any) -> None:
+    assert set(hook.machines) == set(native.BASELINES)

@@ -204,7 +204,8 @@ def _in_processes(tasks: list[tuple[str, str]], jobs: int | None) -> list[tuple[
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sawlog.kernels.compiler"])
-    with context.Pool(jobs or len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with context.Pool(jobs or cores, maxtasksperchild=1) as pool:
         return list(pool.imap_unordered(_task, tasks))
 
 

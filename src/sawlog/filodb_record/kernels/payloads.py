@@ -105,10 +105,10 @@ _U32 = np.uint64(0xFFFFFFFF)
 @kernel
 def valid_ends(ends: Int32s, limit: Int64) -> Bool:
     """Whether the ends of an Arrow array ascend and stay within its data."""
-    descents = 0
+    ascending = True
     for i in range(len(ends) - 1):
-        descents += ends[i] > ends[i + 1]
-    return descents == 0 and ends[0] >= 0 and ends[len(ends) - 1] <= limit
+        ascending &= ends[i] <= ends[i + 1]
+    return ascending and ends[0] >= 0 and ends[len(ends) - 1] <= limit
 
 
 @kernel
