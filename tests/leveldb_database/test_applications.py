@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,6 +217,18 @@ def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     found = [row for row in rows("indexed_db", place) if row["reason"]]
     assert [(row["key"], row["value"], row["version"]) for row in found] == [('"wrapped"', None, 2)]
     assert found[0]["reason"] == "value: the value is in 4, a file that is not there"
+
+
+def test_blobs_are_found_from_inside_of_the_directory_and_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PLACES["indexed_db"])
+    assert not [row for row in rows("indexed_db", Path()) if row["reason"]]
+    assert "decoded by" in sawlog.open(".").info()
+    memory = fsspec.filesystem("memory")
+    for path in PLACES["indexed_db"].parent.rglob("*"):
+        if path.is_file():
+            memory.pipe(f"/profile/{path.relative_to(PLACES['indexed_db'].parent)}", path.read_bytes())
+    place = f"memory://profile/{PLACES['indexed_db'].name}"
+    assert not [row for row in sawlog.read(place, view="indexed_db").to_pylist() if row["reason"]]
 
 
 def test_views_that_fit_are_named() -> None:
