@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -121,3 +125,18 @@ def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
                 row = found.pop(one.leveldb_sequence_number)
                 assert (row["storage_key"], row["key"], row["value"]) == (host, key, one.value)
     assert {row["key"] for row in found.values()} <= {"lone", "gone"}
+
+
+def test_a_new_profile_is_what_its_pages_say(tmp_path: Path) -> None:
+    """By whichever Chromium is installed."""
+    found = ("/usr/lib/chromium/chromium", shutil.which("chromium"), shutil.which("google-chrome"))
+    chromium = next((one for one in found if one and os.path.exists(one)), None)
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    here, place = Path(__file__).parent, str(tmp_path / "profile")
+    subprocess.run([sys.executable, str(here / "chromium" / "make_profiles.py"), chromium, place], check=True)
+    tests = str(here.parent / "leveldb_database" / "test_applications.py")
+    environment = {**os.environ, "SAWLOG_PROFILE": place}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +24,11 @@ from sawlog.leveldb_database.applications.script_values import decode_script_val
 from sawlog.leveldb_database.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
-PROFILE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156"
+from . import test_bedrock, test_bitcoin
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+PROFILE = Path(os.environ.get("SAWLOG_PROFILE", GOLDEN / "chromium-156"))
+"""`tests/interop/test_chromium.py` has a browser make another one."""
 PLACES = {
     "local_storage": PROFILE / "Local Storage" / "leveldb",
     "session_storage": PROFILE / "Session Storage",
@@ -212,10 +219,22 @@ def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     assert found[0]["reason"] == "value: the value is in 4, a file that is not there"
 
 
+def test_blobs_are_found_from_inside_of_the_directory_and_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PLACES["indexed_db"])
+    assert not [row for row in rows("indexed_db", Path()) if row["reason"]]
+    assert "decoded by" in sawlog.open(".").info()
+    memory = fsspec.filesystem("memory")
+    for path in PLACES["indexed_db"].parent.rglob("*"):
+        if path.is_file():
+            memory.pipe(f"/profile/{path.relative_to(PLACES['indexed_db'].parent)}", path.read_bytes())
+    place = f"memory://profile/{PLACES['indexed_db'].name}"
+    assert not [row for row in sawlog.read(place, view="indexed_db").to_pylist() if row["reason"]]
+
+
 def test_views_that_fit_are_named() -> None:
     for view, path in {**PLACES, "chrome_storage": SETTINGS["sync"] / truth()["extension"]["id"]}.items():
         assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
-    assert "decoded by" not in sawlog.open(PROFILE.parent / "rocksdb-11.8.1-entities").info()
+    assert "decoded by" not in sawlog.open(GOLDEN / "rocksdb-11.8.1-entities").info()
 
 
 def test_options_of_other_views_are_refused() -> None:
@@ -239,13 +258,16 @@ VIEWS = (
 
 
 def stored() -> Iterator[tuple[str, bytes, bytes]]:
-    """Keys and values of the profile."""
+    """Keys and values of the profile, and of others' databases."""
     for name, path in PLACES.items():
         for row in sawlog.read(path, view="all").to_pylist():
             yield name, row["key"], row["value"]
+    yield from (("bedrock", *entry) for entry in test_bedrock.ENTRIES.items())
+    yield from (("bitcoin_chainstate", b"C" + bytes(33), bytes.fromhex(value)) for value in test_bitcoin.COINS)
+    yield "bitcoin_blocks", b"b" + bytes(32), bytes.fromhex("8fee3c000d010008") + test_bitcoin.GENESIS
 
 
-REAL = sorted(stored())
+REAL = {name: [entry[1:] for entry in every] for name, every in itertools.groupby(stored(), key=lambda one: one[0])}
 
 
 def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
@@ -260,7 +282,7 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
         return {"reason": str(unknown)}
     for text in (one for one in row.values() if isinstance(one, str)):
         text.encode()
-    if name == "indexed_db" and row.get("value") is not None:
+    if name in ("bedrock", "indexed_db") and row.get("value") is not None:
         json.loads(row["value"])
     assert row.keys() <= {*view.columns.names, "reason"}
     return row
@@ -272,10 +294,11 @@ def test_whatever_the_bytes_there_is_a_row_or_a_reason(name: str, key: bytes, va
     decoded(name, key, value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_changed_entries_of_a_profile_are_rows_or_reasons(data: st.DataObject) -> None:
-    name, key, value = data.draw(st.sampled_from(REAL))
+    name = data.draw(st.sampled_from(sorted(REAL)))
+    key, value = data.draw(st.sampled_from(REAL[name]))
     changed = bytearray(data.draw(st.sampled_from([key, value])))
     edits = st.tuples(st.integers(0, max(0, len(changed) - 1)), st.integers(0, 255))
     for at, byte in data.draw(st.lists(edits, min_size=1, max_size=3)):

@@ -12,8 +12,6 @@ import sawlog
 from sawlog.leveldb_database.applications.bitcoin import amount, script, varint
 from sawlog.leveldb_database.applications.cursor import Cursor
 
-plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
-
 KEY = bytes.fromhex("b12dcefd8f872536")
 OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + KEY}
 TXID = bytes(range(32))
@@ -43,10 +41,12 @@ def obfuscated(value: bytes) -> bytes:
     return bytes(byte ^ KEY[at % 8] for at, byte in enumerate(value))
 
 
-def made(path: Path, entries: Mapping[bytes, bytes]) -> Path:
+def made(path: Path, entries: Mapping[bytes, bytes | None]) -> Path:
+    """A database with some entries more, or fewer where there is no value."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
     with plyvel.DB(str(path), create_if_missing=True) as database:
         for key, value in entries.items():
-            database.put(key, value)
+            database.delete(key) if value is None else database.put(key, value)
     return path
 
 
@@ -75,8 +75,7 @@ def test_coins_are_those_of_the_published_vectors(tmp_path: Path) -> None:
 def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
     key, value = b"C" + TXID + b"\0", obfuscated(bytes.fromhex(next(iter(COINS))))
     path = made(tmp_path / "chainstate", OBFUSCATION | {key: value})
-    with plyvel.DB(str(path)) as database:
-        database.delete(key)
+    made(path, {key: None})
     found = [row for row in rows(path, "bitcoin_chainstate", history=True) if row["kind"] == "coin"]
     assert [(row["operation"], row["amount"], row["output"]) for row in found] == [
         ("delete", None, 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ from sawlog.leveldb_table.columns import STAMP
 from sawlog.leveldb_table.meta import MapReader
 from sawlog.leveldb_table.pruning import SPARED, on_keys, told
 from sawlog.leveldb_table.rows import table_map
+from sawlog.names import is_remote
 from sawlog.pictures import Picture
 from sawlog.scan import Projection
 from sawlog.skipped import Skipped
@@ -88,7 +90,7 @@ class DatabaseContents(Contents):
 
     def _decoded(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """The fragments of the entries, decoded."""
-        home = Home(posixpath.dirname(self.version.manifest.path), self.scan.storage, self.scan.options.max_blob_bytes)
+        home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
         (whole,) = self._ranges(request, sys.maxsize)
         for one in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
@@ -105,7 +107,13 @@ class DatabaseContents(Contents):
             batches = whole.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True))
             with contextlib.suppress(FormatError):  # a read says why
                 keys = [key for batch in batches for key in batch.column("key").to_pylist()][:_KEYS]
-        return recognized(posixpath.dirname(version.manifest.path), version.comparator, keys)
+        return recognized(self._directory, version.comparator, keys)
+
+    @property
+    def _directory(self) -> str:
+        """Where the database is, with the names of the directories above it, by which applications tell theirs."""
+        directory = posixpath.dirname(self.version.manifest.path)
+        return directory if is_remote(directory) else os.path.abspath(directory)
 
     def _history(self) -> pa.Schema:
         """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""

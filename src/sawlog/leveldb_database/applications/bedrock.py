@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.leveldb_database.applications.cursor import Cursor, columns_of
+from sawlog.leveldb_database.applications.cursor import Cursor, columns_of, text
 from sawlog.leveldb_database.applications.script_values import MAX_DEPTH, number, to_json
 from sawlog.leveldb_database.applications.view import ApplicationView, Entry, UnknownBytesError
 
@@ -253,9 +253,9 @@ def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     if rest != key and len(rest) in (8, 12):
         x, z = struct.unpack_from("<ii", rest)
         return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(rest[8:], "little", signed=True)}, _actors
-    name = key.decode("ascii", "replace")
+    name, wrong = text(key, "utf-8")
     if name in NAMES or name.startswith(PREFIXES):
-        return {"kind": "named", "name": name}, _root
+        return {"kind": "named", "name": name, "reason": wrong}, _root
     return None
 
 

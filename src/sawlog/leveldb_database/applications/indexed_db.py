@@ -431,6 +431,6 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
 
 
 def blob_path(directory: str, database: int, blob: int) -> str:
-    """Where a blob is, relative to the directory of the database."""
+    """Where a blob is, relative to what the directory of the database is in."""
     name = posixpath.basename(directory).removesuffix(DATABASE_SUFFIX) + BLOB_SUFFIX
-    return f"../{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"
+    return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

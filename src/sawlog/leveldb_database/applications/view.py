@@ -47,12 +47,12 @@ class Home:
     longest: int
 
     def read(self, path: str) -> bytes:
-        """A file, by its path relative to the directory.
+        """A file next to the directory, by its path relative to that which both are in.
 
         Raises:
             UnknownBytesError: When there is none, or it is too large.
         """
-        path = posixpath.normpath(posixpath.join(self.path, path))
+        path = posixpath.join(posixpath.dirname(self.path), path)
         try:
             found = self.storage.read(path, 0, self.longest + 1)
         except (FileNotFoundError, NotADirectoryError) as error:
