@@ -155,7 +155,7 @@ class Sums:
                 if total and not sums[series]:
                     continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
-                text = f"{lane}: {sums[series]:,} {self.unit}{f' {series}' if series else ''}{share}"
+                text = f"{lane}: {counted(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
                 path, offset = self.places[lane, series]
                 boxes.append(Box(at, at + sums[series], text, series, 1, path, offset))
                 at += sums[series]
@@ -263,6 +263,11 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
         lanes.setdefault(span.lane, []).append(span.box._replace(start=start, end=end))
     ends = (key_text(bounds[0]), last_key_text(bounds[-1])) if bounds else ("", "")
     return Picture(title, "keys", lanes, note, ends)
+
+
+def counted(number: int, units: str) -> str:
+    """A number of things, which are named in the plural."""
+    return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
 
 
 def time_text(milliseconds: float) -> str:

@@ -31,7 +31,7 @@ def test_records_by_schema_and_series_by_time(name: str) -> None:
         times = [row["timestamp"].timestamp() * 1000 for row in some]  # type: ignore[attr-defined]
         assert (box.start, box.end) == (min(times), max(times))
         assert (box.path, box.offset) == (str(path), min(row["_offset"] for row in some))  # type: ignore[type-var]
-        assert f": {len(some):,} records" in box.text
+        assert f": {len(some):,} record{'s' if len(some) > 1 else ''}, " in box.text
 
 
 def test_records_without_series_have_no_such_chart() -> None:

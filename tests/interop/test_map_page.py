@@ -19,6 +19,7 @@ pytestmark = pytest.mark.interop
 WIDTHS = (1280, 800, 390)
 PLACES = "#damages a"
 SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
+SHOP = Path(__file__).parents[2] / "examples/data/shop"
 HOSTILE = "</script><script>document.title='owned'</script>"
 
 
@@ -67,9 +68,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("damaged", log, ()),
         ("times", place / "trades.bin", ("--option", "timestamp_columns=time=us")),
         ("directory", directory, ("--format", "leveldb_log")),
+        ("database", SHOP, ()),
     ):
         made[name] = place / f"{name}.html"
-        assert main(["map", str(path), "--output", str(made[name]), *more]) == (0 if name == "times" else 1)
+        assert main(["map", str(path), "--output", str(made[name]), *more]) == (
+            0 if name in ("times", "database") else 1
+        )
     return made
 
 
@@ -95,7 +99,7 @@ def load(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["damaged", "times", "directory"])
+@pytest.mark.parametrize("name", ["damaged", "times", "directory", "database"])
 def test_pages_load_and_fit(load: Any, name: str, scheme: str, width: int) -> None:
     page = load(name, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -221,7 +225,8 @@ def test_charts_have_keys_hover_text_and_a_table(load: Any) -> None:
     chart.focus()
     page.keyboard.press("ArrowRight")
     first = figures.first.locator(".said").inner_text()
-    assert " rows in " in first
+    assert " in " in first
+    assert " row" in first
     page.keyboard.press("End")
     page.keyboard.press("ArrowUp")
     assert " bytes in " in figures.first.locator(".said").inner_text()
@@ -255,6 +260,18 @@ def test_charts_of_bytes_without_rows_say_so(load: Any, pages: dict[str, Path]) 
     page.evaluate(f"show({middle}, {middle + 16})")
     assert page.inner_text("#charts").count("no row begins in these bytes") == 2
     assert "∞" not in page.inner_text("body")
+
+
+def test_bytes_of_a_database_are_named_down_to_keys(load: Any) -> None:
+    page = load("database")
+    assert "Live and dead bytes by level" in page.inner_text("#drawn")
+    page.locator(".picture", has_text="Bytes of files by level").locator("rect").first.click()
+    assert page.evaluate("state.file.path").endswith(".log")
+    fields = page.locator("#parts tbody tr").all_inner_texts()
+    assert [text.split("\t")[0].strip() for text in fields[:8]] == [
+        *("checksum", "length", "type", "sequence", "count", "operation", "key length", "key"),
+    ]
+    assert "user:000000" in fields[7]
 
 
 def test_brushing_one_chart_selects_in_the_others(load: Any) -> None:

@@ -90,7 +90,7 @@ def test_sums() -> None:
         sums.add(lane, series, amount)
     picture = sums.picture("t", order=("y", "z"))
     assert [(box.start, box.end, box.text) for box in picture.lanes["a"]] == [
-        (0, 1, "a: 1 bytes y, 12.5%"),
+        (0, 1, "a: 1 byte y, 12.5%"),
         (1, 8, "a: 7 bytes x, 87.5%"),
     ]
     assert picture.lanes["b"] == [Box(0, 0, "b: 0 bytes")]
@@ -129,7 +129,7 @@ def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
     (gap,) = rate.lanes["gaps"]
     assert (gap.start, gap.end, gap.offset) == (times[2999], times[3000], offsets[3000])
     assert "10 min without rows" in gap.text
-    assert sum(int(box.text.split(" rows")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
+    assert sum(int(box.text.split(" row")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
     (lane, (largest,)) = next(iter(found["Largest rows"].lanes.items()))
     assert (lane, largest.offset) == (f"at {offsets[1234]:,}", offsets[1234])
     assert largest.end == offsets[1235] - offsets[1234]

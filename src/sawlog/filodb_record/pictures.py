@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
-from sawlog.pictures import MOST_BOXES, Box, Picture, Sums, time_text
+from sawlog.pictures import MOST_BOXES, Box, Picture, Sums, counted, time_text
 
 SCHEMA, HASH = "_schema", "_hash"
 METRIC, TIME = "_metric_", "timestamp"
@@ -52,10 +52,11 @@ def pictures(batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
         largest = sorted(found.items(), key=lambda one: (-one[1].rows, str(one[0])))[:MOST_BOXES]
         for (metric, number), one in largest:
             times = f"{time_text(one.first)} to {time_text(one.last)}"
-            text = f"{metric}, partition hash {number}: {one.rows:,} records, {times}"
+            text = f"{metric}, partition hash {number}: {counted(one.rows, 'records')}, {times}"
             box = Box(one.first, max(one.last, one.first), text, "", 1, one.path, one.offset)
             lanes.setdefault(metric, []).append(box)
-        note = f"{len(found):,} series; those with most records are drawn."
+        note = f"{len(found):,} series"
+        note += "; those with most records are drawn." if len(found) > len(largest) else "."
         note += f" {left_out:,} records of further series are not counted." if left_out else ""
         yield Picture("Series by metric and time", "time", lanes, note)
 

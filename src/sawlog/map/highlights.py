@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sawlog.pictures import Box, Picture, Rates, Sums
+from sawlog.pictures import Box, Picture, Rates, Sums, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,9 +108,7 @@ class Highlights:
                 ]
                 for row in self._rows
             }
-            yield Picture(
-                "Largest rows", "bytes", lanes, "By offset, each up to the next row or the end of what was read."
-            )
+            yield Picture("Largest rows", "bytes", lanes, "Each up to the next row, or the end of what was read.")
         if any(column.nulls for column in columns):
             sums = Sums("rows")
             for column in columns:
@@ -120,7 +118,7 @@ class Highlights:
 
     def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[Box]:
         for start, end, amount, height in self._rates.buckets(kind):
-            text = f"{amount:,} {unit} in {order.length_text(end - start)} from {order.text(start)}"
+            text = f"{counted(amount, unit)} in {order.length_text(end - start)} from {order.text(start)}"
             yield Box(order.shown(start), order.shown(end), text, unit, height)
 
     def _gap(self, gap: Large, order: Order) -> Box:

@@ -31,12 +31,12 @@ function pictureBoxes(picture) {
 }
 
 /** The rectangles of one row of a lane. */
-function drawTrack(boxes, low, high) {
+function drawTrack(boxes, low, high, zero) {
   const track = document.createElementNS(SVG, "svg");
   track.setAttribute("aria-hidden", "true");
   for (const box of boxes) {
     const mark = document.createElementNS(SVG, "rect"), title = document.createElementNS(SVG, "title");
-    const left = 100 * (box.start - low) / (high - low), wide = Math.max(0.5, 100 * (box.end - box.start) / (high - low));
+    const left = 100 * (box.start - low) / (high - low), wide = zero && box.end === box.start ? 0 : Math.max(0.5, 100 * (box.end - box.start) / (high - low));
     for (const [name, value] of [["x", `${Math.min(left, 99.5)}%`], ["width", `${wide}%`], ["y", `${100 * (1 - box.height)}%`], ["height", `${100 * box.height}%`], ["class", `series${box.series % 6}${box.file ? " leads" : ""}`]]) mark.setAttribute(name, value);
     title.textContent = box.text;
     mark.append(title);
@@ -60,7 +60,7 @@ function drawPicture(picture) {
   const said = el("p", { class: "said", role: "status", "aria-live": "polite" }, "\u00a0");
   let at = -1, taken = 0;
   for (const lane of picture.lanes) {
-    const tracks = lane.rows.map((row) => { const some = boxes.slice(taken, taken + row.length); taken += row.length; return drawTrack(some, low, high); });
+    const tracks = lane.rows.map((row) => { const some = boxes.slice(taken, taken + row.length); taken += row.length; return drawTrack(some, low, high, zero); });
     chart.append(el("div", { class: "label", title: lane.label }, lane.label), el("div", { class: "tracks" }, tracks));
   }
   const ends = picture.axis === "keys" ? picture.ends : [axisText(picture.axis, low), axisText(picture.axis, high)];
