@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 import sawlog
 import sawlog.spark
@@ -149,6 +151,57 @@ def test_damage_is_a_view(spark: SparkSession, damaged: Path) -> None:
     assert rows(frame).equals(table)
 
 
+@pytest.mark.parametrize("task_bytes", [40_000, 1 << 27])
+def test_damaged_ranges_have_rows_where_the_mode_is_permissive(damaged: Path, task_bytes: int) -> None:
+    options = {"path": str(damaged), "mode": "permissive", "task_bytes": str(task_bytes)}
+    schema = read_schema(options, None)
+    assert [(field.name, field.nullable) for field in schema] == [("record", True), ("_corrupt_record", True)]
+
+    def read(wanted: Any, **more: str) -> pa.Table:
+        reader = make_reader({**options, **more}, None, wanted)
+        return pa.Table.from_batches(batch for one in reader.partitions() for batch in reader.read(one))
+
+    found = read(schema)
+    rescued = found.filter(pc.is_valid(found["_corrupt_record"]))
+    assert rescued.num_rows > 0
+    assert rescued["record"].null_count == rescued.num_rows
+    data = damaged.read_bytes()
+    damage = sawlog.read(damaged, view="damage").drop_columns(["dropped"]).to_pylist()
+    texts = [data[one["offset"] : one["offset"] + one["length"]] for one in damage]
+    assert rescued["_corrupt_record"].to_pylist() == [
+        {**one, "bytes": text} for one, text in zip(damage, texts, strict=True)
+    ]
+    with pytest.warns(sawlog.DamageWarning):
+        intact = sawlog.read(damaged, on_damage="skip")["record"]
+    assert found.filter(pc.is_null(found["_corrupt_record"]))["record"].equals(intact)
+
+    assert read(StructType([schema["_corrupt_record"]])).num_rows == found.num_rows
+    assert read(StructType([schema["record"]]))["record"].equals(intact), "without the column, they are left out"
+    named = read_schema({**options, "columnNameOfCorruptRecord".lower(): "bad"}, None)
+    assert named.names == ["record", "bad"]
+    with pytest.raises(OptionError, match=r"columnNameOfCorruptRecord='record': the data has such a column"):
+        read(schema, columnnameofcorruptrecord="record")
+
+
+def test_rescued_rows_on_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
+    place = tmp_path / "in" / "day=3"
+    place.mkdir(parents=True)
+    shutil.copy(damaged, place)
+    frame = spark.read.format("sawlog").option("mode", "PERMISSIVE").load(str(tmp_path / "in"))
+    count = sawlog.read(damaged, view="damage").num_rows
+    with pytest.warns(sawlog.DamageWarning):
+        intact = sawlog.read(damaged, on_damage="skip").num_rows
+    assert frame.columns == ["record", "day", "_corrupt_record"]
+    assert frame.count() == len(frame.collect()) == intact + count
+    bad = frame.where("_corrupt_record IS NOT NULL")
+    assert bad.count() == count
+    kinds = bad.selectExpr("_corrupt_record.kind", "length(_corrupt_record.bytes) > 0", "record IS NULL", "day")
+    expected_kinds = ("checksum_mismatch", "missing_start")
+    assert {tuple(row) for row in kinds.collect()} == {(kind, True, True, 3) for kind in expected_kinds}
+    assert frame.where("record IS NOT NULL").count() == intact
+    assert frame.where("day = 3").count() == intact + count
+
+
 def test_what_was_left_out_is_logged_by_the_worker(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-3])
     options = {"path": str(damaged), "mode": "DROPMALFORMED"}
@@ -222,7 +275,6 @@ def test_schema_and_columns_must_agree(spark: SparkSession, database: Path) -> N
         ),
         ("leveldb_log", {"view": "none"}, "OptionError: leveldb_log has no view 'none'; views: rows"),
         ("leveldb_log", {"format": "lines"}, "OptionError: .*format='lines' contradicts the source 'leveldb_log'"),
-        ("leveldb_log", {"mode": "PERMISSIVE"}, "OptionError: option mode='PERMISSIVE': .*use DROPMALFORMED"),
         ("leveldb_log", {"verify_checksums": "maybe"}, "OptionError: .*verify_checksums='maybe': expected bool"),
     ],
 )

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from sawlog import commit
 from sawlog.commitlog import LOG
 from sawlog.spark.options import Request
+from sawlog.spark.reader import read_schema
 from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import BatchShare, SawlogStreamWriter
 from sawlog.spark.writer import SawlogWriter
@@ -418,6 +419,24 @@ def test_a_storage_that_fails_leaves_no_file_out(tmp_path: Path, monkeypatch: py
     with pytest.raises(StorageError, match="reset"):
         query.look()
     assert query.look() == list(range(5))
+
+
+def test_damaged_ranges_of_a_stream_have_rows_where_the_mode_is_permissive(damaged: Path) -> None:
+    """Once each, however the file is cut into micro-batches."""
+    options = {"path": str(damaged), "mode": "PERMISSIVE", "maxbytespertrigger": "40000"}
+    reader = make_stream_reader(options, None, read_schema(options, None))
+    begin, batches = reader.initialOffset(), []
+    while (end := reader.latestOffset(begin, reader.getDefaultReadLimit())) != begin:
+        batches.append([batch for part in reader.partitions(begin, end) for batch in reader.read(part)])
+        begin = end
+    assert len(batches) > 2
+    rows = pa.Table.from_batches(itertools.chain.from_iterable(batches)).to_pylist()
+    damage = sawlog.read(damaged, view="damage").to_pylist()
+    bad = [row["_corrupt_record"] for row in rows if row["_corrupt_record"] is not None]
+    assert [(one["offset"], one["kind"]) for one in bad] == [(one["offset"], one["kind"]) for one in damage]
+    with pytest.warns(sawlog.DamageWarning):
+        intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
+    assert [row["record"] for row in rows if row["_corrupt_record"] is None] == intact
 
 
 def test_a_query_goes_on_next_to_another_table(spark: SparkSession, tmp_path: Path) -> None:

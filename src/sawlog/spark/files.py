@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SchemaError
 from sawlog.names import normalize
 from sawlog.query import bind, mask
@@ -32,7 +33,7 @@ from sawlog.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from sawlog.format import Fragment
-    from sawlog.storage import File
+    from sawlog.storage import File, Storage
 
 METADATA = "_metadata"
 METADATA_TYPE = spark.StructType(
@@ -46,6 +47,14 @@ METADATA_TYPE = spark.StructType(
     ]
 )
 """Of the column `_metadata`, as Spark's own file sources have it. Size and time are null for what is no single file."""
+
+RESCUED_FIELDS = ["file", "offset", "length", "kind", "detail"]
+RESCUED_TYPE = pa.struct(
+    [*(DAMAGE_SCHEMA.field(name).with_nullable(True) for name in RESCUED_FIELDS), ("bytes", pa.binary())]
+)
+"""Of the column that says what is damaged: the place and the reason as in the view of damage, and the first bytes."""
+RESCUED_BYTES = 1 << 16
+"""So many bytes of a damaged range at most."""
 
 _TIMESTAMP = pa.timestamp("us")
 """Without a zone: Spark does not say to Python sources which one the session has, by which it would read such names."""
@@ -143,11 +152,13 @@ class FileColumns:
         bases: Directories below which others make columns.
         partitions: The columns that they make.
         metadata: The type of `_metadata`, or `None` where the data has such a column itself.
+        rescued: The column that says what is damaged, if there is one.
     """
 
     bases: tuple[str, ...]
     partitions: pa.Schema
     metadata: spark.StructType | None
+    rescued: str | None = None
 
     @classmethod
     def of(
@@ -157,6 +168,7 @@ class FileColumns:
         options: FileOptions,
         taken: Iterable[str],
         given: spark.StructType | None = None,
+        rescued: str | None = None,
     ) -> FileColumns:
         """The columns of some files.
 
@@ -166,11 +178,17 @@ class FileColumns:
             options: Of the read.
             taken: Names of the data's own columns.
             given: The columns as the user wants them: of these types, and there even where no file has them.
+            rescued: The column that says what is damaged, if there is one.
 
         Raises:
+            OptionError: When the data has a column of that name.
             SchemaError: When the user wants another type of `_metadata`.
         """
         taken = set(taken)
+        if rescued in taken:
+            raise OptionError(
+                f"option columnNameOfCorruptRecord={rescued!r}: the data has such a column; name another one"
+            )
         bases = tuple(normalize(path).rstrip("/") for path in ([options.basepath] if options.basepath else paths))
         wanted = {field.name: field for field in given or ()}
         metadata = None
@@ -186,15 +204,16 @@ class FileColumns:
         fields = [
             arrow_schema(spark.StructType([wanted[name]])).field(0) if name in wanted else pa.field(name, _guess(texts))
             for name, texts in values.items()
-            if name not in taken and name != METADATA
+            if name not in taken and name not in (METADATA, rescued)
         ]
-        return cls(bases, pa.schema(fields), metadata)
+        return cls(bases, pa.schema(fields), metadata, rescued)
 
     @property
     def available(self) -> pa.Schema:
         """All of them."""
         extra = [spark.StructField(METADATA, self.metadata)] if self.metadata is not None else []
-        return pa.schema([*self.partitions, *arrow_schema(spark.StructType(extra))])
+        rescued = [pa.field(self.rescued, RESCUED_TYPE)] if self.rescued is not None else []
+        return pa.schema([*self.partitions, *arrow_schema(spark.StructType(extra)), *rescued])
 
     @property
     def names(self) -> set[str]:
@@ -231,6 +250,8 @@ class FileColumns:
             file = files.get(path)
             values = self._values(path if file is not None else f"{path}/")
             values[METADATA] = _metadata_of(path, file)
+            if self.rescued is not None:
+                values[self.rescued] = None  # of rows that are intact
             found[path] = {name: values[name] for name in wanted}
         return found
 
@@ -250,6 +271,8 @@ class FileColumns:
 def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
     """A batch of a fragment with the columns of its file, in the types that Spark wants."""
     for name, value in facts.items():
+        if name in batch.schema.names:  # a row of `rescue`
+            continue
         kind = target.field(name).type
         if name == METADATA:
             start, length = fragment.extent
@@ -259,6 +282,26 @@ def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: 
             column = pa.scalar(value, kind)
         batch = batch.append_column(name, pa.repeat(column, batch.num_rows))
     return batch
+
+
+def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, target: pa.Schema) -> pa.RecordBatch:
+    """Rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data.
+
+    Args:
+        damage: Damaged ranges, in `DAMAGE_SCHEMA`.
+        name: The column that says what is damaged.
+        facts: Values of the columns that the file has, which `with_facts` adds.
+        storage: Where the files are.
+        target: The wanted columns.
+    """
+    columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in facts}
+    if name in target.names:
+        rows = damage.select(RESCUED_FIELDS).to_pylist()
+        for row in rows:
+            with contextlib.suppress(FileNotFoundError):  # which is what is wrong
+                row["bytes"] = storage.read(row["file"], row["offset"], min(row["length"], RESCUED_BYTES))
+        columns[name] = pa.array(rows, RESCUED_TYPE)
+    return pa.record_batch(columns) if columns else damage
 
 
 def _metadata_of(path: str, file: File | None) -> Facts:

@@ -23,7 +23,7 @@ from sawlog.storage import Storage, is_remote, normalize
 from sawlog.stream.limits import StreamOptions
 
 STORAGE_PREFIX = "storage."
-_POLICIES: dict[str, OnDamage] = {"FAILFAST": "fail", "DROPMALFORMED": "skip"}
+_POLICIES: dict[str, OnDamage] = {"FAILFAST": "fail", "DROPMALFORMED": "skip", "PERMISSIVE": "skip"}
 _CATALOG_KEYS = {"location", "provider"}
 """What Spark adds to the options of CREATE TABLE. When the table is read, a Python source is given no option at all."""
 _NO_TABLES = (
@@ -41,7 +41,9 @@ class ReadOptions:
     Attributes:
         format: Name of the format; recognised if not given.
         view: The view of the bytes.
-        mode: FAILFAST stops at the first damage, DROPMALFORMED delivers everything intact and logs the rest.
+        mode: FAILFAST stops at the first damage, DROPMALFORMED delivers everything intact and logs the rest, PERMISSIVE
+            delivers a row for each damaged range besides.
+        columnnameofcorruptrecord: The column of those rows that says what is damaged.
         columns: Columns to deliver, in order, separated by commas.
         filters: Conditions that every row meets, as a JSON list of `[column, operator, value]`; what a format can leave
             out by them is not read. Times are ISO 8601 strings.
@@ -53,7 +55,8 @@ class ReadOptions:
 
     format: str | None = None
     view: str = "rows"
-    mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST"
+    mode: Literal["FAILFAST", "DROPMALFORMED", "PERMISSIVE"] = "FAILFAST"
+    columnnameofcorruptrecord: str = "_corrupt_record"
     columns: tuple[str, ...] | None = None
     filters: str | None = None
     pushdown: bool = False
@@ -99,6 +102,12 @@ class Request:
     stream: StreamOptions = field(default_factory=StreamOptions)
     files: FileOptions = field(default_factory=FileOptions)
 
+    @property
+    def rescued(self) -> str | None:
+        """The column of a read that says what is damaged, if there is one: the view of damage needs none."""
+        own: ReadOptions = self.own
+        return own.columnnameofcorruptrecord if own.mode == "PERMISSIVE" and own.view != "damage" else None
+
     def open(self) -> Dataset:
         """The dataset that the options of a read describe.
 
@@ -140,13 +149,8 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     paths = _take_paths(rest)
     if "mode" in rest:
         rest["mode"] = rest["mode"].upper()
-        if rest["mode"] == "PERMISSIVE":
-            raise OptionError(
-                "option mode='PERMISSIVE': damaged records have no columns to be null in; use DROPMALFORMED,"
-                " and read view='damage' for what was left out"
-            )
     if "on_damage" in rest:
-        raise OptionError("option 'on_damage' is spelled mode in Spark: FAILFAST or DROPMALFORMED")
+        raise OptionError("option 'on_damage' is spelled mode in Spark: FAILFAST, DROPMALFORMED or PERMISSIVE")
     storage = _take_storage(rest)
     own = _take_own(ReadOptions, rest, format, "reading with Spark")
     stream = _take_own(StreamOptions, rest, None, "reading a stream with Spark")

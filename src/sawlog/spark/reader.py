@@ -22,7 +22,7 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Fragment, Scan, pack
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
-from sawlog.spark.files import Facts, FileColumns, with_facts
+from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema, spark_version
@@ -50,6 +50,9 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
     if dataset.scan.columns is None:
         columns = FileColumns.of(dataset.files, request.paths, request.files, dataset.contents.available.names)
         schema = pa.schema([*schema, *columns.partitions])
+    if request.rescued is not None:  # rows of damaged ranges have nothing but what is damaged
+        fields = [field.with_nullable(True) for field in schema]
+        schema = pa.schema([*fields, pa.field(request.rescued, RESCUED_TYPE)])
     return spark_schema(schema)
 
 
@@ -122,11 +125,13 @@ class Share:
         parts: Fragments, and datasets that the task plans itself, in order.
         facts: Values of the columns that files have, by path; empty where none of them is wanted.
         ignore_missing: Whether files that are gone are left out.
+        rescued: The column that says what is damaged, where damaged ranges have rows of their own.
     """
 
     parts: Sequence[Fragment | Dataset]
     facts: Mapping[str, Facts]
     ignore_missing: bool = False
+    rescued: str | None = None
 
     def fragments(self) -> Iterator[Fragment]:
         """What is read, in order."""
@@ -148,6 +153,8 @@ class Reading:
         scan: The wanted columns and rows of the data.
         columns: The columns that files have beside them.
         names: The wanted columns of both kinds.
+        rescued: The column that says what is damaged, where damaged ranges have rows of their own: where the schema has
+            it, whether or not a query needs it.
     """
 
     request: Request
@@ -156,6 +163,7 @@ class Reading:
     scan: Scan
     columns: FileColumns
     names: tuple[str, ...]
+    rescued: str | None
 
     def narrowed(self, names: Sequence[str]) -> Reading:
         """The same, of other columns; if there are none of the data, rows are only counted."""
@@ -180,7 +188,7 @@ class Reading:
         """What a task reads that has these parts of some files."""
         inside = ([file.path for file in one.files] if isinstance(one, Dataset) else [one.path] for one in parts)
         facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
-        return Share(parts, facts, self.request.files.ignoremissingfiles)
+        return Share(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
 
 
 def _bytes(dataset: Dataset) -> int:
@@ -196,7 +204,7 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     """
     scan = dataset.scan
     available = dataset.contents.available
-    columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema)
+    columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema, request.rescued)
     available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
     own = tuple(name for name in names if name not in columns.names)
@@ -211,7 +219,8 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     of_files = [one for one in filters if one[0] in columns.partitions.names]
     files = columns.chosen(dataset.files, of_files)
     scan = replace(scan, filters=tuple(one for one in filters if one not in of_files))
-    return Reading(request, dataset, files, scan, columns, names).narrowed(names)
+    rescued = request.rescued if request.rescued in names else None
+    return Reading(request, dataset, files, scan, columns, names, rescued).narrowed(names)
 
 
 def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -229,9 +238,10 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
     target = arrow_schema(schema)
     for fragment in share.fragments():
         facts = share.facts.get(fragment.path, {})
-        findings = Findings(fragment.scan.on_damage)
+        rescuing = share.rescued is not None
+        findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
         try:
-            for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
+            for batch in _rows_and_damage(fragment, findings, facts, target, share.rescued):
                 settle()
                 if not target.names:
                     yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
@@ -249,6 +259,18 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
         for remark in findings.remarks(fragment.path):
             logger.warning(remark)
         fragment.scan.storage.confirm()
+
+
+def _rows_and_damage(
+    fragment: Fragment, findings: Findings, facts: Facts, target: pa.Schema, rescued: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
+    for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
+        yield batch
+        if rescued is not None and (found := findings.drain_batch()) is not None:
+            yield rescue(found, rescued, facts, fragment.scan.storage, target)
+    if rescued is not None and (found := findings.drain_batch()) is not None:
+        yield rescue(found, rescued, facts, fragment.scan.storage, target)
 
 
 def _batches(fragment: Fragment, findings: Findings, most: int) -> Iterator[pa.RecordBatch]:
