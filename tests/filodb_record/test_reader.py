@@ -279,7 +279,7 @@ def test_records_without_partition_columns() -> None:
     assert table["s"].to_pylist() == [one["s"] for one in facts]
     with pytest.raises(SchemaError, match="no partition columns, so no part keys"):
         sawlog.open(golden.path("no_partition_5"), schemas=WITH_RESULT, schema="result", view="partkeys")
-    with pytest.raises(OptionError, match="such a schema is read alone"):
+    with pytest.raises(OptionError, match="such a schema must be the only one"):
         sawlog.open(golden.path("no_partition_5"), schemas=WITH_RESULT, schema="result,gauge")
 
 

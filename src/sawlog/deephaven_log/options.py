@@ -30,7 +30,7 @@ class ReadOptions:
         char: A Char as the number of its UTF-16 code unit, or as a string of one character.
         schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
             partitioning column.
-        partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
+        partition_column: Name of the partitioning column, whose value the file name gives: from the schema file, or
             `Date`. Empty leaves it out.
         namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
             what it is.
@@ -40,7 +40,7 @@ class ReadOptions:
         widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
         max_entry_bytes: Longer entries are taken for damage.
         strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
-            behind the last column, malformed text, unknown header records, a wrong digest of the header.
+            after the last column, malformed text, unknown header records, a wrong digest of the header.
         force: Try files of unknown versions as version 3.
     """
 
@@ -80,7 +80,7 @@ class WriteOptions:
         timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
         transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
         max_entry_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
-        append: Continue an existing log behind its last complete set; an unfinished end is cut off first.
+        append: Continue an existing log after its last complete set; an unfinished end is cut off first.
     """
 
     application_version: int | None = None

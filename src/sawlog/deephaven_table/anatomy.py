@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def parts(source: Source, path: str, offset: int) -> Iterator[Part]:
-    """The header, if the file has one, and the data; the data alone behind it."""
+    """The header, if the file has one, and the data after it; otherwise only the data."""
     head = source.window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
     at = offset

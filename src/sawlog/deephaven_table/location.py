@@ -50,12 +50,12 @@ class Location:
 
     Attributes:
         directory: Where it is.
-        layout: Which tree it stands in: `intraday`, `historical` or `splayed`.
-        namespace: Where the tree tells.
+        layout: Which tree it is in: `intraday`, `historical` or `splayed`.
+        namespace: Where the tree names it.
         table: Name of the table.
-        internal_partition: Where the tree tells.
-        column_partition: Where the tree tells.
-        told: What is said of how its files begin: by a schema file in it, or by who has judged them before.
+        internal_partition: Where the tree names it.
+        column_partition: Where the tree names it.
+        told: What is said of how its files begin: by a schema file in it, or by an earlier judgement.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
         parsed: How its files begin, as far as they were looked at before: see `Headers.judged`.
@@ -146,7 +146,7 @@ class Headers:
 
     @property
     def judged(self) -> Location:
-        """The location with what was found out here: whoever reads it next looks at no file again for that."""
+        """The location with what was found out here: the next reader looks at no file again for that."""
         told = replace(self._location.told, version=self.version)
         return replace(self._location, told=told, parsed=dict(self._parsed))
 
@@ -156,14 +156,14 @@ class Headers:
         return self._given.version is None and not self._verdict.certain
 
     def little(self, header: FileHeader) -> bool:
-        """Whether the data behind a header is little endian."""
+        """Whether the data after a header is little endian."""
         if header.little is not None:
             return header.little
         return self._headerless_little is not False
 
     @cached_property
     def _headerless_little(self) -> bool | None:
-        """The byte order of headerless files, as it is said, or as far as end offsets tell it; None: nothing tells."""
+        """The byte order of headerless files, as it is said, or as far as end offsets show it; None: unknown."""
         for told in (self._given, self._location.told):
             if told.little is not None:
                 return told.little
@@ -178,7 +178,7 @@ class Headers:
 
     @property
     def assumes_order(self) -> bool:
-        """Whether nothing tells the byte order of the data."""
+        """Whether the byte order of the data is unknown."""
         return self.version == 2 and self._headerless_little is None
 
     def _parse(
@@ -221,7 +221,7 @@ class Headers:
                 int.from_bytes(data[i : i + width], "little" if order == "little" else "big", signed=True)
                 for i in range(0, len(data), width)
             ]
-            # What lies behind the committed rows may be zeros.
+            # What follows the committed rows may be zeros.
             grown = [end for end in ends if end]
             fits[order] = bool(grown) and min(grown) > 0 and max(grown) <= binary.size and grown == sorted(grown)
         return None if fits["little"] == fits["big"] else fits["little"]

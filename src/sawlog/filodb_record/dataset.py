@@ -79,7 +79,7 @@ class ContainerContents(Contents):
             for _ in walk.batches():
                 pass
         state = walk.state
-        # What follows the records of a container need not be there yet, but for the view that tells of it.
+        # What follows the records of a container need not be there yet, except for the view that reports it.
         rows = self.scan.view != "containers"
         if state.ending == TORN_CONTAINER or (state.ending and not rows):
             return int(state.position if state.ending == TORN_HEADER else state.container)

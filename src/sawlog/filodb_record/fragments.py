@@ -50,7 +50,7 @@ class ContainerRange(FileRange):
             yield from walk(self, source, schema, findings).batches()
 
     def containers(self, source: Source) -> ContainersWalk:
-        """A walk over the containers alone: their records are passed over."""
+        """A walk over only the containers: their records are skipped."""
         from sawlog.filodb_record.walk import ContainersWalk
 
         return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)
@@ -58,7 +58,7 @@ class ContainerRange(FileRange):
 
 @dataclass(frozen=True)
 class SeriesScan(Fragment):
-    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
+    """The distinct series of all files. One fragment: a part does not show what is distinct.
 
     Attributes:
         ranges: The files.
@@ -67,7 +67,7 @@ class SeriesScan(Fragment):
     ranges: tuple[ContainerRange, ...]
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A series is delivered where it is met first."""
+        """See `Fragment.decode`. A series is delivered where it is found first."""
         from sawlog.filodb_record.series import SeriesTable, SeriesWalk
 
         table = SeriesTable()

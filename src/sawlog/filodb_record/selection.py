@@ -21,7 +21,7 @@ class Layout:
 
     Attributes:
         name: Name of the schema.
-        schema_id: What stands in the records; None for records without.
+        schema_id: The ID in the records; None for records without.
         record: The columns.
     """
 
@@ -53,7 +53,7 @@ class Selection:
 
 
 def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
-    """Settle which schemas are read, and whether records are samples or part keys.
+    """Resolve which schemas are read, and whether records are samples or part keys.
 
     Args:
         options: What the user says.
@@ -61,7 +61,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
 
     Raises:
         SchemaError: For a schema that is not known.
-        OptionError: For a schema without partition columns beside others, or where none of several is named.
+        OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
     known = options.known
     starts = list(heads) if not options.schema or options.records == "auto" else []
@@ -78,7 +78,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
         if len(chosen) > 1:
             raise OptionError(
                 f"schema={','.join(options.schema)}: records without partition columns have no schema ID;"
-                " such a schema is read alone"
+                " such a schema must be the only one"
             )
         return Selection((Layout(chosen[0].name, None, chosen[0].ingestion),), True, frozenset(), False)
     part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, chosen))
@@ -104,7 +104,7 @@ def _records(head: bytes) -> Iterator[memoryview]:
 
 
 def _stretch(view: memoryview) -> Iterator[memoryview]:
-    """Records that stand one behind the other."""
+    """Adjacent records."""
     at = 0
     while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
         size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE

@@ -1,4 +1,4 @@
-"""Ranges of a table's blocks, decoded alone."""
+"""Ranges of a table's blocks, each decoded by itself."""
 
 from __future__ import annotations
 

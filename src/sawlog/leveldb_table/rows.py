@@ -1,4 +1,4 @@
-"""One pass over spans of a table: judges and expands blocks, makes batches of rows, tells what is damaged."""
+"""One pass over spans of a table: judges and expands blocks, makes batches of rows, reports damage."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class RowReader(SpanWalk):
         return kept
 
     def _read(self, spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
-        """Blocks of rows that stand one behind the other."""
+        """Adjacent blocks of rows."""
         base = int(spans["offset"][0])
         length = int(spans["offset"][-1] + spans["length"][-1]) - base
         try:

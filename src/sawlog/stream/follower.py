@@ -1,4 +1,4 @@
-"""Following the files of a dataset: from one offset to the next, and what lies between two."""
+"""Following the files of a dataset: from one offset to the next, and what is between two."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Frontier:
 
 @dataclass
 class Follower:
-    """What one stream knows of its files. Offsets alone decide what is read; all else is remembered to save work.
+    """What one stream knows of its files. Only offsets decide what is read; all else is remembered to save work.
 
     Args:
         paths: What the stream reads.
@@ -119,7 +119,7 @@ class Follower:
         """The next offset: `start` itself when nothing was added.
 
         Args:
-            start: Where the stream stands.
+            start: Where the stream is.
             limited: Whether the limits of the options are in force.
 
         Raises:
@@ -168,7 +168,7 @@ class Follower:
             return dataset.between([Range(file, begins[name], news[name].at) for file, name in read])
 
     def behind(self, start: Offset) -> tuple[int, int]:
-        """Files, and bytes, that lie behind an offset, as last seen; unfinished tails included."""
+        """Files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
             seen.file.size - (start.files[name].at if name in start.files else 0)
             for name, seen in self.listing.files.items()
@@ -208,7 +208,7 @@ class Follower:
         self._foreign[name] = seen.stamp
 
     def ours(self, name: str, one: Seen) -> bool:
-        """Whether a file belongs to the stream, as far as its name tells."""
+        """Whether a file belongs to the stream, as far as its name shows."""
         if name in self._foreign:
             stamp = self._foreign[name]
             if stamp is None:
@@ -283,7 +283,7 @@ class Follower:
         return [name for name in found if self.ours(name, seen[name])]
 
     def _next(self, records: Records, reached: dict[str, int], seen: dict[str, Seen]) -> Offset:
-        """The offset behind a micro-batch; what was finished before it is told in short."""
+        """The offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, at in reached.items():
             begin = files[name].at if name in files else 0
