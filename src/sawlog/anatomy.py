@@ -1,4 +1,4 @@
-"""What stands at a place of a file, part by part, for people who look at its bytes."""
+"""What is at a place of a file, part by part, for people who look at its bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def end(self) -> int:
-        """The byte behind it."""
+        """The byte after it."""
         return self.offset + self.length
 
 

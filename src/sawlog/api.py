@@ -199,8 +199,8 @@ def write(
         path: Local path or fsspec URL of the file to make. A symbolic link stays, and what it points to is replaced; a
             pipe or a terminal is written to as rows come (`-` is standard output).
         format: Name of the format.
-        mode: What becomes of a file that is there: `overwrite` replaces it and keeps its mode and owner, `error` leaves
-            it alone.
+        mode: What becomes of a file that is there: `overwrite` replaces it and keeps its mode and owner, `error`
+            keeps it.
         partition_by: A column whose values tell the partition of each row, where the format has partitions.
         storage_options: What fsspec needs to reach the path.
         **options: The format's own options.

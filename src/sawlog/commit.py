@@ -415,7 +415,7 @@ def _at_once(work: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
 
 
 def _inside(root: str, path: str) -> str:
-    """The path of a file, or of a directory with a slash behind it, relative to another one."""
+    """The path of a file, or of a directory with a slash after it, relative to another one."""
     inner = path.rstrip("/")[len(root) + 1 :]
     return f"{inner}/" if path.endswith("/") or (not is_remote(path) and os.path.isdir(path)) else inner
 

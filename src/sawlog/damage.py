@@ -30,7 +30,7 @@ DAMAGE_SCHEMA = pa.schema(
 """Schema of every format's `damage` view: one row per damaged range."""
 
 MAX_LISTED = 1000
-"""A report lists this many damages per file and counts the rest, so that hostile files cannot fill the memory."""
+"""A report lists this many damaged ranges per file and counts the rest, lest hostile files fill the memory."""
 
 
 UNSUPPORTED = "unsupported"
@@ -122,18 +122,18 @@ class Account:
 
 @dataclass(slots=True)
 class Findings:
-    """The ledger of one scan. A reader tells it what it met; the policy in force decides what happens.
+    """Collects what a scan found; applies the damage policy.
 
     Attributes:
         on_damage: `fail` raises at the first damage, `skip` records it and goes on.
         rows: Rows decoded so far, before any filter.
         account: Bytes so far, by use.
-        damages: The first `MAX_LISTED` damages since the last `drain`.
-        kinds: How often each kind of damage was met.
+        damages: The first `MAX_LISTED` damaged ranges since the last `drain`.
+        kinds: How often each kind of damage was found.
         tail: The end of the file, once the scan reached it.
-        drained: Whether somebody takes the damages away as they come; then all are kept until taken.
-        notes: Counts of what is no damage and yet worth telling, e.g. rows of transactions that were aborted.
-        columns: Damages in bulk, as batches of `DAMAGE_SCHEMA`, where somebody takes them away so; else `None`.
+        drained: Whether the caller drains damage as it is found; then all are kept until taken.
+        notes: Counts of what is not damage and yet worth knowing, e.g. rows of transactions that were aborted.
+        columns: Damage in bulk, as batches of `DAMAGE_SCHEMA`, where the caller drains it so; else `None`.
     """
 
     on_damage: OnDamage = "fail"
@@ -161,11 +161,11 @@ class Findings:
 
     @property
     def listing(self) -> bool:
-        """Whether damages are still wanted one by one; otherwise `tally` will do."""
+        """Whether damaged ranges are still wanted one by one; otherwise `tally` will do."""
         return self.drained or self.on_damage == "fail" or len(self.damages) < MAX_LISTED
 
     def tally(self, kind: str, count: int, length: int) -> None:
-        """Count damages without listing them: how many of a kind, and their bytes in all."""
+        """Count damaged ranges without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count
         if kind == UNSUPPORTED:
             self.account.unsupported += length
@@ -173,7 +173,7 @@ class Findings:
             self.account.damage += length
 
     def add(self, other: Findings) -> None:
-        """Take in the findings of a later part of the same file; damages stay where they are listed."""
+        """Take in the findings of a later part of the same file; damaged ranges stay where they are listed."""
         self.rows += other.rows
         self.account.add(other.account)
         self.kinds += other.kinds
@@ -181,12 +181,12 @@ class Findings:
         self.tail = other.tail or self.tail
 
     def drain(self) -> list[Damage]:
-        """Take the damages listed so far away."""
+        """Take away the damaged ranges listed so far."""
         taken, self.damages = self.damages, []
         return taken
 
     def drain_batch(self) -> pa.RecordBatch | None:
-        """Take all damages listed so far away, as one batch of `DAMAGE_SCHEMA`, in reading order; `None` for none."""
+        """Take the damaged ranges listed so far, as a batch of `DAMAGE_SCHEMA`, in reading order; `None` for none."""
         batches = [damage_batch(self.drain())] if self.damages else []
         if self.columns:
             batches, self.columns = [*self.columns, *batches], []
@@ -327,7 +327,7 @@ class Report:
 
 
 def damage_batch(damages: list[Damage]) -> pa.RecordBatch:
-    """Damages as a record batch of `DAMAGE_SCHEMA`."""
+    """Damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
     arrays = [array_of(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]

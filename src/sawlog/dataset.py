@@ -229,7 +229,7 @@ class Dataset:
         return work(self, done)
 
     def head(self, n: int = 10) -> pa.Table:
-        """The first `n` rows; nothing behind them is read."""
+        """The first `n` rows; nothing after them is read."""
         batches = []
         missing = n
         fragments = self.contents.fragments(self._request, None)
@@ -342,7 +342,7 @@ class Scanner:
         return self.dataset.count_rows()
 
     def head(self, n: int = 10) -> pa.Table:
-        """The first `n` rows; nothing behind them is read."""
+        """The first `n` rows; nothing after them is read."""
         return self.dataset.head(n)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

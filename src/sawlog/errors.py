@@ -80,7 +80,7 @@ class Damage:
 
 
 class DamageError(SawlogError):
-    """Damaged bytes were met while `on_damage="fail"` was in force. Carries the `Damage`."""
+    """Damaged bytes were found while `on_damage="fail"` was in force. Carries the `Damage`."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(f'{damage}; read on past it with on_damage="skip"')

@@ -1,4 +1,4 @@
-"""What streams need of formats beside what batches need."""
+"""What streams need of formats besides what batches need."""
 
 from __future__ import annotations
 

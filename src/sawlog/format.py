@@ -79,7 +79,7 @@ class Match(IntEnum):
 
     NO = 0
     BESIDE = 1
-    """It lies beside files of another format, and is meant only where none of them is there."""
+    """It is next to files of another format, and is meant only where none of them is there."""
     NAME = 2
     CONTENT = 3
     TREE = 4
@@ -88,7 +88,7 @@ class Match(IntEnum):
 
 @dataclass(frozen=True)
 class Fragment(ABC):
-    """A piece of a dataset that can be decoded alone. Small and picklable.
+    """A piece of a dataset that can be decoded by itself. Small and picklable.
 
     Attributes:
         scan: What is wanted, shared by all fragments of the dataset.
@@ -115,7 +115,7 @@ class Fragment(ABC):
             schema: The columns to gather, of the view and of `PROVENANCE`; batches must have exactly this schema. It
                 may be empty, when only the findings are wanted: then batches may be empty too, but must still be
                 yielded at the usual pace.
-            findings: Told of every damage, of the tail, of the use of every byte, and of the rows decoded.
+            findings: Receives all damage, the tail, the use of every byte, and the rows decoded.
 
         Yields:
             Record batches of bounded size.
@@ -473,7 +473,7 @@ class Writer(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Stop, and leave nothing behind."""
+        """Stop, and leave nothing of it."""
 
     def publish(self) -> list[Staged]:
         """Complete all files and make them visible."""
@@ -619,7 +619,7 @@ class Format(FollowedFormat, ABC):
 
         Args:
             directory: What the job writes; one file per task unless the format knows better.
-            job: A name that no other job has; it stands in the names of all files, staged ones included.
+            job: A name that no other job has; it is part of the names of all files, staged ones included.
             task: Number of the task; no two of a job share one, but for attempts at the same work.
             schema: The columns.
             options: Write options.

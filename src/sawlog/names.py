@@ -20,7 +20,7 @@ def hidden(name: str) -> bool:
 
 
 def passed_over(directory: str) -> bool:
-    """Whether a directory of that name, and all that lies below it, is left out of a walk.
+    """Whether a directory of that name, and all that is below it, is left out of a walk.
 
     A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.
     """

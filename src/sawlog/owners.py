@@ -22,7 +22,7 @@ def owner_of(process: int) -> str:
 def this_owner() -> str:
     """The owner of what this process begins: in a Python worker of Spark, the driver that has started it.
 
-    Empty where the system does not show its processes: only age tells what is abandoned there.
+    Empty where the system does not show its processes: only age shows what is abandoned there.
     """
     process = os.getpid()
     if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):

@@ -42,7 +42,7 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
 
     Args:
         batches: A walk up to the end of the file; they are not looked at.
-        findings: What it tells; drained, with `columns`.
+        findings: What it reports; drained, with `columns`.
         size: Of the file.
     """
     start = stop = -1

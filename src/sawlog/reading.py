@@ -45,7 +45,7 @@ def in_order(
         items: What to work on; taken as they are needed.
         work: The results of one item. Its steps may run in different threads, never two at a time.
         threads: How many work, the caller's among them.
-        ended: Told of each item, once all of its results are taken.
+        ended: Called with each item, once all of its results are taken.
     """
     if threads <= 1:
         for item in items:
@@ -73,7 +73,7 @@ def in_order(
 
 
 def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
-    """Work with one result per item, for `in_order`; it is done by whoever takes the result."""
+    """Work with one result per item, for `in_order`; it is done when the result is taken."""
 
     def steps(item: Item) -> Iterator[Result]:
         yield work(item)
@@ -82,7 +82,7 @@ def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
 
 
 def _enlist(crew: _Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
-    """Take the next item on. One that cannot be had fails in its turn, behind the results of those before."""
+    """Take the next item on. Errors are raised in order, after earlier results."""
     try:
         item = next(waiting, _END)
     except Exception as error:  # noqa: BLE001, it is raised when its turn comes
@@ -127,7 +127,7 @@ class _Crew:
         self.jobs: deque[_Job] = deque()
 
     def add(self, job: _Job) -> None:
-        """Take on a job, behind the others."""
+        """Take on a job, after the others."""
         with self._changed:
             self.jobs.append(job)
             self._call()

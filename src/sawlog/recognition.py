@@ -192,7 +192,7 @@ def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Pa
 
 
 def _format_of(file: File, storage: Storage) -> Format | None:
-    """The format of one file: one that the user named may be told by its name, others by their bytes."""
+    """The format of one file: one that the user named may be recognised by its name, others by their bytes."""
     named = replace(file, explicit=True)
     scores = {name: one.recognize([named], storage) for name, one in formats().items()}
     best = max(scores.values())

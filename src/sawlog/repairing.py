@@ -161,7 +161,7 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
         if not same_rows(*map(_unmarked, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
-                f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip writes them anew"
+                f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
             )
 
 

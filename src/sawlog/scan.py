@@ -34,7 +34,7 @@ class NamedTable:
     """One of the tables below a path, as catalogs list them.
 
     Attributes:
-        namespace: What its name stands in: a database.
+        namespace: What its name belongs to: a database.
         name: Its name there.
         options: The read options that name it.
     """
@@ -52,14 +52,14 @@ class Scan:
         view: The view being read.
         columns: Names to deliver, in order, or a dictionary of names and the expressions that make them; `None` for all
             columns of the view.
-        filters: Conditions that every delivered row meets, or lists of conditions of which it meets one.
+        filters: Conditions that every delivered row satisfies, or lists of conditions of which it satisfies one.
         expression: A `pyarrow.compute.Expression` that holds for every delivered row, too.
         on_damage: The damage policy.
         provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
         options: The format's own read options.
         storage: Where the bytes are.
         schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
-        roots: The paths that were named, by which a format tells what lies outside of them.
+        roots: The paths that were named, by which a format sees what is outside of them.
         threads: How many threads decode.
     """
 

@@ -1,4 +1,4 @@
-"""What a path holds and a read leaves out, for whoever must know whether an answer is complete."""
+"""What a path holds and a read leaves out, for callers that must know whether an answer is complete."""
 
 from __future__ import annotations
 

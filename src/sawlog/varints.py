@@ -16,7 +16,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varints(data: bytes) -> Iterator[int]:
-    """All numbers that stand one behind the other; one that does not end is left out."""
+    """All numbers of a sequence; one that does not end is left out."""
     value = shift = 0
     for byte in data:
         value |= (byte & 127) << shift

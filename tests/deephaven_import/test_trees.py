@@ -331,7 +331,7 @@ def test_guessed_types_are_not_merged(spark: None, db: Path) -> None:
     leaf = db / "Intraday/Ns/T/vm1" / DATE / "T"
     sawlog.write(pa.table({"d": [1.5]}), leaf, format="deephaven_table")
     (leaf / "table.schema").unlink()
-    with pytest.warns(UserWarning, match="inferred"), pytest.raises(SchemaError, match="'d': nothing tells its type"):
+    with pytest.warns(UserWarning, match="inferred"), pytest.raises(SchemaError, match="'d': its type is unknown"):
         merge(spark, db, "Ns", "T", DATE, delete_intraday=True)
     assert leaf.exists()
     merge(spark, db, "Ns", "T", DATE, types={"d": "double"}, delete_intraday=True)

@@ -103,7 +103,7 @@ def test_headerless_files_tell_their_byte_order(tmp_path: Path, little: bool) ->
 def test_headerless_numbers_are_taken_for_little_endian_and_said_so(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2], Shape(version=2))
     put_rows(tmp_path, 2)
-    with pytest.warns(UserWarning, match="nothing tells the byte order") as told:
+    with pytest.warns(UserWarning, match="the byte order of these headerless files is unknown") as told:
         assert sawlog.read(tmp_path, types={"n": "int"}).to_pydict() == {"n": [1, 2]}
     assert len(told) == 1
     assert sawlog.read(tmp_path, types={"n": "int"}, byteorder="big").to_pydict() == {"n": [1 << 24, 2 << 24]}

@@ -73,7 +73,7 @@ def test_versions_of_one_key_stand_newest_first(tmp_path: Path) -> None:
     sawlog.write(pa.table(rows), file, format="leveldb_table")
     assert sawlog.read(file).column("value").to_pylist() == [b"new", b"old"]
     rows["sequence"] = [1, 2]
-    with pytest.raises(SchemaError, match=r"column 'key', row 1: .* not behind"):
+    with pytest.raises(SchemaError, match=r"column 'key', row 1: .* not in ascending order"):
         sawlog.write(pa.table(rows), tmp_path / "b.ldb", format="leveldb_table")
     assert not (tmp_path / "b.ldb").exists()
 

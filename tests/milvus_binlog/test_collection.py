@@ -39,7 +39,7 @@ def keys(root: Path, **options: Any) -> list[Any]:
 
 def test_warning_says_that_rows_are_read_as_they_lie(tmp_path: Path) -> None:
     write(tmp_path, pa.table({"pk": [1, 2]}))
-    with pytest.warns(SegmentsWarning, match="read as it lies"):
+    with pytest.warns(SegmentsWarning, match="read as found"):
         sawlog.read(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -166,7 +166,7 @@ class TestLaws(Laws):
             "Of a segment whose manifest is damaged, or names files that are not there, nothing is read, but"
             " `sawlog verify` checks its delta logs, too.",
             samples=("packed",),
-            told=r"skip meets \[\([^()]*(bad_manifest|missing_file)[^()]*\)\], verify \[\('[^']*/root/delta_log",
+            told=r"skip finds \[\([^()]*(bad_manifest|missing_file)[^()]*\)\], verify \[\('[^']*/root/delta_log",
             fuzzed=True,
         ),
         Exemption(

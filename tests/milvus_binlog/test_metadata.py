@@ -267,8 +267,8 @@ KEY = {"fieldID": 100, "name": "pk", "data_type": 5, "is_primary_key": True}
         (backup([KEY, {"name": "v", "data_type": 101, "type_params": [{"key": "dim", "value": 1 << 40}]}]), "'v'"),
         (backup([KEY, {"name": "v", "data_type": 101, "type_params": [{"key": "dim", "value": -2}]}]), "-2 dimensions"),
         (backup([KEY, {"name": "n", "data_type": 2, "default_value": {"int_data": 300}}]), "default 300 is no Int8"),
-        (backup([KEY, {**KEY, "fieldID": 101}]), "'pk' stands twice"),
-        (backup([KEY, {**KEY, "name": "other"}]), "id 100 stands twice"),
+        (backup([KEY, {**KEY, "fieldID": 101}]), "'pk' occurs twice"),
+        (backup([KEY, {**KEY, "name": "other"}]), "id 100 occurs twice"),
         (backup([{"fieldID": 100, "name": "pk"}]), "field 'pk'"),
         (backup([5]), "field"),
         (backup([{**KEY, "data_type": "Quaternion"}]), "no|not a Milvus"),
@@ -303,7 +303,7 @@ def test_wrong_values_in_etcd_are_errors(tmp_path: Path) -> None:
     for wrong in (field(101, "v", 101, dim="abc"), field(101, "v", 101, dim=1 << 40), field(101, "pk", 5)):
         server = Server()
         server.collection(1, "c", [PK, wrong], NOW)
-        with pytest.raises(SawlogError, match=r"field|stands twice"):
+        with pytest.raises(SawlogError, match=r"field|occurs twice"):
             sawlog.read(tmp_path / "files", metadata=server.save(tmp_path / "etcd.json"))
 
 

@@ -78,7 +78,7 @@ def test_every_night(spark: SparkSession, tmp_path: Path, capsys: pytest.Capture
         ("T", "2024-01-02", 10),
         ("U", DATE, None),
     ]
-    assert "nothing tells its type" in dates[2]["error"]
+    assert "its type is unknown" in dates[2]["error"]
     assert {row["Date"] for row in sawlog.read(db / "Intraday/Ns/T").to_pylist()} == {"2024-01-03"}
     assert sawlog.read(db / "Systems").num_rows == 110
     assert main(["merge", str(db), "--nightly", "--before", "tomorrow"]) == 2

@@ -84,11 +84,11 @@ def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) ->
     log = Log(tmp_path, NAME, "1")
     sizes = [len(inputs.make(n)[1].files["a.toy"]) for n in range(20)]
     for n in range(20):
-        log.add(inputs, n, "agreed", f"/a.toy: damage at byte {n}: skip meets [('/a.toy', {n}, 4, 'bad')], verify []")
+        log.add(inputs, n, "agreed", f"/a.toy: damage at byte {n}: skip finds [('/a.toy', {n}, 4, 'bad')], verify []")
     log.add(inputs, 0, "agreed", "IndexError left from walk.py:17 (read): 7")
     assert sorted(log.causes.values()) == [1, 20]
     assert len(list(tmp_path.iterdir())) == 2
-    (kept,) = [one for one in tmp_path.iterdir() if "skip meets" in (one / "README").read_text()]
+    (kept,) = [one for one in tmp_path.iterdir() if "skip finds" in (one / "README").read_text()]
     assert (kept / "a.toy").stat().st_size == min(sizes)
 
 

@@ -68,8 +68,8 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("loses a row at a cut", "any_fragments", "tasks of 1 bytes: expected 5 rows, found 1"),
         ("counts one more", "same_counts", r"count_rows\(\) is 6, of 5 rows"),
         ("head is longer", "same_counts", r"head\(1\) differs"),
-        ("verify is blind", "bits", "skip meets .*bad_record.*verify"),
-        ("verify is blind", "every_header_bit", "skip meets"),
+        ("verify is blind", "bits", "skip finds .*bad_record.*verify"),
+        ("verify is blind", "every_header_bit", "skip finds"),
         ("fails early", "bits", "fail delivers 0 rows, . stand before"),
         ("silent", "every_header_bit", "rows instead of 5, and not a word"),
         ("silent", "bits", "other rows, and not a word|not a word"),
@@ -110,7 +110,7 @@ def test_check_tells_what_the_verbs_made_of_a_file_and_where_they_do_not_agree()
     assert found.report.damaged
     for fault, said in (
         ("loses a row at a cut", "tasks of 1 bytes"),
-        ("verify is blind", "skip meets"),
+        ("verify is blind", "skip finds"),
         ("repairs by copying", "is not clean"),
     ):
         toy.FAULTS.add(fault)

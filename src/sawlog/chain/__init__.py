@@ -1,6 +1,6 @@
 """What all chains of self-sized things share: one walker in Numba, one driver in Python, one way to declare numbers.
 
-A **chain** is a row of things that stand one behind the other and tell their own size: fragments, entries, records,
+A **chain** is a sequence of adjacent things, each of which states its own size: fragments, entries, records,
 events. Things may stand in a grid of blocks, or within outer things that are chained themselves.
 
 Who brings a format onto it writes, in this order:
@@ -29,7 +29,7 @@ Who brings a format onto it writes, in this order:
 Everything that has to know where a thing ends, or whether it is whole, asks `judge`: a scan for cuts and a count walk
 with the same `judge` and an `Out` that keeps nothing; recognition calls it for one place (see `judge_one` below).
 
-- `judge` must answer from the bytes, the rules and the position alone as far as it can, never from where a window ends:
+- `judge` must answer only from the bytes, the rules and the position as far as it can, never from where a window ends:
   where it would look beyond the window it answers SHORT with the bytes it needs, or, where that is far, sets
   `state.position` and answers AWAY: it is asked again there, and comes back by the same way.
 - Positions in a window are uint64 (`pos`), file offsets too (`window.base + pos`); the state holds int64, -1 for none.

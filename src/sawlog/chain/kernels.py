@@ -9,11 +9,11 @@ import numpy as np
 from sawlog.kernels.jit import inlined, walker
 from sawlog.kernels.signature import Bytes, UInt64
 
-# Verdicts: what `judge` says of what stands at a position; each with a number of bytes.
+# Verdicts: what `judge` says of a position; each with a number of bytes.
 GOOD = 0
 """A whole thing of so many bytes."""
 HEADER = 1
-"""So many bytes of a header, behind which things follow."""
+"""A header of so many bytes, which things follow."""
 PADDING = 2
 """So many bytes of unused space."""
 SKIPPED = 3
@@ -27,15 +27,15 @@ FOUND = 6
 SHORT = 7
 """The window must hold so many bytes from here on."""
 TORN = 8
-"""The end of the file stands inside what begins here; `state.tail` is set."""
+"""The file ends inside the thing that begins here; `state.tail` is set."""
 ENDED = 9
 """The end of the file, or of what this walk owns."""
 AWAY = 10
-"""What settles the matter stands elsewhere: at `state.position`, which `judge` has set; it is asked again there."""
+"""Undecided: `judge` must be asked again at `state.position`, which it has set."""
 
 # Outcomes: what `gather` and `lose` say.
 TAKEN = 0
-"""Go on behind it."""
+"""Go on after it."""
 NO_ROOM = 1
 """Hand over first, then come again."""
 BACK = 2
@@ -80,7 +80,7 @@ _STATE = (
     "rows",
     "max_rows",
     "events",
-    "max_events",  # a walk hands over when it has met as many; one step may add some more
+    "max_events",  # a walk hands over when it has found as many; one step may add some more
     "need",  # bytes that the next window must have at least
     "record_bytes",
     "header_bytes",
@@ -88,7 +88,7 @@ _STATE = (
     "zeros",  # start of the padding that reaches up to the position; -1 for none
     "lost",  # start of what is lost while the next good thing is searched; -1 for none
     "tail",  # start of a thing that the end of the file cuts off; -1 for none
-    "kind",  # of the damage that `judge` has met last
+    "kind",  # of the damage that `judge` found last
     "one",
     "two",
 )
@@ -108,7 +108,7 @@ def record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.record]:
 
 
 EVENT = record_type("kind", "offset", "length", "dropped", "one", "two")
-"""Damage that a walk has met, or, with a negative kind, something else. `dropped` is that of `Damage`; -1 for none."""
+"""Damage that a walk found, or, with a negative kind, something else. `dropped` is that of `Damage`; -1 for none."""
 
 
 def state_type(*names: str) -> np.dtype[np.record]:
@@ -223,7 +223,7 @@ def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state:
         judge: `judge(window, pos, state, rules) -> verdict, size`.
         gather: `gather(window, pos, size, state, out, rules) -> outcome`, for what is GOOD.
         lose: `lose(window, start, length, state, out, rules) -> outcome`, for damage at file offset `start`.
-        window: `Window`; `state.position` lies in it, or at its end.
+        window: `Window`; `state.position` is in it, or at its end.
         state: Of a `state_type`, updated.
         out: Where `run` and `gather` put things.
         rules: What they and `judge` go by.
@@ -284,7 +284,7 @@ def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state:
             status = END
         else:
             pos += size
-            # What lies beyond the window is not in sight, and need not be.
+            # What is past the window cannot be seen, and need not be.
             if pos > limit:
                 status = MORE
     state.position = window.base + pos

@@ -25,7 +25,7 @@ class Number:
 
     @property
     def end(self) -> int:
-        """The byte behind it."""
+        """The byte after it."""
         return self.offset + self.size
 
     def of(self, thing: Any, start: int = 0) -> int:

@@ -61,7 +61,7 @@ class Rules(NamedTuple):
 
 @always_inlined
 def take_record(window: Any, pos: Any, size: Any, header: Any, length: Any, state: Any, out: Any) -> Any:
-    """Take a good thing of `size` bytes at `pos`, whose record is the `length` bytes behind the first `header`."""
+    """Take a good thing of `size` bytes at `pos`, whose record is the `length` bytes after the first `header`."""
     if len(out.data):
         if np.uint64(len(out.data) - state.used) < length:
             return k.NO_ROOM

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Source
 
 REST_BYTES = 64 << 10
-"""Bytes that a kernel sees behind the end of a range, where no more than the rest of one thing is to be read."""
+"""Bytes that a kernel sees past the end of a range, where at most the rest of one thing is to be read."""
 EVENT_ROOM = 4096
 """Events that a kernel writes down before it hands over."""
 
@@ -57,9 +57,9 @@ class ChainWalk(ABC):
     Attributes:
         kinds: The format's kinds of damage; one of them is `READ_ERROR`.
         details: What damage says, per kind; the two numbers of the event are filled in.
-        unsupported: Those kinds that a newer or another writer may have meant: they are told as `UNSUPPORTED`.
+        unsupported: Those kinds that a newer or another writer may have meant: they are reported as `UNSUPPORTED`.
         torn: What is said of a tail that the end of the file cuts off.
-        events_per_step: How many events one step of the kernel may write down behind the limit.
+        events_per_step: How many events one step of the kernel may record past the limit.
         window_passes: Whether what the kernel writes down points into the window, which then must be handed over first.
         state: The kernel's state, a record. Items of it, as here, are got at in a tenth of the time of attributes.
         events: The kernel's events, an array of records.
@@ -87,7 +87,7 @@ class ChainWalk(ABC):
         self.span = span
         self.source = source
         self.findings = findings
-        # The first damage must stop the kernel where rows behind it must not be delivered.
+        # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if self.fails else event_room or EVENT_ROOM
         self.state = k.new_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
         self.events = k.new_events(room + self.events_per_step)
@@ -108,7 +108,7 @@ class ChainWalk(ABC):
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The first `rows` rows in hand as batches, each with the number of its rows.
 
-        A row that cannot be delivered is told to `complain`; where damage fails, rows behind it are not delivered.
+        A row that cannot be delivered is reported to `complain`; where damage fails, rows after it are not delivered.
         """
 
     @abstractmethod
@@ -122,7 +122,7 @@ class ChainWalk(ABC):
         raise AssertionError("a kernel that never asks for more room")
 
     def close(self) -> bool:
-        """The kernel has met the end. Returns whether it must go on all the same, from `state.position`."""
+        """The kernel has reached the end. Returns whether it must go on all the same, from `state.position`."""
         return False
 
     def remark(self, event: Event) -> None:
@@ -157,7 +157,7 @@ class ChainWalk(ABC):
 
     @property
     def fails(self) -> bool:
-        """Whether damage raises, and rows behind the first damage are not delivered."""
+        """Whether damage raises, and rows after the first damage are not delivered."""
         return self.findings.on_damage == "fail"
 
     @property
@@ -169,7 +169,7 @@ class ChainWalk(ABC):
         """The rows of the range; the findings are complete when they are all taken.
 
         Raises:
-            DamageError: At the first damage, behind the rows in front of it, if damage fails.
+            DamageError: At the first damage, after the rows before it, if damage fails.
         """
         state = self.state
         window = None
@@ -192,7 +192,7 @@ class ChainWalk(ABC):
         self._account()
 
     def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
-        """Tell of a row in hand that cannot be delivered, although the kernel took it; of no byte behind the file."""
+        """Report a row that the kernel took and that cannot be delivered; no byte past the end of the file."""
         there = min(length, self.span.file.size - offset)
         self._complaints.append(Damage(self.path, offset, there, self.kind_name(kind), detail))
 
@@ -226,7 +226,7 @@ class ChainWalk(ABC):
         state["events"] = 0
 
     def _report(self, events: Any, complaints: list[Damage]) -> None:
-        """Tell of the damage that the kernel met and of the rows that could not be delivered, in reading order."""
+        """Report the damage that the kernel found and the rows that could not be delivered, in reading order."""
         self._complained_bytes += sum(one.length for one in complaints)
         if self.findings.columns is not None and len(events) and not complaints:
             self.findings.columns.append(self._damage_columns(events))
@@ -279,7 +279,7 @@ class ChainWalk(ABC):
             self.findings.tally(self.kind_name(int(kind)), len(lengths), int(lengths.sum()))
 
     def _read_error(self, error: DiskError) -> None:
-        """What a disk cannot read is damage up to the end of the range, and of what was read of it behind that."""
+        """Bytes that the disk cannot read are damage up to the end of the range, and so is what was read after them."""
         self._account()
         position = int(self.state["position"])
         offset = min(place for place in (*self.pending(), position) if place >= 0)

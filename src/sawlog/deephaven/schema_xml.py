@@ -117,7 +117,7 @@ class _Reader:
         self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
     def _logged(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
-        """How a column is logged: a conversion such as `millisToTime(x)` tells the unit."""
+        """How a column is logged: a conversion such as `millisToTime(x)` gives the unit."""
         name = _attribute(attributes, lower, "name")
         text = " ".join(
             _attribute(attributes, lower, key) for key in ("dbSetter", "intradaySetter", "datePartitionInput")

@@ -56,7 +56,7 @@ def decode_string(data: bytes, charset: str, errors: str = "strict") -> str:
 
 
 def encode_string(text: str, charset: str) -> bytes:
-    """One string as Java writes it: UTF-16 is big endian behind a mark.
+    """One string as Java writes it: UTF-16 is big endian after a byte order mark.
 
     Raises:
         UnicodeEncodeError: When the charset lacks a character.

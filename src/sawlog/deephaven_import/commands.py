@@ -56,7 +56,7 @@ NamespaceSetOption = Annotated[
     NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
 ]
 Append = Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Make the date anew, sorted and spread as a whole.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the date, sorted and spread as a whole.")]
 DeleteIntraday = Annotated[
     bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
 ]

@@ -17,7 +17,7 @@ from sawlog.shapes import shaped
 NamespaceSet = Literal["System", "User"]
 
 PARTS_NAME = "_sawlog.parts.arrow"
-"""Beside the record: which rows of a merged location came from which of its parts, an Arrow stream of run ends."""
+"""Next to the record: which rows of a merged location came from which of its parts, an Arrow stream of run ends."""
 TREES: dict[str, str] = {"System": "Systems", "User": "Users"}
 _PARTITIONS = "Partitions"
 _VERSION = 1

@@ -52,7 +52,7 @@ class PartsOfRows:
     parts: NDArray[np.int64]
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The parts of some rows; a row behind the last one belongs to none (-1)."""
+        """The parts of some rows; a row after the last one belongs to none (-1)."""
         places = np.searchsorted(self.ends, rows, side="right")
         return np.append(self.parts, -1)[places]
 

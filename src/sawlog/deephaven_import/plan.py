@@ -54,7 +54,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What a log has behind the point where the last import stopped.
+    """What a log has past the point where the last import stopped.
 
     Attributes:
         log: The log, as if it ended at the last committed entry.
@@ -104,7 +104,7 @@ class Planner:
         return there if self._max_bytes is None else min(there, self._max_bytes)
 
     def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
-        """Plan what the logs of a partition have behind the point where the last import stopped, each walked once.
+        """Plan what the logs of a partition have past the point where the last import stopped, each walked once.
 
         Raises:
             SawlogError: When a log is not the one any more that was imported.
@@ -125,7 +125,7 @@ class Planner:
                 left = None if left is None else left - (found.end - found.start)
                 limited = found.stopped or (left is not None and left <= 0)
                 if not begun[place] and any(begun[place:]):
-                    remarks.append(f"{log.file.path}: came after later logs were imported; its rows stand behind")
+                    remarks.append(f"{log.file.path}: came after later logs were imported; its rows come after theirs")
         skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
         shares = self._shares(partition, news, progress)
         return PartitionPlan(partition, tuple(shares), lag, limited, tuple(remarks), tuple(skipped))
@@ -154,7 +154,7 @@ class Planner:
         found = survey(ahead, self._location_bytes, left, last=last)
         if found.end < log.file.size and not found.stopped:
             remarks.append(
-                f"{log.file.path}: {log.file.size - found.end} bytes behind byte {found.end} wait for their end"
+                f"{log.file.path}: {log.file.size - found.end} bytes after byte {found.end} wait for their end"
             )
         if found.end <= start:
             return None

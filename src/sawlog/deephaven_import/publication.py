@@ -1,4 +1,4 @@
-"""What an import publishes, location by location, and what it tells of that."""
+"""What an import publishes, location by location, and what it reports about that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Import:
         removed: Locations that a DELETE_PARTITION emptied.
         remarks: What was left for later, a sentence each.
         skipped: What was left out because it is damaged, a sentence each.
-        unstorable: Values that column files cannot hold; they lie beside those that are stored instead.
+        unstorable: Values that column files cannot hold; they are kept next to those that are stored instead.
         bytes: Bytes of logs that were imported.
         lag: Bytes of logs that were there and not imported, by partition.
         limited: Whether some of them were left for the next time because of `max_bytes`.
@@ -59,8 +59,8 @@ class Publication:
         tree: The table.
         plans: What is to be done for its partitions.
         locations: Those that it has.
-        done: Told of what was published.
-        errors: Told of what went wrong.
+        done: Receives what was published.
+        errors: Receives what went wrong.
 
     Attributes:
         items: Shares, and where their locations go.
@@ -107,7 +107,7 @@ class Publication:
     def _publish(self, plan: PartitionPlan, share: Share, one: Filled) -> None:
         done = self._made
         if share.record.truncates:
-            # Removed first, so that no reader meets deleted rows beside new ones. The newest goes last: whatever is
+            # Removed first, so that no reader meets deleted rows next to new ones. The newest goes last: whatever is
             # left when this is killed says no more than was imported, and the logs say again what is deleted.
             for location in self._tree.of(plan.partition, list(self._locations)):
                 remove_location(location.path)

@@ -51,7 +51,7 @@ class Taken:
 
     Attributes:
         start: Its first byte.
-        end: The byte behind it: the end of a committed entry.
+        end: The byte after it: the end of a committed entry.
         check: The `CHECK_BYTES` before `end`, in hexadecimal.
     """
 
@@ -111,7 +111,7 @@ class PositionRecord:
 
     @property
     def origin(self) -> str:
-        """What tells the location from every other one of its partition: a digest of the ranges."""
+        """What distinguishes the location from all others of its partition: a digest of the ranges."""
         ranges = json.dumps({name: asdict(taken) for name, taken in self.logs.items()}, sort_keys=True)
         return hashlib.sha256(ranges.encode()).hexdigest()[:_ORIGIN_DIGITS]
 

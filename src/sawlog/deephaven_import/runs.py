@@ -87,7 +87,7 @@ def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def pieces(contents: Contents, parts: Mapping[str, int | Kept]) -> list[list[Piece]]:
-    """The fragments by task; which parts they are of is told by the paths of their locations."""
+    """The fragments by task; the paths of their locations say which parts they belong to."""
     return [
         [Piece(fragment, parts[fragment.path]) for fragment in task]
         for task in contents.tasks(contents.request(contents.scan), TASK_BYTES)

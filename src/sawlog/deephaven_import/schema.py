@@ -24,7 +24,7 @@ _PARTITIONING = "partitioning"
 
 
 def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, where: str) -> pa.Schema:
-    """The columns that every location of a table has, and the partitioning one, which its path tells.
+    """The columns that every location of a table has, and the partitioning one, which its path gives.
 
     Args:
         logged: The columns of the logs.
@@ -143,7 +143,7 @@ def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.A
 
 
 def _is_partition(field: pa.Field) -> bool:
-    """Whether a column is told by names, not stored."""
+    """Whether a column comes from names, and is not stored."""
     return PARTITION_KEY in (field.metadata or {})
 
 

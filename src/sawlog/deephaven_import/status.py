@@ -25,7 +25,7 @@ class LogStatus:
         partition: What its rows belong to.
         log: Its path.
         size: Its bytes.
-        taken: The byte behind the last that was taken; 0 when nothing was.
+        taken: The byte after the last that was taken; 0 when nothing was.
         rows: Rows of the partition that are in the intraday tree now.
     """
 
@@ -73,5 +73,5 @@ def import_status(
         rows = sum(record.rows for record in records if record is not None)
         found.append(LogStatus(partition, file.path, file.size, 0 if taken is None else taken.end, rows))
     if not found:
-        raise FormatError(f"{source}: no binary log is there whose name tells its table and partitions")
+        raise FormatError(f"{source}: there is no binary log whose name gives its table and partitions")
     return sorted(found, key=lambda one: (str(one.partition), one.log))

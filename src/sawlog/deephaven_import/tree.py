@@ -305,7 +305,7 @@ def directories(path: str, root: str) -> list[str]:
 
 
 def check_inside(path: str, root: str) -> None:
-    """See to it that what is read or written at a path lies below the root, wherever links lead.
+    """Check that what is read or written at a path is below the root, wherever links lead.
 
     Raises:
         SawlogError: When it does not.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OnUnstorable = Literal["error", "null", "replace"]
 UNSTORABLE_NAME = "_sawlog.unstorable.jsonl"
-"""Beside the files of a location: a line for each value that is not in them."""
+"""Next to the files of a location: a line for each value that is not in them."""
 MAX_LISTED = 100_000
 """Further ones are counted."""
 _SHOWN = 200

@@ -1,4 +1,4 @@
-"""Deephaven's intraday binary logs: rows in checksummed entries behind a header that holds their schema."""
+"""Deephaven's intraday binary logs: rows in checksummed entries after a header that holds their schema."""
 
 from __future__ import annotations
 

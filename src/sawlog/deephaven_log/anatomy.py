@@ -24,7 +24,7 @@ _MOST = 64 << 10
 
 
 def parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
-    """The header, where it stands at the offset, and entries from there on."""
+    """The header, if it is at the offset, and entries from there on."""
     at = offset
     if at == 0:
         yield from _header(source)

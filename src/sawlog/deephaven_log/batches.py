@@ -30,7 +30,7 @@ FIXED_BYTES = 16 << 20
 """Fixed-width values per batch, at most."""
 FIRST_ROOM = 1 << 20
 MAX_ROOM = 8 << 20
-"""Bytes per batch of values with a length, by column, unless one row alone needs more."""
+"""Bytes per batch of values with a length, by column, unless a single row needs more."""
 _ALIGNMENT = 64
 
 
@@ -183,7 +183,7 @@ class RowBatch:
         self._allocate()
 
     def build(self, rows: int) -> pa.RecordBatch:
-        """The gathered rows as a batch of the schema; values that are none are null, and told in `bad_values`."""
+        """The gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
         names = self.columns.dtype.names
         # Plain numbers: to ask the records for one field after the other takes long.
         found = (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist())

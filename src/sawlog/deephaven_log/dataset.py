@@ -78,7 +78,7 @@ class DeephavenLogContents(Contents):
 
     _hopeful = False
     _stretch: tuple[int, int] | None = None
-    """The bytes of its only log that are read: from the first cut behind the one to the first behind the other."""
+    """The bytes of its only log that are read: from the first cut after one to the first after the other."""
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options

@@ -88,7 +88,7 @@ class Encoder:
         for name in constants:
             if name not in schema.names:
                 raise SchemaError(f"constants: there is no column {name!r}; columns: {', '.join(schema.names)}")
-        # A partitioning column stays out where the name of the file tells its value.
+        # A partitioning column stays out where the file name gives its value.
         self._implied = [
             field.name for field in schema if columns.PARTITION_KEY in (field.metadata or {}) and partition is not None
         ]
@@ -190,7 +190,7 @@ class Encoder:
             state.used = 0
 
     def _settled(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
-        """A column with what only the first batch tells of it."""
+        """A column, completed from the first batch."""
         if batch is not None and column.name in self._open_enums and column.name in batch.schema.names:
             values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()
             if None in values:
@@ -361,7 +361,7 @@ class Encoder:
             row = int(np.flatnonzero(chosen < 0)[0])
             raise SchemaError(
                 f"column {column.name!r}, row {self._rows + row}: {values[numbers[row]]!r} is not in the Enum's table,"
-                f" which is that of the first batch unless the metadata {columns.ENUM_KEY.decode()} tells it"
+                f" which is that of the first batch unless the metadata {columns.ENUM_KEY.decode()} gives it"
             )
         return chosen
 

@@ -60,7 +60,7 @@ class LogFragment(Fragment):
         end: Likewise, or the size of the file.
         live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
         partition: Value of the partitioning column.
-        hopeful: Whether nobody has looked for a later DELETE_PARTITION: then the first one met ends the reading.
+        hopeful: Whether nobody has looked for a later DELETE_PARTITION: then the first one found ends the reading.
     """
 
     file: File

@@ -58,7 +58,7 @@ class Header:
         raw: The header as it is in the file.
         unknown: Header records of types that are not known: type and payload.
         digest: What the digest covers (a key of `HEADER_DIGEST_STARTS`), or empty when it does not match.
-        notes: What a user should be told.
+        notes: What a user should know.
     """
 
     version: int
@@ -71,7 +71,7 @@ class Header:
 
     @property
     def size(self) -> int:
-        """Bytes of the header; the first entry stands here."""
+        """Bytes of the header; the first entry begins here."""
         return len(self.raw)
 
     @cached_property

@@ -14,7 +14,7 @@ MAGIC = 0xDB1AA1DB
 VERSION_OFFSET = 4
 """i32."""
 REMAINING_OFFSET = 8
-"""i32: bytes behind this field, up to and including the digest of the header."""
+"""i32: bytes after this field, up to and including the digest of the header."""
 PREAMBLE_SIZE = 12
 """Magic, version, remaining."""
 
@@ -35,7 +35,7 @@ NULL_LENGTH = -(1 << 31)
 """Length of a constant string or blob that is null; nothing follows it."""
 
 SIZE_SIZE = 4
-"""i32 in front of every entry: bytes behind it, digest included."""
+"""i32 before every entry: bytes that follow it, digest included."""
 FLAGS_SIZE = 1
 MIN_ENTRY_SIZE = FLAGS_SIZE + DIGEST_SIZE
 """Smallest value of the size field."""
@@ -79,7 +79,7 @@ KNOWN_FLAGS = 7
 
 
 MAX_ORIGINAL_COLUMNS = 1 << 15
-"""The format before version 2 begins with the number of its columns, where the magic number stands today."""
+"""The format before version 2 begins with the number of its columns, where the magic number is today."""
 
 JAVA_STREAM_MAGIC = bytes.fromhex("aced0005")
 JAVA_STRING = 0x74
@@ -114,7 +114,7 @@ DETAIL = {
     Kind.BAD_FLAGS: "flags {0:#04x} have reserved bits set",
     Kind.UNKNOWN_FLAGS: "flags {0:#04x} have reserved bits set, and the digest says that they were written so",
     Kind.BAD_ROW: "the columns do not fit the row of {0} bytes: they need more at byte {1} of it",
-    Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage behind them",
+    Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage after them",
     Kind.LOST_START: "a row of a set that lost a member to the damage before it",
     Kind.ORPHAN_ROW: "flags {0}: a row of a set that was never started",
     Kind.INCOMPLETE_SET: "a set of {0} rows so far has no end",

@@ -51,7 +51,7 @@ class Logger:
         roll_seconds: Begin a new file after so many seconds. Needs a directory.
         flush: `write` hands entries to the operating system with every call; `buffer` when 2 MiB are there.
         fsync: When the bytes are made safe on disk: with every call (`write`), on `close`, or `never`.
-        append: Continue an existing file behind its last complete set, as after a crash.
+        append: Continue an existing file after its last complete set, as after a crash.
         max_entry_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
         clock: Seconds since the epoch; for tests.
 

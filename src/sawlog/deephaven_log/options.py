@@ -31,7 +31,7 @@ class ReadOptions:
         char: A Char as the number of its UTF-16 code unit, or as a string of one character.
         schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
             partitioning column.
-        partition_column: Name of the partitioning column, whose value the file name tells: from the schema file, or
+        partition_column: Name of the partitioning column, whose value the file name gives: from the schema file, or
             `Date`. Empty leaves it out.
         namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
             what it is.

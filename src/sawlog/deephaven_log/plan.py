@@ -35,7 +35,7 @@ PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
 _SETTLED = 2.0
-"""Seconds after which a file's time of change tells of any other change."""
+"""Seconds after which a file's modification time reveals any other change."""
 _MOST_REMEMBERED = 256
 """Logs whose layout a process keeps."""
 _ATTEMPTS = 16
@@ -95,7 +95,7 @@ def scan(
 def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
     """What the answer depends on; None where a log may change without telling.
 
-    That is so just after a change, in the same tick of the clock, and where a log ends in zeros: whoever has mapped the
+    That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
     space may fill it unseen.
     """
     if is_remote(file.path) or file.path in wanted.storage.inputs or file.size <= start:
@@ -193,7 +193,7 @@ def _may_delete(source: Source, start: int, end: int) -> bool:
 
 
 def find_cuts(file: File, header: Header, wanted: Scan, *, task_bytes: int) -> Iterator[int]:
-    """The cuts of a whole log, each found when it is asked for; where damage raises, none behind the first one."""
+    """The cuts of a whole log, each found when it is asked for; where damage raises, none after the first one."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     fails = wanted.on_damage == "fail"
@@ -217,7 +217,7 @@ def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
 
 
 def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:
-    """The first entry at or behind byte `target` that begins a set, found without the bytes before; None for none."""
+    """The first entry at or past byte `target` that begins a set, found without the bytes before; None for none."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     with closing(wanted.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:
@@ -235,7 +235,7 @@ def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | Non
                 return None
             if cut is not None and cut < found + PROOF_BYTES:
                 walk.go_on(found + PROOF_BYTES)
-            # Behind a log inside a value there is the rest of that value, which may look like an unfinished entry.
+            # A log inside a value is followed by the rest of that value, which may look like an unfinished entry.
             if not walk.stopped and walk.state.tail < 0:
                 return cut
             position = found + 1

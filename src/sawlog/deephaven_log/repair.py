@@ -67,14 +67,14 @@ def _sound(header: Header) -> bytes:
 
 @dataclass(slots=True)
 class _Copy:
-    """Copies a log from front to back, leaving out what it is told.
+    """Copies a log from front to back, leaving out the ranges it is given.
 
     Attributes:
         source: The log.
         target: Its copy.
         header: Its header.
         position: First byte that is not dealt with yet.
-        remarkable: Ranges that are not copied as they are: rows of `SALVAGED` ones are to stand alone; of others, only
+        remarkable: Ranges that are not copied as they are: `SALVAGED` rows become sets of their own; of others, only
             commands are kept.
         bad_values: Offset of a row, and place of a column whose value in it is none: the copy has a null there.
     """
@@ -87,7 +87,7 @@ class _Copy:
     bad_values: list[tuple[int, int]]
 
     def around(self, damages: list[Damage]) -> None:
-        """Copy what lies between damaged ranges."""
+        """Copy what is between damaged ranges."""
         for damage in damages:
             self.up_to(damage.offset)
             self.position = max(self.position, damage.offset + damage.length)

@@ -40,7 +40,7 @@ _NOTES = {
 
 
 class DeletionMetError(SawlogError):
-    """A reader that hoped for none has met a DELETE_PARTITION."""
+    """A reader that expected none has found a DELETE_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Remarkable:
     Attributes:
         salvaged: Whether its rows were delivered although it lacks a member; else it was aborted.
         start: Its first byte.
-        end: The byte behind it.
+        end: The byte after it.
     """
 
     salvaged: bool
@@ -79,7 +79,7 @@ class LogWalk(ChainWalk):
 
     Args:
         entries: Those of the range.
-        findings: Told of what is met.
+        findings: Receives what is found.
         columns: What kernels know of the stored columns; by default that none is wanted.
         max_rows: Rows, entries or cuts that are found before a hand-over.
         event_room: See `ChainWalk`.
@@ -167,7 +167,7 @@ class RowWalk(LogWalk):
 
     Attributes:
         most_rows: Rows before a hand-over, if not as many as the batch has room for.
-        remarkable: Where damages are drained: ranges that are not to be copied as they are, in order.
+        remarkable: Where damage is drained: ranges that are not to be copied as they are, in order.
         bad_values: Likewise: values that could not be decoded: offset of the row, place among the stored columns.
     """
 
@@ -197,7 +197,7 @@ class RowWalk(LogWalk):
 
     @property
     def between_sets(self) -> bool:
-        """Whether the walk stands where another one may begin, and finds what this one does."""
+        """Whether the walk is where another one may begin, and finds what this one does."""
         state = self.state
         inside = state.set_start >= 0 or state.position < max(state.trusted, state.doomed)
         return not (inside or state.orphaned or state.lost >= 0)
@@ -215,7 +215,7 @@ class RowWalk(LogWalk):
         """See `ChainWalk.deliver`."""
         if not rows:
             return
-        # All that was gathered, though rows behind damage may not be wanted.
+        # All that was gathered, though rows after damage may not be wanted.
         batch = self._batch.build(int(self.state.rows))
         for bad in self._batch.bad_values:
             offset = int(self.starts[bad.row])
@@ -254,7 +254,7 @@ class RowWalk(LogWalk):
             self.remarkable.append(Remarkable(event.kind == rows.SALVAGED, event.offset, event.offset + event.length))
 
     def close(self) -> bool:
-        """See `ChainWalk.close`: settle what becomes of a set that has no end."""
+        """See `ChainWalk.close`: decide what becomes of a set that has no end."""
         state = self.state
         start, count = int(state.set_start), int(state.set_rows)
         if start < 0:
@@ -336,11 +336,11 @@ class CutWalk(LogWalk):
     """A walk for cuts and deletions, from entry to entry that begins a set.
 
     Args:
-        verify: Whether digests are verified; where damage raises, a plan that leads up to it, or behind it, will do.
-        stops: Whether to stop behind damage.
+        verify: Whether digests are verified; where damage raises, a plan that leads up to it, or past it, will do.
+        stops: Whether to stop after damage.
 
     Attributes:
-        stopped: Whether it has stopped there; then `state.position` is behind the damage.
+        stopped: Whether it has stopped there; then `state.position` is after the damage.
     """
 
     def __init__(self, entries: Entries, *, verify: bool, stops: bool) -> None:
@@ -356,7 +356,7 @@ class CutWalk(LogWalk):
         return NEARBY_BYTES if self._near and self.state.lost >= 0 else super().window_length(position)
 
     def search(self) -> None:
-        """Begin with a search for the first good entry, as behind damage."""
+        """Begin with a search for the first good entry, as after damage."""
         self._near = True
         self.state.lost = self.span.start
         self.state.sums_wanted = 1
@@ -371,7 +371,7 @@ class CutWalk(LogWalk):
         yield from ()
 
     def go_on(self, target: int) -> int | None:
-        """Go on to the first entry at or behind `target` that begins a set; None if it has stopped before, or ended."""
+        """Go on to the first entry at or past `target` that begins a set; None if it has stopped before, or ended."""
         state = self.state
         state.target = min(target, self.span.file.size)
         state.cut = -1

@@ -37,7 +37,7 @@ class DataFile:
 def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
     """The row count of a record of a later version, whose layout is not public; None unless everything agrees.
 
-    For every data file that the record names, the size behind the name has to lie within the file; those of a fixed
+    For every data file that the record names, the size after the name has to be within the file; those of a fixed
     width per row have to agree on the number of rows, and the record has to contain that number.
 
     Args:

@@ -1,4 +1,4 @@
-"""The check of one file: every byte of it accounted for, and the damage that lies in it."""
+"""The check of one file: every byte of it accounted for, and the damage in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FileCheck(Fragment):
         rows: How many rows it has.
         file: The file.
         counts: Whether the rows of the location are counted with this file.
-        escapes: Where the file really lies, if that is outside of what was named; then it is not read.
+        escapes: Where the file really is, if that is outside of what was named; then it is not read.
     """
 
     location: Location
@@ -156,7 +156,7 @@ class FileCheck(Fragment):
         Args:
             findings: With the damage of the file.
             header: Bytes of the header.
-            used: Bytes behind it that belong to committed rows.
+            used: Bytes after it that belong to committed rows.
             unreadable: Bytes of the header that are damaged.
         """
         account = findings.account
@@ -174,7 +174,7 @@ class FileCheck(Fragment):
             account.padding += tail
         else:
             account.tail += tail
-        detail = "bytes behind the committed rows" if tail else ""
+        detail = "bytes after the committed rows" if tail else ""
         findings.tail = Tail(status, start, tail, detail)
 
     def _damage(self, findings: Findings, kind: Kind, detail: str, offset: int = 0, length: int | None = None) -> None:

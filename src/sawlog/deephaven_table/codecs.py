@@ -273,7 +273,7 @@ def _variable_decimal(target: pa.DataType) -> Callable[[bytes], Decimal]:
 
 
 def _sized(data: bytes, at: int) -> tuple[str, int]:
-    """A string behind its length, and where it ends."""
+    """A string after its length, and where it ends."""
     length, end = _number(data, at, ">i")
     if not 0 <= length <= len(data) - end:
         raise _BadObjectError

@@ -80,7 +80,7 @@ class ColumnWriter:
             self._append(layout.DATA, encode_slots(self.spec, array, place))
 
     def finish(self, metadata: bytes) -> None:
-        """Write the metadata into the header of the data file, and what does not fit beside it."""
+        """Write the metadata into the header of the data file, and what does not fit into a file next to it."""
         if metadata == layout.JAVA_NULL:  # it is there
             return
         begin, rest = self._generation.header(metadata)
@@ -179,6 +179,6 @@ def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.ui
     if taken.any():
         at = int(taken.argmax())
         text = lists[at].as_py()[0]
-        raise place.error(at, f"the set of {text!r} alone stands for null, so that it cannot be written")
+        raise place.error(at, f"the set of only {text!r} stands for null, so that it cannot be written")
     valid = validity(lists)
     return masks if valid is None else np.where(valid, masks, null)

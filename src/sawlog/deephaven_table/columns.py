@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sawlog.storage import Bytes, Source
 
 BATCH_BYTES = 16 << 20
-"""Bytes of variable width per batch and column, unless one value alone has more."""
+"""Bytes of variable width per batch and column, unless a single value has more."""
 EXPANDED_BYTES = 128 << 20
 """Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
 SAMPLED_ONE_BY_ONE = 256
@@ -52,7 +52,7 @@ class ColumnReader:
         rows: Committed rows of the location.
         headers: How the files of the location begin.
         scan: Where they are, and how values look.
-        findings: Told of damage: values that cannot be read are null.
+        findings: Receives damage: values that cannot be read are null.
 
     Attributes:
         type: The Arrow type that is delivered.
@@ -211,7 +211,7 @@ class ColumnReader:
     def _missing(self, suffix: str) -> None:
         assert self._column.data is not None
         path = self._column.data.path.removesuffix(layout.DATA) + suffix
-        self._damage(Kind.MISSING_FILE, 0, 0, "expected a file beside the column's .dat, found none", path)
+        self._damage(Kind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)
 
     def _decode(self, first: int, count: int) -> pa.Array:
         if self._binary is not None:

@@ -26,7 +26,7 @@ _MAX_LONG = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an array stands in what is written, for messages.
+    """Identifies an array among what is written, for messages.
 
     Attributes:
         column: Name of the column.
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class ElementPlace(Place):
-    """Where elements of lists stand: the list of element `at` is the first that ends behind it."""
+    """Identifies elements of lists: the list of element `at` is the first that ends after it."""
 
     ends: Any
 
@@ -131,7 +131,7 @@ def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray
     """
     import pyarrow.compute as pc
 
-    # Nulls may have bytes behind them in Arrow, never here.
+    # Nulls may own bytes in Arrow, never here.
     text = cast(array, pa.large_string(), place)
     encoded = _in_charset(text, charset, place)
     sizes = pc.binary_length(encoded)

@@ -153,7 +153,7 @@ def _unscaled(value: Any, precision: int, scale: int, place: Place, at: int) -> 
         raise place.error(at, f"{value!r} is no decimal: {error}") from error
     shift = exponent + scale
     if number and (shift < 0 or len(str(abs(number))) + shift > precision):
-        raise place.error(at, f"{value!r} does not fit {precision} digits, {scale} of them behind the point")
+        raise place.error(at, f"{value!r} does not fit {precision} digits, {scale} of them after the point")
     return number * 10**shift if number else 0
 
 

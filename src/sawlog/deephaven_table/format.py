@@ -35,7 +35,7 @@ class DeephavenTable(Format):
     write_options = imported("sawlog.deephaven_table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By a header with metadata; headerless files only by what lies beside them."""
+        """By a header with metadata; headerless files only by the files next to them."""
         parts = layout.split_name(file.name)
         if parts is not None and parts[1] in (layout.DATA, layout.SYMBOL_OFFSETS):
             from sawlog.deephaven_table.header import parse_header
@@ -85,7 +85,7 @@ class DeephavenTable(Format):
     ) -> Writer:
         """See `Format.partitioned_writer`; the path is an internal partition, `TABLE/INTERNAL`.
 
-        Rows go to the locations `TABLE/INTERNAL/VALUE/TABLE`, and the column is told by the names of directories.
+        Rows go to the locations `TABLE/INTERNAL/VALUE/TABLE`, and the names of directories give the column.
 
         Raises:
             OptionError: Where the path does not name a table, or where the partitions of a table that was merged lie.

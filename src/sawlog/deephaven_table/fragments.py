@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sawlog.query import Condition
 
 BATCH_ROWS = 256 << 10
-"""Rows per batch: a column of them stays in the cache between the search for nulls and whoever uses it."""
+"""Rows per batch: a column of them stays in the cache between the search for nulls and its use."""
 BATCH_BYTES = 32 << 20
-"""Bytes per batch of what lies in primary files, so that tables of many columns make no huge batches."""
+"""Bytes per batch of what is in primary files, so that tables of many columns make no huge batches."""
 
 
 def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
@@ -55,8 +55,8 @@ class RowRange(Fragment):
         specs: Its columns' types.
         rows: How many rows it has.
         start: The first row.
-        end: Behind the last row.
-        grouped: Filters by whose groups the rows were chosen: every one of them has to meet these.
+        end: After the last row.
+        grouped: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
     """
 
     location: Location

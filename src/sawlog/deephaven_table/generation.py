@@ -1,4 +1,4 @@
-"""Whether the files of a location have headers: told by all of them together, by what lies beside them, by their sizes.
+"""Whether the files of a location have headers: judged by all of them, by the files next to them, by their sizes.
 
 Eight bytes of numbers can look like a header without metadata, so no file is judged by itself. Section 1.
 """
@@ -65,7 +65,7 @@ def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | No
     Args:
         primaries: Every `.dat` and `.sym` of the location.
         widths: Bytes per row of the columns whose type is given, by name.
-        count: Committed rows, where `table.size` tells them.
+        count: Committed rows, where `table.size` gives them.
         storage: Where the files are.
     """
     headers = [one.header for one in primaries]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Storage
 
 HEAD_SIZE = 16
-"""Bytes from the start of a file by which its generation is told."""
+"""Bytes from the start of a file that show its generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is said of how the files of a location begin, by whoever reads it or by a schema file beside them.
+    """What is said of how the files of a location begin, by its reader or by a schema file next to them.
 
     Attributes:
         version: Column version; None when nobody says so.

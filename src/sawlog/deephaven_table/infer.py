@@ -26,7 +26,7 @@ _BY_WIDTH = {
     8: (ColumnType.LONG, "long, double or DateTime"),
 }
 _SAMPLE = 64
-"""Bytes of binary data by which serialized objects are told from text."""
+"""Bytes of binary data by which serialized objects are distinguished from text."""
 _LONGEST_CLASS = 200
 _CLASS = re.compile(rb"[\w.$\[;/]{1,%d}" % _LONGEST_CLASS)
 _DESCRIPTORS = {row.descriptor.encode(): kind for kind, row in ARRAYS.items()}
@@ -38,12 +38,12 @@ MAX_DEFINITION = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a location tells of its columns.
+    """What a location shows of its columns.
 
     Attributes:
         location: The location.
         headers: How its files begin.
-        rows: How many rows it has, where something else than fixed-width columns tells.
+        rows: How many rows it has, where something else than fixed-width columns says so.
     """
 
     location: Location
@@ -79,7 +79,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     """The type of a column, as far as its files tell; None for one that is without rows.
 
     Raises:
-        SchemaError: When the width of its values cannot be told.
+        SchemaError: When the width of its values cannot be inferred.
     """
     data = column.data
     header = evidence.headers.of(column, layout.DATA) if data is not None else None
@@ -178,7 +178,7 @@ def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]
     """Types from the bytes of `table.tbl`, as far as they are known: a column's name, then the class of its values.
 
     The definition is a stream of objects whose classes were never published in full; nothing of it is run. What is
-    found is what looks like the name of a column that exists, and behind it the first name of a known class.
+    found is what looks like the name of a column that exists, and after it the first name of a known class.
 
     Args:
         data: The file.

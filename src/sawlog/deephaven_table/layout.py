@@ -1,7 +1,7 @@
 """Every number of Deephaven's column files: headers, data regions, sentinels, codecs, directories.
 
 A location is a directory with a few files per column. Integers of the header are always big endian; the byte order of
-the data is told by the header (column version 1) or is a constant of the product (column version 2).
+the data is given by the header (column version 1) or is a constant of the product (column version 2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATA: Final = ".dat"
 OVERFLOW: Final = ".ovr"
 """What the metadata of `.dat` has more than its header has room for; no header of its own."""
 BINARY: Final = ".bytes"
-"""Values of variable width, one behind the other. Never a header."""
+"""Values of variable width, one after the other. Never a header."""
 SYMBOL_OFFSETS: Final = ".sym"
 """One i64 per symbol: the end of its characters in `.sym.bytes`. Has the header in column version 1."""
 SYMBOL_BINARY: Final = ".sym.bytes"
@@ -119,7 +119,7 @@ LENGTH_SIZE: Final = 4
 """Counts and lengths of codecs: i32."""
 BYTES_PRESENT: Final = 0x00
 BYTES_NULL: Final = 0xFF
-"""ByteArray of fixed width, if nulls are allowed: a first byte tells."""
+"""ByteArray of fixed width, if nulls are allowed: a first byte marks them."""
 MAP_BOOLEAN_NULL: Final = 0x80
 
 CHARSETS: Final = {

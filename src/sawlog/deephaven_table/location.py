@@ -43,12 +43,12 @@ class Location:
 
     Attributes:
         directory: Where it is.
-        layout: Which tree it stands in: `intraday`, `historical` or `splayed`.
-        namespace: Where the tree tells.
+        layout: Which tree it is in: `intraday`, `historical` or `splayed`.
+        namespace: Where the tree names it.
         table: Name of the table.
-        internal_partition: Where the tree tells.
-        column_partition: Where the tree tells.
-        told: What is said of how its files begin: by a schema file in it, or by who has judged them before.
+        internal_partition: Where the tree names it.
+        column_partition: Where the tree names it.
+        told: What is said of how its files begin: by a schema file in it, or by an earlier judgement.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
         parsed: How its files begin, as far as they were looked at before: see `generation.Headers.judged`.

@@ -49,7 +49,7 @@ class ReadOptions:
         types: Types of columns, by name: `Px=double`, `Text=String(None,UTF-8)`, `Fee=BigDecimal(10,2)`. They come
             before those of a schema file; columns that neither names are inferred as far as the bytes allow.
         schema: A Deephaven `.schema` file: types, codecs, the order of columns and the partitioning column.
-        layout: The tree that locations stand in: `auto` tells by their paths.
+        layout: The tree that locations stand in: `auto` decides by their paths.
         namespace: Of several tables, read that of this namespace.
         table: Of several tables, read this one.
         partition_column: Name of the partitioning column, whose value is a directory's name: from the schema file, or

@@ -39,7 +39,7 @@ def schema_file(
 
 
 def told(data: bytes) -> Told:
-    """What a schema file that sawlog has left says of the files beside it."""
+    """What a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)
     found = dict(_ATTRIBUTE.findall(root[0])) if root else {}
     version, order = found.get(_VERSION.encode()), found.get(_ORDER.encode())

@@ -43,7 +43,7 @@ class TableSpecs:
         locations: Its locations.
         options: What the reader says.
         storage: Where they are.
-        required: Whether it is an error when the width of a column cannot be told.
+        required: Whether it is an error when the width of a column cannot be inferred.
 
     Attributes:
         locations: The locations, with what they say of how their files begin.
@@ -69,7 +69,7 @@ class TableSpecs:
 
     @cached_property
     def table(self) -> TableSchema:
-        """The schema file that is given, or the first that lies in a location."""
+        """The schema file that is given, or the first in a location."""
         if self._options.schema is not None:
             return parse_schema(self._options.schema, self._storage.read(self._options.schema))
         return next(iter(self._left.values()), TableSchema())
@@ -121,7 +121,7 @@ class TableSpecs:
             )
         if headers.assumes_order:
             warn(
-                f"{first.directory}: nothing tells the byte order of these headerless files, taken for little endian;"
+                f"{first.directory}: the byte order of these headerless files is unknown, taken for little endian;"
                 " byteorder= says otherwise"
             )
 
@@ -159,7 +159,7 @@ class TableSpecs:
         return {**defined, **known_groupings}
 
     def _inferred(self, names: Sequence[str], known: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
-        """Types of columns that nobody names, from the first location that tells."""
+        """Types of columns that nobody names, from the first location that shows them."""
         found: dict[str, ColumnSpec] = {}
         for location in self.locations if names else ():
             wanted = [name for name in names if name not in found and name in location.columns]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_KNOWN_SYMBOLS = 1 << 20
-"""A symbol table remembers so many strings; what comes after that is entered anew, which readers allow for."""
+"""A symbol table remembers so many strings; what comes after that is entered again, which readers allow for."""
 MAX_SYMBOLS = 1 << 31
 _CHUNK = 64 << 10
 """Strings that are looked up at a time: room is made for as many new ones."""

@@ -32,7 +32,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:
     """The locations that files lie in, by table, column partition and internal partition.
 
-    A directory is listed anew: its files may have grown, and names that begin with an underscore are names of columns.
+    A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
 
     Raises:
@@ -66,7 +66,7 @@ def place(directory: str, wanted: Layout) -> Location:
 
     Args:
         directory: Path or URL of the location.
-        wanted: The tree it stands in; `auto` tells by the path.
+        wanted: The tree it is in; `auto` decides by the path.
 
     Raises:
         FormatError: When a name would lead out of the tree, or the path is not of the tree.
@@ -101,7 +101,7 @@ class Links:
 
     Attributes:
         escaping: Those that lead out of it, and where to.
-        inner: Files behind linked directories that stay inside.
+        inner: Files in linked directories that stay inside.
     """
 
     escaping: dict[str, str]
@@ -135,7 +135,7 @@ class _LinkWalk:
         self.inner: dict[str, File] = {}
 
     def down(self, directory: str, *, linked: bool) -> None:
-        """Walk down a directory; behind links, note the files too."""
+        """Walk down a directory; in linked ones, note the files too."""
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         for entry in entries:
@@ -159,7 +159,7 @@ class _LinkWalk:
 
 
 def distinct(locations: Iterable[Location]) -> list[Location]:
-    """Every location once, whatever links lead to it: by the name that tells most, then by its own."""
+    """Every location once, whatever links lead to it: by the name that says most, then by its own."""
     found: dict[str, Location] = {}
     for location in locations:
         real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)

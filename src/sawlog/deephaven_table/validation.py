@@ -35,7 +35,7 @@ class ValidatedColumn:
     Attributes:
         type: Its type, as schema files spell it.
         nulls: How many of its values are null.
-        groups: How many groups its metadata tells of; None when it has none that can be read.
+        groups: How many groups its metadata lists; None when it has none that can be read.
         ascends: Whether its values ascend where that is expected; None where it is not.
     """
 
@@ -51,7 +51,7 @@ class ValidatedLocation:
 
     Attributes:
         path: Its directory.
-        internal_partition: Its internal partition, if the path tells.
+        internal_partition: Its internal partition, if the path names it.
         column_partition: Its column partition, likewise.
         rows: How many rows it has.
         columns: Its columns by name.

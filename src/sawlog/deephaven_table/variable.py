@@ -28,7 +28,7 @@ class Slices:
     """Values of variable width.
 
     Attributes:
-        data: The bytes of all values, one behind the other.
+        data: The bytes of all values, one after the other.
         ends: int32; value i is `data[ends[i] : ends[i + 1]]`, and `ends[0]` is 0.
         bad: Which values have offsets that cannot be.
     """

@@ -83,7 +83,7 @@ def column_grouping(column: ColumnFiles, headers: Headers, rows: int, storage: S
 
 @dataclass(frozen=True)
 class LocationView(Fragment):
-    """What is told of one location.
+    """What is known of one location.
 
     Attributes:
         location: The location.

@@ -32,7 +32,7 @@ class LocationWriter(Writer):
 
     Args:
         directory: The location. Its parents are made; nothing is written into an existing one.
-        schema: The columns. Those that come from the names of directories are left out where `directory` tells them.
+        schema: The columns. Those that come from the names of directories are left out where `directory` names them.
         options: How to write.
         storage: Where the directory is. On object stores, which cannot rename, its files appear one by one.
         replace: Whether the location takes the place of one that is there; otherwise that is an error.

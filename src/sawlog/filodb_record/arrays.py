@@ -76,7 +76,7 @@ def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
 
 
 def texts_of(strings: Sequence[bytes]) -> Texts:
-    """Strings as kernels take them, with SLACK behind them."""
+    """Strings as kernels take them, followed by SLACK."""
     ends = np.zeros(len(strings) + 1, np.int32)
     ends[1:] = np.cumsum([len(one) for one in strings])
     return Texts(np.frombuffer(b"".join(strings) + bytes(SLACK), np.uint8), ends)

@@ -172,7 +172,7 @@ class Gatherer:
                 values[:kept] = values[wanted]
 
     def place(self, name: str) -> int:
-        """Where a fixed-width field stands in the arena."""
+        """The place of a fixed-width field in the arena."""
         return self._places[name][0]
 
     def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:

@@ -127,7 +127,7 @@ def _partition(one: Layout) -> Sequence[Column]:
 def _columns(
     layouts: Sequence[Layout], options: ReadOptions, raw: bool, *, apart: bool = False
 ) -> tuple[ViewField, ...]:
-    """The columns of all layouts: data columns first, then partition columns, in the order they are met."""
+    """The columns of all layouts: data columns first, then partition columns, in the order they are found."""
 
     def name_of(column: Column) -> str:
         return str(replace(column, params=())) if apart else column.name

@@ -45,7 +45,7 @@ class Encoded:
     """Rows, ready to be laid out.
 
     Attributes:
-        ops: `PUT` records per layout and column, what stands where in a record, and where it is here.
+        ops: `PUT` records per layout and column, what is where in a record, and where it is here.
         values: The values; the scratch has, per payload column, positions (u64), lengths and hashes (u32).
         hashes: uint64, partition hashes.
     """

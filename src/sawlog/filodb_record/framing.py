@@ -2,7 +2,7 @@
 
 Headers carry no magic number and whole containers no size, so what is doubtful is resolved by looking for the next
 header. Kernels walk from container to container while nothing is doubtful; all else is judged here, in plain Python
-that sees the whole file. The answer depends on the bytes alone, never on where a window begins.
+that sees the whole file. The answer depends only on the bytes, never on where a window begins.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Framing:
         return self._padded(at, head)
 
     def _padded(self, at: int, head: Header) -> Container:
-        """No header stands at its end: is it whole, with an unused rest?"""
+        """No header is at its end: is it whole, with an unused rest?"""
         end, size = at + LENGTH_SIZE + head.length, self._size
         found, dirty = self._search(end + 1)
         if found < size and self._proves(at, head, found):
@@ -202,7 +202,7 @@ class Framing:
         return self._intact(at, head, end, s.TORN_REST if torn else 0)
 
     def _broken(self, at: int, head: Header) -> Container:
-        """Where a header is expected stands none."""
+        """There is no header where one is expected."""
         found, dirty = self._search(at + 1, memo=False)
         dirty = dirty or bool(self._peek(at, 1)[0])
         rest = found - at

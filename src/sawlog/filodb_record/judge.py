@@ -61,7 +61,7 @@ def is_whole(size: int, unused: int, length: int, record: int, known: int) -> bo
 
     Args:
         size: Bytes from its header to the next one.
-        unused: Those of them behind its records.
+        unused: Those of them after its records.
         length: The next container's length field.
         record: Length of the next container's first record.
         known: Bytes of whole containers, as far as known; 0 if not.
@@ -77,7 +77,7 @@ def header_length(head: bytes | memoryview, size: int | None = None, *, damaged:
     Args:
         head: The bytes, or the first of them.
         size: How many there are in all, which the container must not go beyond; `None` where that is no matter.
-        damaged: Whether the length may be wrong in its last bits, as whoever reads the container takes it.
+        damaged: Whether the length may be wrong in its last bits, as the reader of the container takes it.
     """
     if len(head) < CONTAINER_HEADER_SIZE:
         return None

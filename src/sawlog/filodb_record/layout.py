@@ -36,7 +36,7 @@ SCHEMA_ID = Number(SCHEMA_ID_OFFSET, SCHEMA_ID_SIZE)
 """Only where the schema has partition columns."""
 MAX_SCHEMA_ID = (1 << 8 * SCHEMA_ID_SIZE) - 1
 HASH_SIZE = 4
-"""i32 behind the last slot, only where the schema has partition columns."""
+"""i32 after the last slot, only where the schema has partition columns."""
 ALIGNMENT = 4
 """Records begin at multiples of this, counted from the start of their container."""
 PAYLOAD_LENGTH_SIZE = 2
@@ -72,7 +72,7 @@ DEFAULT_CONTAINER_SIZE = 256 << 10
 MIN_CONTAINER_SIZE = 2048
 MAX_CONTAINER_SIZE = 0x7FFFFFFF
 WHOLE_UNIT = 1024
-"""Whole containers are recognised without being told their size where it is a multiple of this."""
+"""Whole containers are recognised without a given size where it is a multiple of this."""
 MAX_TIMESTAMP = 1 << 47
 """A container header whose milliseconds lie beyond this is not taken for one while searching."""
 DOUBTS = 4096
@@ -81,7 +81,7 @@ DOUBT_BYTES = 64
 
 # Histograms.
 HISTOGRAM_HEADER_SIZE = 3
-"""Format code (u8) and bytes of the bucket definition (u16), behind the length of the blob."""
+"""Format code (u8) and bytes of the bucket definition (u16), after the length of the blob."""
 MAX_BUCKETS = 8192
 GEOMETRIC_SIZE = 18
 """Buckets (u16), first and multiplier (f64)."""
@@ -158,5 +158,5 @@ DETAIL = {
 
 
 def align(size: int) -> int:
-    """The next multiple of `ALIGNMENT` at or behind `size`."""
+    """The next multiple of `ALIGNMENT` at or above `size`."""
     return -(-size // ALIGNMENT) * ALIGNMENT

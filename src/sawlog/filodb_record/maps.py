@@ -1,6 +1,6 @@
 """Map payloads: entries of key and value, with predefined keys. Section 2 of the format.
 
-"Encoded" maps are the entries alone, without the length in front of them.
+"Encoded" maps are only the entries, without the length before them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Layout:
 
     Attributes:
         name: Name of the schema.
-        schema_id: What stands in the records; None for records without.
+        schema_id: The ID in the records; None for records without.
         record: The columns.
     """
 
@@ -53,7 +53,7 @@ class Selection:
 
 
 def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
-    """Settle which schemas are read, and whether records are samples or part keys.
+    """Resolve which schemas are read, and whether records are samples or part keys.
 
     Args:
         options: What the user says.
@@ -61,7 +61,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
 
     Raises:
         SchemaError: For a schema that is not known.
-        OptionError: For a schema without partition columns beside others, or where none of several is named.
+        OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
     known = options.known
     starts = list(heads) if not options.table or options.records == "auto" else []
@@ -104,7 +104,7 @@ def _records(head: bytes) -> Iterator[memoryview]:
 
 
 def _stretch(view: memoryview) -> Iterator[memoryview]:
-    """Records that stand one behind the other."""
+    """Adjacent records."""
     at = 0
     while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
         size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE

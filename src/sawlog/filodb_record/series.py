@@ -1,4 +1,4 @@
-"""The pass that tells series apart: one row for each, where it is met first."""
+"""The pass that tells series apart: one row for each, where it is seen first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST_SERIES = 2 << 10
 
 
 class SeriesTable:
-    """The series met so far, by the bytes of their partition columns. Layouts must be the same in all files."""
+    """The series seen so far, by the bytes of their partition columns. Layouts must be the same in all files."""
 
     def __init__(self) -> None:
         self._progress = np.zeros(1, t.TABLE)[0]
@@ -71,7 +71,7 @@ class SeriesTable:
 
 
 class SeriesWalk(RecordsWalk):
-    """One row per series that is met for the first time."""
+    """One row per series that is seen for the first time."""
 
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, table: SeriesTable

@@ -36,10 +36,10 @@ class Target:
 
     @classmethod
     def of(cls, schema: pa.Schema, options: WriteOptions) -> Target:
-        """Settle the target by the options, by what the data says of itself, or by its columns.
+        """Resolve the target by the options, by what the data says of itself, or by its columns.
 
         Raises:
-            SchemaError: When that does not settle it, or columns are missing or unknown.
+            SchemaError: When that does not resolve it, or columns are missing or unknown.
         """
         metadata = schema.metadata or {}
         if RECORD_COLUMN in schema.names:

@@ -47,20 +47,20 @@ LARGEST_UNKNOWN = 16 << 20
 USUAL_RECORD = 128
 """Bytes that records have at least, mostly: batches of shorter ones have no more rows."""
 BATCH_BYTES = 16 << 20
-"""Payload bytes behind which a batch takes no more rows."""
+"""Payload bytes after which a batch takes no more rows."""
 BATCH_BUCKETS = 1 << 20
-"""Histogram buckets behind which a batch takes no more rows."""
+"""Histogram buckets after which a batch takes no more rows."""
 EVENT_ROOM = 4096
-"""Damages that the kernel writes down before it hands over."""
+"""Damaged ranges that the kernel records before it hands over."""
 
-UNPROVEN = "containers taken for whole by their size alone"
-"""Note: nothing behind them proves that what follows their records is unused."""
+UNPROVEN = "containers taken for whole only by their size"
+"""Note: nothing after them proves that what follows their records is unused."""
 
 _NO_BOUNDS = np.zeros(0, np.int64)
 _TORN = {
     s.TORN_HEADER: "the file ends inside a container's header",
     s.TORN_CONTAINER: "the file ends inside a container",
-    s.TORN_REST: "the file ends behind the records of a container, in what may be its unused rest",
+    s.TORN_REST: "the file ends after the records of a container, in what may be its unused rest",
 }
 
 
@@ -93,7 +93,7 @@ class Walk(ChainWalk):
         fragment: What is read.
         source: Its bytes.
         schema: The columns to deliver.
-        findings: Where damage, rows and bytes are told.
+        findings: Receives damage, rows and bytes.
         layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
         meanings: What each schema ID means to the kernel.
         bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
@@ -140,7 +140,7 @@ class Walk(ChainWalk):
             doubts=fragment.doubts,
         )
         self._expected = -1  # where the next hidden container begins
-        self._hider: Container | None = None  # the container whose length is wrong, until that is told
+        self._hider: Container | None = None  # the container whose length is wrong, until that is reported
         self.state.broken = self.state.expected = -1
         self.state.step = fragment.step
         if bounds is None:
@@ -181,7 +181,7 @@ class Walk(ChainWalk):
         return MORE
 
     def _frame(self, at: int) -> bool:
-        """Open the container at a place, or account for what stands there instead; whether the walk goes on."""
+        """Open the container at a place, or account for what is there instead; whether the walk goes on."""
         state, size = self.state, self.span.file.size
         if state["bound"] and at < state["bound"]:
             self._open(self._hidden_at(at))
@@ -198,7 +198,7 @@ class Walk(ChainWalk):
         return True
 
     def _hidden_at(self, at: int) -> Container:
-        """What stands at a place among hidden containers."""
+        """What is at a place among hidden containers."""
         known = self.span.file.size - at >= layout.CONTAINER_HEADER_SIZE
         head = self.framing.header(at) if known else Header(0, 0, 0, 0)
         if at != self._expected:
@@ -212,7 +212,7 @@ class Walk(ChainWalk):
         return Container(kind, at, first, end, end, head, one=hider.header.length, two=hider.start)
 
     def _open(self, one: Container) -> None:
-        """Begin with the records of a container, behind its header, which is accounted for."""
+        """Begin with the records of a container, after its header, which is accounted for."""
         state = self.state
         state["container"], state["first"], state["end"], state["next"] = one.start, one.first, one.end, one.next
         state["time"], state["step"], state["counted"] = one.header.time, self.framing.step, 0
@@ -263,7 +263,7 @@ class Walk(ChainWalk):
     _base = 0
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`. Behind the range, what follows its last container is looked at."""
+        """See `ChainWalk.window_length`. Past the range, what follows its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
 
     @property
@@ -346,7 +346,7 @@ class RecordsWalk(Walk):
         self.state.payload_bytes = self.state.buckets = 0
 
     def describe(self, event: Event) -> str:
-        """See `ChainWalk.describe`: what is wrong in a column is told by its name."""
+        """See `ChainWalk.describe`: damage in a column gives its name."""
         if event.kind == Kind.BAD_POINTER:
             return DETAIL[Kind.BAD_POINTER].format(self._gatherer.fields[event.one].name, event.two)
         return super().describe(event)
@@ -356,7 +356,7 @@ class RowsWalk(RecordsWalk):
     """One row per record."""
 
     def _gathered(self) -> Sequence[ViewField]:
-        """The wanted fields; for the ledger alone, all columns of the records."""
+        """The wanted fields; only for the ledger, all columns of the records."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
@@ -374,14 +374,14 @@ class RowsWalk(RecordsWalk):
         return (*(every[name] for name in self._schema.names), *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:
-        """See `RecordsWalk._chosen`: by single labels. Maps that are damaged are left to be told."""
+        """See `RecordsWalk._chosen`: by single labels. Damaged maps are kept, to be reported."""
         for condition in self._conditions:
             values, state = self._gatherer.labels(condition.column, (condition.key or "").encode(), rows)
             distinct = values.dictionary_encode()
             try:
                 met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
             except pa.ArrowInvalid:
-                continue  # values that are not UTF-8, which decoding tells
+                continue  # values that are not UTF-8, which decoding reports
             wanted = np.asarray(met.fill_null(False).take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
             kept = int(wanted.sum())
             if kept < rows.count:

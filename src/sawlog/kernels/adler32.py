@@ -77,7 +77,7 @@ def _call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Valu
 def emit(builder: ir.IRBuilder, width: int, pointer: ir.Value, used: ir.Value) -> ir.Value:
     """Emit the sums over the first `used` of `width` bytes at a pointer: `sum((width - i) * d[i]) << 32 | sum(d)`.
 
-    All `width` bytes must be readable; those behind the first `used` count as zero.
+    All `width` bytes must be readable; those after the first `used` count as zero.
     """
     vector = ir.VectorType(_byte(), width)
     data = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
@@ -175,7 +175,7 @@ def _plain_top(lanes: Any, weights: Any) -> Any:
 
 
 _dot = _plain_top if PLAIN else inlined(_top)
-"""Sum of four 16-bit lanes, each times a weight: the top lane of the product; the first lane meets the last weight."""
+"""Sum of four 16-bit lanes, each times a weight: the top lane of the product; the first lane takes the last weight."""
 
 
 @inlined
@@ -199,7 +199,7 @@ def sums_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted:
 
 @inlined
 def sums_by_vector(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
-    """The same by vectors. The last one may reach behind the stretch, never behind the buffer."""
+    """The same by vectors. The last one may reach past the stretch, never past the buffer."""
     position = start
     end = start + length
     limit = np.uint64(len(buffer))

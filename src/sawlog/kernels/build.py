@@ -225,7 +225,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m sawlog.kernels.build", description=__doc__)
     parser.add_argument("package", nargs="?", default=native.SAWLOG, help="the package (sawlog)")
-    parser.add_argument("--if-needed", action="store_true", help="leave a library that fits alone")
+    parser.add_argument("--if-needed", action="store_true", help="keep a library that fits")
     parser.add_argument("--jobs", type=int, help="processes at a time")
     parser.add_argument("--folder", help="where the library goes")
     given = parser.parse_args()

@@ -11,7 +11,7 @@ from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 
 @kernel
 def gather_slices(data: Bytes, starts: Int64s, lengths: Int64s, out: OutBytes, ends: OutInt32s) -> None:
-    """Copy slices one behind the other.
+    """Copy slices one after the other.
 
     Args:
         data: uint8.

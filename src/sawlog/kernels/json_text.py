@@ -91,7 +91,7 @@ def utf8_length(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string; the position behind it, which is 0 where the bytes are no UTF-8."""
+    """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
     out[pos] = 34
     pos += _ONE
     at = start
@@ -151,7 +151,7 @@ def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
-    """Microseconds since 1970 as RFC 3339; the position behind it, which is 0 outside the years 1 to 9999."""
+    """Microseconds since 1970 as RFC 3339; the position after it, which is 0 outside the years 1 to 9999."""
     days = micros // _DAY
     if days < _FIRST_DAY or days > _LAST_DAY:
         return _ZERO

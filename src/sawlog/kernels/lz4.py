@@ -23,7 +23,7 @@ _MOST = np.uint64(255)
 
 @inlined
 def _extended(data: Any, pos: Any, end: Any, length: Any) -> Any:
-    """A length that goes on in bytes of their own, and the position behind it, which is 0 for none."""
+    """A length that goes on in bytes of their own, and the position after it, which is 0 for none."""
     while pos < end:
         byte = np.uint64(data[pos])
         pos += _ONE

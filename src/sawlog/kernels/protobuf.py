@@ -21,7 +21,7 @@ _TAGS = np.uint64(0xFFFFFFFF)
 
 @inlined
 def varint(data: Any, pos: Any, end: Any) -> Any:
-    """A varint at `pos`: the value and the position behind it, which is 0 for none."""
+    """A varint at `pos`: the value and the position after it, which is 0 for none."""
     if pos < end and data[pos] < 128:
         return np.uint64(data[pos]), pos + _ONE
     value = _ZERO
@@ -38,7 +38,7 @@ def varint(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def put_varint(out: Any, pos: Any, value: Any) -> Any:
-    """Write a varint at `pos`; the position behind it. At most ten bytes."""
+    """Write a varint at `pos`; the position after it. At most ten bytes."""
     while value >= _MORE:
         out[pos] = value & _LOW7 | _MORE
         pos += _ONE
@@ -62,7 +62,7 @@ def read_field(data: Any, pos: Any, end: Any) -> Any:
     """A field of a message that ends at `end`.
 
     Returns:
-        Its tag; where its bytes begin, or the number that it is; and the position behind it, which is 0 for none. A
+        Its tag; where its bytes begin, or the number that it is; and the position after it, which is 0 for none. A
         group is two fields without bytes, one where it begins and one where it ends: see `of_group`.
     """
     tag, pos = varint(data, pos, end)

@@ -10,7 +10,7 @@ from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, store_u64
 
 SLACK = 32
-"""Bytes that an expansion may write behind its end."""
+"""Bytes that an expansion may write past its end."""
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -27,13 +27,13 @@ _TAG = np.uint64(3)
 
 @inlined
 def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
-    """Expand the elements `data[start:end]` of a block, which stand behind its size.
+    """Expand the elements `data[start:end]` of a block, which follow its size.
 
     Args:
         data: uint8.
         start: uint64.
         end: uint64.
-        out: uint8, with `SLACK` bytes behind `size`.
+        out: uint8, with `SLACK` bytes after `size`.
         size: uint64, what the block says it expands to.
 
     Returns:
@@ -95,7 +95,7 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
 def repeat_bytes(out: Any, at: Any, back: Any, length: Any) -> None:
     """Copy `length` bytes from `back` bytes before `at`, which may reach into what is being written.
 
-    Up to `SLACK` bytes behind them are overwritten.
+    Up to `SLACK` bytes after them are overwritten.
     """
     source = at - back
     stop = at + length

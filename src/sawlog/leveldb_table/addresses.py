@@ -94,7 +94,7 @@ def _columns(value: bytes) -> list[_Column]:
 
 
 def _varints(data: bytes) -> Iterator[tuple[int, int]]:
-    """All numbers that stand one behind the other, each with where it ends."""
+    """All numbers of a sequence, each with where it ends."""
     value = shift = 0
     for end, byte in enumerate(data, 1):
         value |= (byte & 127) << shift

@@ -98,7 +98,7 @@ class BlockRules:
 
     @property
     def layered(self) -> bool:
-        """Whether blocks of entries are to be laid out anew, see `pebble.BlockLayer` and `embedded.EmbeddedLayer`."""
+        """Whether blocks of entries are to be laid out again, see `pebble.BlockLayer` and `embedded.EmbeddedLayer`."""
         return self.embedded or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Bounds:
     """The separators of an index, as user keys: those of block i lie from the one before the i-th up to the i-th.
 
-    The last one bounds nothing: no other block could hold what is behind it. They stay as they are stored, and are
+    The last one bounds nothing: no other block could hold what comes after it. They stay as they are stored, and are
     expanded where they are wanted: an index of long keys that share much is many times longer than it is in the file.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Pebble's columnar blocks: a header, and columns of integers, byte strings or bits, one behind the other."""
+"""Pebble's columnar blocks: a header, and columns of integers, byte strings or bits, one after the other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Columns:
         self.rows = self.number(header + 3, 4)
 
     def number(self, at: int, width: int) -> int:
-        """The number of `width` bytes that stands at a byte."""
+        """The number of `width` bytes at a byte."""
         found = self.data[at : at + width].tobytes()
         if len(found) != width:
             raise MalformedError(f"a number at byte {at} of {len(self.data)}")
@@ -100,7 +100,7 @@ class Columns:
         return Slices(edges[:-1] + data, lengths)
 
     def prefixed(self, column: int, count: int) -> list[Slices]:
-        """A column of byte strings in order, of which each is three, one behind the other.
+        """A column of byte strings in order, of which each is three, one after the other.
 
         All strings share the first. The others come in bundles, which share the second; where the third is empty, it is
         that of the string before in its bundle.

@@ -13,7 +13,7 @@ ROWS_SCHEMA = pa.schema(
         pa.field(VALUE, pa.binary(), nullable=False),
     ]
 )
-"""One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one behind."""
+"""One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one after."""
 STAMPED_SCHEMA = ROWS_SCHEMA.insert(1, pa.field(STAMP, pa.uint64(), nullable=False))
 """Where keys have timestamps, which stand in a column of their own."""
 RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])

@@ -82,7 +82,7 @@ class EmbeddedLayer:
 
 
 def _elsewhere(entries: Entries) -> Iterator[tuple[int, int, bytes, list[BlobIndex]]]:
-    """Of entries whose values are elsewhere in the file: row, operation, what stands there, and the addresses."""
+    """Of entries whose values are elsewhere in the file: row, operation, what is there, and the addresses."""
     operations = (entries.trailers & _TYPE).astype(np.int64)
     for row in np.flatnonzero((operations == layout.BLOB_INDEX) | (operations == layout.PUT_ENTITY)).tolist():
         start = int(entries.values.starts[row])

@@ -21,7 +21,7 @@ DONE = 1
 FULL = 2
 """No room for the next entry."""
 UNORDERED = 3
-"""The key of row `row` is not behind the one before."""
+"""Keys are not in ascending order at row `row`."""
 
 STATE = record_type("row", ("used", np.uint64), ("last", np.uint64), "restarts", "since", "entries")
 """The next row; bytes of the open block; bytes of `Out.last`, 0 before the first key; restart points of the block;
@@ -143,7 +143,7 @@ def lay_out(given: Given, out: Out, state: Annotated[Any, Record(STATE)]) -> Int
 
 @kernel
 def close_block(out: Out, state: Annotated[Any, Record(STATE)]) -> UInt64:
-    """Put restart points and their number behind the entries; the bytes of the block, or 0 where there is no room."""
+    """Write restart points and their number after the entries; the bytes of the block, or 0 where there is no room."""
     need = np.uint64(state.restarts + 1) * np.uint64(layout.RESTART_SIZE)
     if np.uint64(len(out.data)) - state.used < need:
         return _ZERO

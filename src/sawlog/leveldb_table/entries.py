@@ -75,7 +75,7 @@ STATE = record_type(
     "events",
     *VERDICT_FIELDS,
 )
-"""Where the reading stands.
+"""Where the reading is.
 
 `block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `length` bytes begin
 at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
@@ -85,7 +85,7 @@ others are what was found out about the block, see `kernels.VERDICT`.
 SHORT = 32
 """Parts of keys up to so many bytes are copied as if they had as many."""
 KEY_SLACK = layout.KEY_TRAILER + SHORT
-"""Room that the trailer of the last key takes behind user keys, and what is copied beyond it."""
+"""Room that the trailer of the last key takes after user keys, and what is copied past it."""
 NOT_OPEN = 0
 IN_WINDOW = 1
 IN_SCRATCH = 2
@@ -306,8 +306,8 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
         found: What is returned, for the key before.
 
     Returns:
-        How many bytes of it prove that it, and whatever else begins so, lies between them: `_MISPLACED` if it does not
-        lie there, `_NEVER` if it does, and other keys that begin so need not; and how many bytes it has in common with
+        How many bytes of it prove that it, and whatever else begins so, is between them: `_MISPLACED` if it is
+        not, `_NEVER` if it is, and other keys that begin so need not be; and how many bytes it has in common with
         either bound.
     """
     _, low, high = found
@@ -371,7 +371,7 @@ def _lay_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
 
 @always_inlined
 def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
-    """Add the value of a row, if it is wanted, behind `values` bytes of others; how many there are then."""
+    """Add the value of a row, if it is wanted, after `values` bytes of others; how many there are then."""
     if take.values:
         copy_bytes(rows.values, values, data, start, length)
         values += length
@@ -394,7 +394,7 @@ def _add_row(rows: Any, row: Any, take: Any, block: Any, keys: Any, trailer: Any
 def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     """The entries of a block, from `state.position` on: FULL, GROW, DONE or UNUSUAL.
 
-    An entry shares a prefix with the key before it, which stands in `rows.keys` still, but for its trailer.
+    An entry shares a prefix with the key before it, which is still in `rows.keys`, but for its trailer.
     """
     start, size = state.start, state.length
     end, _ = entries_end(data, start, start + size)

@@ -35,12 +35,12 @@ class LevelDBTable(Format):
     write_options = imported("sawlog.leveldb_table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By its name; see `recognize` for what its end tells."""
+        """By its name; see `recognize` for what its end shows."""
         del head
         return Match.NAME if layout.SINK_NAME.search(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By the magic number at the end; a database's tables beside its logs give way to those."""
+        """By the magic number at the end; a database's tables next to its logs give way to those."""
         best = max((self.match(file, b"") for file in files[:8]), default=Match.NO)
         if not all(file.explicit for file in files):
             return min(best, Match.BESIDE)

@@ -105,7 +105,7 @@ def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
 
 @inlined
 def modifier(context: Any, offset: Any) -> Any:
-    """What a checksum is combined with because its block stands at a file offset."""
+    """What a checksum is combined with because of the file offset of its block."""
     return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
 
 
@@ -237,7 +237,7 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
 
 @inlined
 def entry_head(data: Any, pos: Any, end: Any) -> Any:
-    """The three numbers that begin an entry, and the position behind them, which is 0 where they are none."""
+    """The three numbers that begin an entry, and the position after them, which is 0 where they are none."""
     if end - pos >= _FOUR:
         word = load_u32(data, pos)
         rest = word >> _EIGHT & _LOW7
@@ -322,7 +322,7 @@ def read_index(
             handles[count].offset = first
             handles[count].stored = size
         if not delta:
-            # Behind a handle may stand the block's first key, or properties.
+            # A handle may be followed by the block's first key, or properties.
             pos = stop
         elif first_key:
             key_length, pos = varint(data, pos, end)
@@ -405,7 +405,7 @@ def lay_separators(index: Index, at: Int64, first: Int64, held: OutBytes, keys: 
 
 @inlined
 def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) -> Any:
-    """Read an entry up to its value, and lay its key down at `used`, behind the key before it, which is at `before`.
+    """Read an entry up to its value, and copy its key to `used`, after the key before it, which is at `before`.
 
     Returns:
         Where the key ends, `NOWHERE` if `keys` is too small; how much of it is the one before; where the value begins,

@@ -55,7 +55,7 @@ BUILTIN_MANAGERS = frozenset({b"", b"BuiltinV2"})
 
 # From which version of Pebble's tables on they have what.
 PREFIXED_VALUES = 3
-"""Values of `put` begin with a byte that says where they are: behind it, or in a block of values."""
+"""Values of `put` begin with a byte that says where they are: after it, or in a block of values."""
 COLUMNAR = 5
 """Blocks of entries and of the index are columnar."""
 COLUMNAR_METAINDEX = 6
@@ -71,7 +71,7 @@ COLUMNAR_HEADER = 7
 COLUMN_HEADER = 5
 """Kind, and where the column begins (u32)."""
 FROM_BASE = 0x80
-"""In the width of integers: they are counted from a number of eight bytes, which stands before them."""
+"""In the width of integers: they are counted from a number of eight bytes, which comes before them."""
 NO_BITS = 1
 """Of a column of bits: all are zero, and left out."""
 
@@ -97,12 +97,12 @@ OBSOLETE = 0x40
 OBSOLETE_VERSION = 4
 
 TRAILER_SIZE = 5
-"""Behind each block: its compression, and a checksum of the block and that byte."""
+"""After each block: its compression, and a checksum of the block and that byte."""
 CHECKSUM_OFFSET = 1
 
 
 class Checksum(IntEnum):
-    """Checksum types. LevelDB knows CRC-32C alone."""
+    """Checksum types. LevelDB knows only CRC-32C."""
 
     NONE = 0
     CRC32C = 1
@@ -112,7 +112,7 @@ class Checksum(IntEnum):
 
 
 LAST_BYTE_FACTOR = 0x6B9083D9
-"""XXH3 is taken of the block alone; the compression byte times this is combined with it."""
+"""XXH3 is taken of only the block; the compression byte times this is combined with it."""
 
 
 class Compression(IntEnum):
@@ -132,7 +132,7 @@ class Compression(IntEnum):
 MINLZ_MARK = b"\0"
 """What MinLZ's blocks begin with; their size follows, as a varint."""
 LEVELDB_ZSTD = 2
-"""LevelDB's own code for ZSTD; a fork that keeps a game's worlds uses it for zlib, and `LEVELDB_DEFLATE` beside it."""
+"""LevelDB's own code for ZSTD; a fork that keeps a game's worlds uses it for zlib, and `LEVELDB_DEFLATE`, too."""
 LEVELDB_DEFLATE = 4
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 SIZED_VERSION = 2
@@ -190,9 +190,9 @@ PEBBLE_OPERATIONS = {
     **{code: OPERATIONS[code] for code in (0x00, 0x01, 0x02, 0x07, DELETE_RANGE, BLOB_INDEX, 0x17)},
     0x12: "put",
 }
-"""Pebble's; the last is a `put` behind which something may have been deleted."""
+"""Pebble's; the last is a `put` after which something may have been deleted."""
 PREFIXED_KIND = 0x01
-"""From version 3 on, a byte stands before the values of these."""
+"""From version 3 on, a byte precedes the values of these."""
 
 ENTITY_VERSION = 1
 """Of wide-column entities: names and sizes of columns, in turns; then values."""
@@ -204,7 +204,7 @@ ENTITY_LENGTHS = 3
 BLOB_IN_FILE = 1
 """First byte of an address: file, place and size as varints, and its compression, follow."""
 BLOB_WITH_EXPIRATION = 2
-"""Likewise, behind a varint of when it expires."""
+"""Likewise, after a varint of when it expires."""
 
 INDEX_NAME = b"rocksdb.index"
 """In the metaindex: the index, where the footer has no handle of it."""
@@ -214,7 +214,7 @@ PARTITIONED_FILTER = b"partitionedfilter."
 """What the name of a filter begins with that is an index of its parts."""
 DICTIONARY_NAME = b"rocksdb.compression_dict"
 VALUE_INDEX_NAME = b"pebble.value_index"
-"""Blocks of values, as tuples of number, offset and length; the widths of these stand behind the handle."""
+"""Blocks of values, as tuples of number, offset and length; the widths of these follow the handle."""
 VALUE_BLOCK = "values"
 KEY_SCHEMA = b"pebble.colblk.schema"
 """How keys are cut into columns: by prefix and suffix (DEFAULT_SCHEMA), or by CockroachDB's versions."""

@@ -101,7 +101,7 @@ class TableMap:
         properties: What its properties block holds.
         others: Blocks that hold no data, with their names, and the name of the block that lead to them.
         range_deletes: The block of range deletions.
-        damages: What of the map is damaged.
+        damages: What parts of the map are damaged.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
         stamped: Whether timestamps are delivered apart from keys.
         raw: Whether what ends keys is delivered as a part of them.
@@ -278,7 +278,7 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
 
 
 def _check_footer(footer: bytes, size: int, where: str) -> None:
-    """Raise unless a footer of Pebble's has the checksum that stands in it."""
+    """Raise unless a footer of Pebble's has the checksum that it states."""
     place = len(footer) - layout.MAGIC_SIZE - layout.VERSION_SIZE - layout.FOOTER_CRC_SIZE
     behind = place + layout.FOOTER_CRC_SIZE
     stored = int.from_bytes(footer[place:behind], "little")
@@ -334,7 +334,7 @@ def _unsupported(where: str, size: int, found: str) -> UnsupportedError:
 
 
 class MapReader:
-    """Reads the map of a table: whatever of it is damaged is told, and the rest is used."""
+    """Reads the map of a table: whatever of it is damaged is reported, and the rest is used."""
 
     def __init__(self, file: File, source: Source, options: ReadOptions) -> None:
         self._file = file

@@ -20,11 +20,11 @@ class ReadOptions:
         verify_checksums: Whether the checksum of every block is verified.
         max_item_bytes: Blocks that expand to more are described as damage and skipped.
         keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
-            tables that programs write with LevelDB's table library alone; `stamped`: a timestamp of eight bytes stands
+            tables that programs write with only LevelDB's table library; `stamped`: a timestamp of eight bytes comes
             before these, and is delivered as a column.
         comparator: The name of the order of keys, of tables that do not say it, as LevelDB's:
             `leveldb.BytewiseComparator` is that of their bytes. Filters on the key then use the index, and a key that
-            stands where the index does not expect it is damage.
+            is where the index does not expect it is damage.
     """
 
     verify_checksums: bool = True

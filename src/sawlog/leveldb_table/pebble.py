@@ -33,8 +33,8 @@ class Entries(NamedTuple):
     """Entries of a block.
 
     Attributes:
-        sources: uint8, where the bytes are, one array behind the other.
-        keys: What user keys consist of, one piece behind the other.
+        sources: uint8, where the bytes are, one array after the other.
+        keys: What user keys consist of, one piece after the other.
         trailers: uint64, what follows each user key.
         values: Values, or where they are.
         places: uint8, the byte before each value.
@@ -126,7 +126,7 @@ class BlockLayer:
         return laid_out(Entries(sources, keys, trailers, values, places), whole, self._rules.longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Put values in the places of what leads to them. Tells which entries have theirs."""
+        """Put values in the places of what leads to them. Returns which entries have theirs."""
         lengths, blocks, offsets = _handles(sources[0], values.of(apart))
         whole = np.ones(len(values.lengths), np.bool_)
         at = sum(map(len, sources))
@@ -218,10 +218,10 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
 
 
 def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
-    """The versions behind CockroachDB's keys: pieces, and bytes that they lie in, behind the block.
+    """The versions after CockroachDB's keys: pieces, and the bytes that hold them, after the block.
 
-    A version is a wall time and a logical one, big endian, or any bytes; a byte of zero stands before it, its length,
-    with that byte, behind it.
+    A version is a wall time and a logical one, big endian, or any bytes; a byte of zero precedes it, and its length,
+    with that byte, follows it.
     """
     rows = columns.rows
     wall, logical = columns.integers(1, rows), columns.integers(2, rows)
@@ -240,7 +240,7 @@ def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
 
 
 def _deletions(content: pa.Buffer, longest: int) -> Entries:
-    """Range deletions: each has the bounds between which it stands."""
+    """Range deletions: each has the bounds that enclose it."""
     columns = _columns(content, 4, longest)
     bounds = columns.number(0, 4)
     if bounds > len(columns.data):
@@ -263,7 +263,7 @@ def _columns(content: pa.Buffer, header: int, longest: int) -> Columns:
 
 
 def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Take away the byte that stands before some values; it says where the value is."""
+    """Take away the byte before some values; it says where the value is."""
     if (values.lengths[prefixed] < 1).any():
         raise MalformedError("a value without its first byte")
     places = np.zeros(len(prefixed), np.uint8)

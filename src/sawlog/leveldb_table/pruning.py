@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from sawlog.scan import Projection
 
 SPARED = "spared by filters"
-"""The fact about a dataset that tells of it."""
+"""The fact about a dataset that reports it."""
 
 
 def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
-    """The numbers of the first data block that may hold matching keys, and of the first one behind.
+    """The numbers of the first data block that may hold matching keys, and of the first one after.
 
     Separators tell only where blocks are held to them, and where timestamps are no part of the keys.
     """
@@ -28,7 +28,7 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
         return 0, count
     low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
     index = BoundsReader(bounds)
-    # What is behind the last separator stands in the last block, if anywhere.
+    # What comes after the last separator is in the last block, if anywhere.
     first = min(_search(index, count, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
     behind = min(_search(index, count, end) + 1, count) if end is not None else count

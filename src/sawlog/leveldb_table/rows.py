@@ -121,7 +121,7 @@ class RowReader(SpanWalk):
         return kept
 
     def _read(self, spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
-        """Blocks of rows that stand one behind the other."""
+        """Adjacent blocks of rows."""
         base = int(spans["offset"][0])
         length = int(spans["offset"][-1] + spans["length"][-1]) - base
         try:

@@ -36,7 +36,7 @@ BLOCKS_SCHEMA = pa.schema(
     ]
 )
 """One row per block that is intact, in file order: what it is for, its bytes with the trailer, how it is compressed and
-what it expands to, and for data blocks the separator of the index: no key in it is behind that one."""
+what it expands to, and for data blocks the separator of the index: no key in it is greater."""
 PROPERTIES_SCHEMA = pa.schema(
     [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
 )
@@ -70,7 +70,7 @@ class MapRange(TableRange):
 
     @abstractmethod
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
-        """The rows of the view; `None` before a damage is told, so that they are handed over before."""
+        """The rows of the view; `None` before damage is reported, so that they are handed over before."""
 
 
 @dataclass(frozen=True)

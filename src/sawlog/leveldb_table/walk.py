@@ -55,7 +55,7 @@ class SpanWalk:
             self._judge(offset, length)
         elif role == Role.OVERLAP:
             self.damage(
-                Kind.BAD_HANDLE, offset, length, "the index names a block there that lies over others, or beyond"
+                Kind.BAD_HANDLE, offset, length, "the index names a block there that overlaps others or is past the end"
             )
         elif self._only_zeros(offset, length):
             self.findings.account.padding += length
@@ -69,7 +69,7 @@ class SpanWalk:
             self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
 
     def _judge(self, offset: int, length: int) -> None:
-        """A block of values: the entries that lead to it are told of where they stand."""
+        """A block of values: the entries that lead to it are reported where they are."""
         content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
         if isinstance(content, tuple):
             self.findings.damage(block_damage(self.fragment.path, offset, length, content))

@@ -122,7 +122,7 @@ class TableWriter(FileWriter):
             if status == e.UNORDERED:
                 row = self._rows + int(self._state["row"][0])
                 raise SchemaError(
-                    f"column {KEY!r}, row {row}: its key is not behind the one before; a table holds keys in order,"
+                    f"column {KEY!r}, row {row}: keys are not in ascending order; a table holds keys in order,"
                     " and of one key the last sequence number first"
                 )
             if status == e.BLOCK or (status == e.FULL and self._state["entries"][0]):

@@ -1,4 +1,4 @@
-"""`sawlog compact`: a Milvus collection written anew."""
+"""`sawlog compact`: a Milvus collection rewritten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compact(
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
 ) -> int:
-    """Write a Milvus collection anew: deletes applied, few large segments, proven to hold the same rows."""
+    """Rewrite a Milvus collection: deletes applied, few large segments, proven to hold the same rows."""
     options = arguments.format_options(option)
     reached = arguments.storage_options(storage)
     tree: Literal["plain", "backup"] = "backup" if backup else "plain"
@@ -36,7 +36,7 @@ def compact(
         from sawlog.milvus_binlog.spark import source_and_place
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are told when it is opened to be read
+            warnings.simplefilter("ignore")  # they are shown when it is opened to be read
             source_and_place(source, target, tree, reached, options)
 
     with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:

@@ -125,7 +125,7 @@ def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
 
 
 def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
-    """The upper halves of float32s; what lies in their lower halves would be lost."""
+    """The upper halves of float32s; the bits in their lower halves would be lost."""
     wide = np.frombuffer(values.buffers()[1] or b"", np.uint32)[values.offset : values.offset + len(values)]
     lossy = wide & 0xFFFF != 0
     if lossy.any():
@@ -158,7 +158,7 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
     twice = (np.diff(pairs["index"].astype(np.int64)) == 0) & (np.diff(rows) == 0)
     if twice.any():
         at = int(rows[np.argmax(twice)])
-        raise SchemaError(f"column {field.name!r}, row {row + at}: an index stands twice in a sparse vector")
+        raise SchemaError(f"column {field.name!r}, row {row + at}: an index occurs twice in a sparse vector")
     ends = ((offsets - first) * pairs.itemsize).astype(np.int32)
     buffers = [_validity(maps), pa.py_buffer(ends), pa.py_buffer(pairs.view(np.uint8))]
     return pa.Array.from_buffers(pa.binary(), len(maps), buffers, maps.null_count)

@@ -31,7 +31,7 @@ class Descriptor:
         end_timestamp: As stored; not a bound.
         payload_type: Code of the payload's type, see `layout.DataType`.
         end: Where the event ends in the file.
-        extra: The JSON object behind the fixed part, unknown keys included.
+        extra: The JSON object after the fixed part, unknown keys included.
         legacy: Whether this is the layout from before 2.0, with 21-byte headers.
     """
 
@@ -56,7 +56,7 @@ class Descriptor:
 
     @property
     def encrypted(self) -> bool:
-        """Whether everything behind the descriptor is cipher text."""
+        """Whether everything after the descriptor is cipher text."""
         return "edek" in self.extra
 
     @property
@@ -127,7 +127,7 @@ def explain(head: bytes) -> str:
     displaced = head[: layout.MAGIC_SEARCH].find(layout.MAGIC)
     if displaced > 0:
         return (
-            f"{expected}, found {quoted}; the magic number stands at byte {displaced}, behind what looks like an S3"
+            f"{expected}, found {quoted}; the magic number is at byte {displaced}, after what looks like an S3"
             " chunk signature that the object store failed to take off: sawlog repair cuts it away"
         )
     if head.startswith(layout.GZIP_MAGIC):
@@ -145,7 +145,7 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
     Args:
         source: The file.
         path: Its name, for messages.
-        findings: Told of damage; the descriptor is accounted for here.
+        findings: Receives damage; the descriptor is accounted for here.
         head: The first `HEAD` bytes of the file.
 
     Returns:
@@ -232,7 +232,7 @@ def _is_legacy(head: bytes, size: int) -> bool:
 
 
 def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
-    """The pre-GA descriptor; a shape from spring 2021 has a field id behind the segment id."""
+    """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
     at = len(layout.MAGIC) + layout.LEGACY_HEADER.size
     behind = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if behind >= 8:

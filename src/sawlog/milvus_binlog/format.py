@@ -74,7 +74,7 @@ class MilvusBinlog(Format):
         return [*super().left_out(others, view), *kept]
 
     def follows(self, file: File, view: str) -> bool:
-        """Inserts are read from insert logs alone, deletes from delta logs."""
+        """Inserts are read from insert logs only, deletes from delta logs."""
         log = paths.parse(file)
         return log is not None and FOLLOWED.get(view) in (None, log.kind)
 
@@ -157,8 +157,8 @@ class MilvusBinlog(Format):
             super().repair_files(contents, places, storage)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By the tree: a server keeps its queue, which LevelDB's log would claim, beside the logs of collections."""
-        # A backup's metadata says nothing that the logs beside it do not say.
+        """By the tree: a server keeps its queue, which LevelDB's log would claim, next to the logs of collections."""
+        # A backup's metadata says nothing that the logs next to it do not say.
         logs = [file for file in files if file.name != layout.BACKUP_META]
         found = super().recognize(logs, storage)
         return Match.TREE if found is Match.CONTENT and any(map(_in_tree, logs)) else found
@@ -173,7 +173,7 @@ def _one_field(files: Sequence[File], scan: Scan) -> bool:
 
 
 def _in_tree(file: File) -> bool:
-    """Whether a file was found, not named, and lies as the insert and delta logs of a collection do."""
+    """Whether a file was found, not named, and is where insert and delta logs of a collection are."""
     log = None if file.explicit else paths.parse(file)
     return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"
 

@@ -38,7 +38,7 @@ DELETES_SCHEMA = (
     pa.field("segment", pa.int64(), nullable=False),
     pa.field("l0", pa.bool_(), nullable=False),
 )
-"""Columns of deletes behind the key."""
+"""Columns of deletes after the key."""
 
 EVENTS_SCHEMA = pa.schema(
     [
@@ -78,7 +78,7 @@ INDEX_SCHEMA = pa.schema([pa.field("data", pa.large_binary(), nullable=False)])
 
 @dataclass(frozen=True)
 class FileFragment(Fragment):
-    """One file. Where no column is wanted, those of the projection are decoded all the same, so that all damage is met.
+    """One file. Where no column is wanted, those of the projection are decoded all the same, to find all damage.
 
     Attributes:
         file: The file.
@@ -209,7 +209,7 @@ def decoded(
         fields: Places of columns, and their fields.
 
     Raises:
-        UnreadableError: Behind the last rows that are delivered.
+        UnreadableError: After the last rows that are delivered.
     """
     for at, one in fields:
         check_stored(one, payload, at)
@@ -275,7 +275,7 @@ class EventsFragment(Fragment):
                 yield batch_of_rows([row], schema)
 
     def _rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
-        inside = Findings("skip", drained=True)  # what is wrong within the descriptor is told behind it
+        inside = Findings("skip", drained=True)  # what is wrong within the descriptor is reported after it
         descriptor = log.descriptor(inside)
         findings.account.header += inside.account.header
         if descriptor is None:
@@ -351,7 +351,7 @@ class DeltaFragment(Fragment):
         file: The delta log.
         place: Ids of collection, partition and segment.
         deletes_only: Whether its segment is an L0 segment.
-        key: Type of the keys; `None` where nothing tells.
+        key: Type of the keys; `None` where unknown.
     """
 
     file: File

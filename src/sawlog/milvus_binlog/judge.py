@@ -1,4 +1,4 @@
-"""What stands at a place behind the descriptor: an event, or which damage. See `sawlog.chain`.
+"""What is at a place after the descriptor: an event, or which damage. See `sawlog.chain`.
 
 A file has few events, and each costs more to decode than to find: they are walked in plain Python, for to compile the
 walk would take longer than to read thousands of files.
@@ -68,7 +68,7 @@ def _header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
 
 
 def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
-    """What stands at a position. Damage lasts up to the end of the file: nothing tells where the next event begins.
+    """What is at a position. Damage lasts up to the end of the file: the next event cannot be located.
 
     An event of a type beyond those that are known is unsupported where its length and its next position agree.
     """

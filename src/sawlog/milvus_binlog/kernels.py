@@ -29,11 +29,11 @@ class Messages(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """Elements of all cells, one behind the other: those of numeric shapes, or strings.
+    """Elements of all cells, one after the other: those of numeric shapes, or strings.
 
     Attributes:
         numbers: uint64; bits of the numbers.
-        ends: int64; where each string ends in `data`, behind a first 0.
+        ends: int64; where each string ends in `data`, after a first 0.
         data: uint8; the bytes of strings.
     """
 
@@ -58,7 +58,7 @@ _EIGHT = np.uint64(8)
 
 @inlined
 def _element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
-    """One of several numbers that are packed: it, and the position behind it, which is 0 for none."""
+    """One of several numbers that are packed: it, and the position after it, which is 0 for none."""
     if shape == VARINT:
         return varint(data, pos, end)
     width = _FOUR if shape == FIXED32 else _EIGHT
@@ -183,7 +183,7 @@ def _load_few(data: Any, start: Any, count: Any) -> Any:
 
 @inlined
 def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
-    """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 behind it if `appended`."""
+    """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 after it if `appended`."""
     one = _ZERO
     two = _ZERO
     total = length + np.uint64(appended)
@@ -333,7 +333,7 @@ def make_cells(
 
 @kernel
 def longest_value(data: Bytes) -> Int64:
-    """Length of the longest of the byte arrays in `data`, each behind its length; -1 when they do not fit into it."""
+    """Length of the longest of the byte arrays in `data`, each after its length; -1 when they do not fit into it."""
     pos = _ZERO
     end = np.uint64(len(data))
     longest = _ZERO

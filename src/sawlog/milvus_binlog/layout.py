@@ -41,12 +41,12 @@ DESCRIPTOR_FIELDS = places(
     *("collection", "partition", "segment", "field", "start timestamp", "end timestamp"),
     *("payload type", "post-header lengths", "extra length"),
 )
-"""The numbers of the fixed part of a descriptor, and of the extras' length behind it."""
+"""The numbers of the fixed part of a descriptor, and of the extras' length after it."""
 LEGACY_DESCRIPTOR = struct.Struct("<hqqbqqqqqi7s")
 """Binlog version, server version, commit id, header length; collection, partition, segment id; start and end
 timestamp; payload type; post-header lengths."""
 LEGACY_FIELD_DESCRIPTOR = struct.Struct("<hqqbqqqqqqi")
-"""The same with a field id behind the segment id, of spring 2021."""
+"""The same with a field id after the segment id, of spring 2021."""
 EVENT_DATA = struct.Struct("<qq")
 """Start and end timestamp, in front of the payload."""
 EVENT_RANGE = places(EVENT_DATA, "start timestamp", "end timestamp")
@@ -126,7 +126,7 @@ MULTI_FIELD = "MULTI_FIELD"
 COLLECTION_COLUMN = "_collection"
 PARTITION_COLUMN = "_partition"
 SEGMENT_COLUMN = "_segment"
-"""Columns that say where a row lies."""
+"""Columns that give the place of a row."""
 
 INSERT_LOG = "insert_log"
 DELTA_LOG = "delta_log"
@@ -251,7 +251,7 @@ class Kind(StrEnum):
 EventKind = IntEnum(
     "EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED", "UNSUPPORTED"]
 )
-"""Those that the walk over events meets, which nothing but their names says."""
+"""Those that the walk over events finds, which only their names describe."""
 
 
 def tso(moment: dt.datetime) -> int:

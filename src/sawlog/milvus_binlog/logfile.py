@@ -75,7 +75,7 @@ def descriptor_bytes(created: int, fixed: bytes, extra: dict[str, Any]) -> bytes
 
 
 def event_bytes(event: NewEvent, created: int, end: int) -> bytes:
-    """What stands in front of an event's payload; the event ends at byte `end` of its file."""
+    """What precedes an event's payload; the event ends at byte `end` of its file."""
     length = layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
     return layout.HEADER.pack(created, event.type, length, end) + layout.EVENT_DATA.pack(event.first, event.last)
 

@@ -87,7 +87,7 @@ class Log:
         return None if self.bare else envelope.read_descriptor(self.source, self.path, findings, self.head)
 
     def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
-        """The file's events, or the one payload that a bare file is. Damage is told when the walk meets it."""
+        """The file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
         if self.bare:
             yield Part(None, Extent(0, self.source.size))
         elif descriptor is not None:
@@ -131,7 +131,7 @@ class Log:
 
     def without_events(self) -> Damage:
         """The damage that an insert log without events is."""
-        return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event behind the descriptor")
+        return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event after the descriptor")
 
     def behind(self, base: int) -> Log:
         """The rest of the file from an offset, as a file."""
@@ -144,7 +144,7 @@ class Log:
 
 
 def open_log(file: File, storage: Storage, max_page_bytes: int | None) -> Log:
-    """Open a file. Whoever gets it closes its source."""
+    """Open a file. The caller closes its source."""
     bytes_ = source.open_log(file, storage)
     try:
         return Log(file, bytes_, max_page_bytes)

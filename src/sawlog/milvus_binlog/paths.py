@@ -16,8 +16,8 @@ class LogFile:
 
     Attributes:
         file: The file.
-        root: What stands before the directory of its kind, without the last slash.
-        kind: That directory: `insert_log`, `delta_log`, ...; `_metadata` for manifests, which lie below `insert_log`.
+        root: The path before the directory of its kind, without the last slash.
+        kind: That directory: `insert_log`, `delta_log`, ...; `_metadata` for manifests, which are below `insert_log`.
         collection: Collection id; 0 where the path does not say (index files).
         partition: Partition id; -1 for all of them.
         segment: Segment id.

@@ -1,4 +1,4 @@
-"""Repairing one file: what is intact of it is written anew, as a file that is whole."""
+"""Repairing one file: what is intact of it is rewritten as a file that is whole."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _part(
         descriptor: That of the file; `None` for bare Parquet.
         subject: What the file holds.
         position: Where the event goes in the repaired file.
-        findings: Told of damage, and of the rows that are kept.
+        findings: Receives damage, and the rows that are kept.
         rows: Which rows are kept from the event on; `None` for all.
     """
     some: list[NDArray[np.uint8]] = []
@@ -184,7 +184,7 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
     """Which rows of the event a read delivers: 1 for each of them, 0 for the others.
 
     Raises:
-        UnreadableError: Behind the last that it delivers, when the event is damaged.
+        UnreadableError: After the last that it delivers, when the event is damaged.
     """
     if subject.content == "delta":
         for some in part_deletes(part, payload, None):

@@ -122,7 +122,7 @@ def compact(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Compaction:
-    """Write a collection anew: deletes applied, few large segments without delta logs, same rows.
+    """Rewrite a collection: deletes applied, few large segments without delta logs, same rows.
 
     Row ids, timestamps and partitions are kept. When both sides do not hold the same rows, nothing of the target is
     deleted, and an error says so.
@@ -144,7 +144,7 @@ def compact(
     options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset, logs = source_and_place(source, target, tree, storage_options, options)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SegmentsWarning)  # was told now
+        warnings.simplefilter("ignore", SegmentsWarning)  # was shown above
         sizes = {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
         done = _rewritten(spark, dataset, source, logs, sizes, storage_options, options)
     if tree == "backup":
@@ -181,7 +181,7 @@ def _rewritten(
 ) -> Compaction:
     """Write the collection below `logs`, and prove it."""
     collection = dataset.collection
-    # Under names that Spark takes as they are: those of Milvus may hold dots, or differ in case alone.
+    # Under names that Spark takes as they are: those of Milvus may hold dots, or differ only in case.
     fields = [replace(one, name=f"field_{one.id}") for one in dataset.fields]
     schema = json.dumps({"name": collection.name, "fields": list(map(json_field, fields))})
     names = [*(one.name for one in fields), *_SYSTEM]

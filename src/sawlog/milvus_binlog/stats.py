@@ -179,7 +179,7 @@ def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
 
 
 BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.field("rows", pa.int32(), nullable=False)])
-"""BM25 statistics: in how many rows of a binlog batch each token, by its hash, stands."""
+"""BM25 statistics: in how many rows of a binlog batch each token, by its hash, occurs."""
 
 
 def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:

@@ -82,7 +82,7 @@ def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: s
 
 
 def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
-    """The fields of the first event that tells; as far as the descriptor does where none tells."""
+    """The fields of the first event that has them; those that the descriptor gives where none has."""
     for part in parts:
         try:
             fields = stored_fields(log.payload(part), descriptor, id)
@@ -91,7 +91,7 @@ def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int,
         else:
             return [_named(one) for one in fields] if descriptor is not None else fields
     if descriptor is None or described_field(descriptor, id).type is DataType.None_:
-        found = quiet.damages[0] if quiet.damages else f"{log.path}: no event behind the descriptor"
+        found = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
         raise FormatError(str(found))
     return [_named(described_field(descriptor, id))]
 

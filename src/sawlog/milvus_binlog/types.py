@@ -81,7 +81,7 @@ INFERRED_ELEMENTS = {
     5: DataType.Double,
     6: DataType.VarChar,
 }
-"""The other way round, for files without a schema: int8 and int16 cannot be told from int32."""
+"""The other way round, for files without a schema: int8 and int16 look like int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ PLACE = tuple(
     pa.field(name, pa.int64(), nullable=False)
     for name in (layout.COLLECTION_COLUMN, layout.PARTITION_COLUMN, layout.SEGMENT_COLUMN)
 )
-"""Columns that say where in the collection a row lies: ids of collection, partition and segment."""
+"""Columns that say where in the collection a row is: ids of collection, partition and segment."""
 
 INSERTED = pa.field("_inserted", pa.int64(), nullable=False)
 DELETED = pa.field("_deleted", pa.int64())

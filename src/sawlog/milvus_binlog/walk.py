@@ -1,4 +1,4 @@
-"""The data events of a V1 file: the shared walk over what stands behind its descriptor."""
+"""The data events of a V1 file: the shared walk over what follows its descriptor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = 128
 def events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
     """The data events of a V1 file, one by one, walked by their length only.
 
-    Damage is told when the walk meets it, behind the events before it. Events are accounted for by whoever reads them.
+    Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
     """
     for some in _EventWalk(source, path, descriptor, findings).batches():
         yield from some
@@ -85,7 +85,7 @@ class _EventWalk(ChainWalk):
         return f"the event's length is {signed(event.one)}; {possible}"
 
     def _account(self) -> None:
-        """See `ChainWalk`: whoever reads an event accounts for it."""
+        """See `ChainWalk`: the reader of an event accounts for it."""
 
     def _read_error(self, error: OSError) -> None:
         raise error

@@ -427,7 +427,7 @@ def _in_order(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
     order = np.argsort(ids, kind="stable")
     if (np.diff(ids[order]) == 0).any():
         twice = ids[order][:-1][np.diff(ids[order]) == 0][0]
-        raise SchemaError(f"column {ROW_ID.name!r}: the id {twice} stands twice in a segment")
+        raise SchemaError(f"column {ROW_ID.name!r}: the id {twice} occurs twice in a segment")
     return [column.take(pa.array(order)) for column in columns]
 
 

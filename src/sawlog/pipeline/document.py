@@ -26,7 +26,7 @@ class Document:
         name: The file, as it was named to sawlog.
         root: Its values, with what they take from the environment.
         written: Its values as they were written.
-        lines: The line, from 1, on which each key and table stands.
+        lines: The line, from 1, of each key and table.
         secrets: What was taken from the environment.
     """
 

@@ -21,7 +21,7 @@ def serve(settings: Metrics) -> Iterator[Callable[[BatchReport], None]]:
     """Serve the metrics over HTTP until the block ends.
 
     Yields:
-        What is to be told of every batch.
+        What is to be reported of every batch.
 
     Raises:
         OptionError: When prometheus-client is missing.
@@ -33,7 +33,7 @@ def serve(settings: Metrics) -> Iterator[Callable[[BatchReport], None]]:
     registry = CollectorRegistry()
     rows = Counter("sawlog_rows", "Rows that sinks have taken.", _LABELS, registry=registry)
     read = Counter("sawlog_read_bytes", "Bytes of sources' files that were read.", _LABELS, registry=registry)
-    damage = Counter("sawlog_damage", "Damaged ranges met in the sources.", _LABELS, registry=registry)
+    damage = Counter("sawlog_damage", "Damaged ranges found in the sources.", _LABELS, registry=registry)
     lag = Gauge("sawlog_lag_bytes", "Bytes that are not read yet.", _LABELS, registry=registry)
     last = Gauge("sawlog_last_batch", "Number of the last batch.", _LABELS, registry=registry)
     seconds = Histogram("sawlog_batch_seconds", "How long batches took.", _LABELS, registry=registry, buckets=_SECONDS)

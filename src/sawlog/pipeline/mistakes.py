@@ -61,12 +61,12 @@ def first_mistake(document: Document, model: type[BaseModel], error: ValidationE
 
 
 def name_of(value: object) -> str:
-    """What kind of value stands where another was expected."""
+    """The kind of a value found where another was expected."""
     return {bool: "a truth value", list: "a list"}.get(type(value)) or _NAMES.get(type(value), "a date or time")
 
 
 def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo | None]:
-    """The model of the table in which a key stands, and what the model says of the key."""
+    """The model of the table that contains a key, and what the model says of the key."""
     field: FieldInfo | None = None
     keys = iter(path)
     for key in keys:

@@ -1,4 +1,4 @@
-"""What a running pipeline tells: one report per batch and sink."""
+"""What a running pipeline reports: one report per batch and sink."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BatchReport:
         bytes: Bytes of the sources' files that were read; None where it is not known.
         lag_bytes: Bytes between what was read and the ends of the sources' files, as they were when it began; None
             where it is not known.
-        damage: Damaged ranges met in all sources since this sink's last report.
+        damage: Damaged ranges found in all sources since this sink's last report.
         seconds: How long it took.
     """
 
@@ -76,12 +76,12 @@ class Listener(StreamingQueryListener):
 
 
 def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
-    """Bytes of files that a micro-batch has read; None where no source tells."""
+    """Bytes of files that a micro-batch has read; None where no source says."""
     return _sum(_between(source.startOffset, source.endOffset) for source in sources)
 
 
 def bytes_behind(sources: Sequence[SourceProgress]) -> int | None:
-    """Bytes of files that are there and not read yet; None where no source tells."""
+    """Bytes of files that are there and not read yet; None where no source says."""
     return _sum(_behind(source.latestOffset) for source in sources)
 
 

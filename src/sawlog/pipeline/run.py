@@ -53,7 +53,7 @@ class Totals:
     Attributes:
         rows: Per sink.
         batches: Per sink.
-        damage: Damaged ranges met, in sources that do not fail at damage.
+        damage: Damaged ranges found, in sources that do not fail at damage.
         skipped: Those of them that were written down nowhere.
         seconds: How long it took.
     """
@@ -195,7 +195,7 @@ class Run:
             if not self._stop.wait(_GRACE):
                 raise self._failure(("pipeline",), error) from error
         finally:
-            ending = self._stop.is_set() or sys.exc_info()[0] is not None  # Spark may be gone, and the error is told
+            ending = self._stop.is_set() or sys.exc_info()[0] is not None  # Spark may be gone; the error is reported
             with contextlib.suppress(*(spark_errors() if ending else ())):
                 for _, query in queries:
                     query.stop()

@@ -102,7 +102,7 @@ class _Named(_Table):
 
     @property
     def key(self) -> Path:
-        """Where it stands in the file."""
+        """Where it is in the file."""
         return self._key
 
     @property
@@ -149,7 +149,7 @@ class _Placed(_Named):
         if path is None and (self.own or (self.format in _FILES and self.table is None)):
             raise MistakeError(f"key 'path' is missing; expected {expected}")
         if self.storage and not self.own:
-            raise MistakeError("only sawlog's formats have it; Spark's own are told in [spark] or options", "storage")
+            raise MistakeError("only sawlog's formats have it; Spark's own are set in [spark] or options", "storage")
 
 
 class Watermark(_Table):
@@ -185,7 +185,7 @@ class Source(_Placed):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it lies."""
+        """Where it is."""
         return tuple(self.several) if self.path is None else (self.path,)
 
     @property
@@ -203,7 +203,7 @@ class Source(_Placed):
             if self.gives(key) and not self.own:
                 raise MistakeError(f"{self.format} is read by Spark; only sources of sawlog have it", key)
             if key in self.given or (key == "on_damage" and "mode" in self.given):
-                raise MistakeError(f"{key} has a key of its own, beside options", "options")
+                raise MistakeError(f"{key} has a key of its own, outside options", "options")
         return self
 
 

@@ -53,9 +53,9 @@ class File:
     Attributes:
         path: Path or URL.
         size: Size in bytes.
-        explicit: Whether the user named it, by itself or by a glob; not so for what lies in a directory.
+        explicit: Whether the user named it, by itself or by a glob; not so for what was found in a directory.
         version: What a remote storage says of its state, as an ETag; empty where it says nothing.
-        modified: When it was last written to, in seconds since the epoch; `None` where nothing tells.
+        modified: When it was last written to, in seconds since the epoch; `None` where unknown.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Storage:
         options: What fsspec needs.
         memory_map: Whether local files are memory-mapped: one that is then truncated ends the process.
         inputs: What is read without being a file at a path.
-        chosen: Whether a file that lies below a path belongs to it; all of them do by default. Picklable.
+        chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -162,7 +162,7 @@ class Storage:
         return os.path.realpath(name) if os.path.islink(name) else name
 
     def names_in(self, directory: PathLike) -> list[str]:
-        """Names of all that lies directly in a directory, hidden ones included; none where it is missing."""
+        """Names of everything directly in a directory, hidden ones included; none where it is missing."""
         name = normalize(directory)
         try:
             if not is_remote(name):
@@ -193,7 +193,7 @@ class Storage:
 
         Args:
             path: The file; what another process has found is still the same if it is given as a `File`.
-            end: Of a remote file, nothing behind this is read unless a window reaches there.
+            end: Of a remote file, nothing past this is read unless a window reaches there.
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.

@@ -122,7 +122,7 @@ def _restored(held: dict[str, bytes]) -> Inputs:
 
 
 def _of_stream(stream: Any) -> int:
-    """An open binary file from where it stands: the same file where it can be read at any place, otherwise a copy."""
+    """An open binary file from its position: the same file where it can be read at any place, otherwise a copy."""
     try:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and not stream.tell() and type(stream) in _RAW:
             return os.dup(stream.fileno())

@@ -220,7 +220,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a store says of an object: its size, and what tells this content from others.
+    """What a store says of an object: its size, and what distinguishes this content from others.
 
     Attributes:
         size: Bytes in it.
@@ -366,7 +366,7 @@ def modified_at(info: Mapping[str, Any]) -> float | None:
 
 
 def _seconds(time: Any) -> float | None:
-    """A time as a store tells it, in seconds since the epoch."""
+    """A time as a store gives it, in seconds since the epoch."""
     if isinstance(time, str):
         try:
             time = dt.datetime.fromisoformat(time)

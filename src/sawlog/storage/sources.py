@@ -115,7 +115,7 @@ class LocalSource:
 
 
 def failed_read(path: str, offset: int, error: OSError) -> StorageError:
-    """What to raise when the operating system cannot read a local file: its disk, or what lies between, is at fault."""
+    """What to raise when the operating system cannot read a local file: its disk, or what is between, is at fault."""
     kind = DiskError if error.errno == errno.EIO else StorageError
     return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")
 
@@ -155,7 +155,7 @@ class _Piece:
 
 
 class MappedSource:
-    """A local file that never changes, memory-mapped. Pages behind the window are released, so that memory is bounded.
+    """A local file that never changes, memory-mapped. Pages before the window are released, so that memory is bounded.
 
     Args:
         descriptor: The open file, which the source closes.
@@ -283,7 +283,7 @@ class RemoteSource:
 
     Args:
         remote: The object.
-        end: Nothing behind this is read unless a window reaches there.
+        end: Nothing past this is read unless a window reaches there.
     """
 
     def __init__(self, remote: Remote, end: int | None = None) -> None:
@@ -315,7 +315,7 @@ class RemoteSource:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _range(self, offset: int, end: int) -> bytes:
-        """The range at `offset`; the one behind it is requested before this one is handed out."""
+        """The range at `offset`; the next one is requested before this one is handed out."""
         if self._ahead is not None and self._ahead[0] == offset:
             part = self._ahead[1].result()
         else:

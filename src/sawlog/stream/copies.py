@@ -1,7 +1,7 @@
 """Copies of files that are still there: held back, for one of the two is about to go, or to be emptied.
 
-Whoever copies a log and empties it (`copytruncate` of logrotate), or copies and deletes, has both for a while. A file
-that arrives is a copy if all its bytes are those of another one, and if it has that one's name with something behind
+A log that is copied and emptied (`copytruncate` of logrotate), or copied and deleted, exists twice for a while. A file
+that arrives is a copy if all its bytes are those of another one, and if it has that one's name with something after
 it, or is the same one of a writer's; of a file that the stream has begun to read, also if it has the very same name.
 Two that both have the name of a third one with a suffix are copies of each other: that one may be empty by now.
 """
@@ -33,7 +33,7 @@ BLOCK = 4 << 20
 LIKELY = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
 TOLD_AFTER = 60.0
-"""Seconds for which a copy has not changed when it is told that it is not read."""
+"""Seconds for which a copy must not have changed before it is reported as not read."""
 
 Known = tuple[str, Place | Ended | None]
 """A file that is there, and how far it was read; `None` for one that was not begun."""
@@ -82,7 +82,7 @@ class Copies:
         return {key: name for key in wanted if (name := self._names.get(key)) is not None and name in seen}
 
     def settled(self, name: str, one: Seen) -> bool:
-        """Whether a copy is as it was when it was compared; else it is none for now. Tells what has long been one."""
+        """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
         key = key_of(name)
         if self.links[key].size != one.file.size:
             self._compared[key] = self.links.pop(key)
@@ -227,7 +227,7 @@ class Living:
                         yield known
 
     def _plausible(self, name: str, one: Seen, other: str) -> bool:
-        """Whether one file is named like the other, with something behind it, or is the same one of a writer's."""
+        """Whether one file is named like the other, with something after it, or is the same one of a writer's."""
         if name == other:
             return False
         base, base_of_other = posixpath.basename(name), posixpath.basename(other)

@@ -25,7 +25,7 @@ class Run:
     """Finished files whose names follow each other.
 
     Attributes:
-        through: The last name; the first is the one behind the run before.
+        through: The last name; the first is the one after the previous run.
         count: How many files.
         digest: Sum of the digests of their names and sizes.
     """

@@ -1,4 +1,4 @@
-"""Following the files of a dataset: from one offset to the next, and what lies between two."""
+"""Following the files of a dataset: from one offset to the next, and what is between two."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Follower(Files):
         """The next offset: `start` itself when nothing was added.
 
         Args:
-            start: Where the stream stands.
+            start: Where the stream is.
             limited: Whether the limits of the options are in force.
 
         Raises:
@@ -127,7 +127,7 @@ class Follower(Files):
             return dataset.between([Range(file, begins[name], news[name].at) for file, name in read])
 
     def behind(self, start: Offset) -> tuple[int, int]:
-        """Files, and bytes, that lie behind an offset, as last seen; unfinished tails included."""
+        """Files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
             seen.file.size - (start.files[name].at if name in start.files else 0)
             for name, seen in self.listing.files.items()
@@ -165,7 +165,7 @@ class Follower(Files):
         return [name for name in found if self.ours(name, seen[name])]
 
     def _next(self, records: Records, reached: dict[str, int], seen: dict[str, Seen]) -> Offset:
-        """The offset behind a micro-batch; what was finished before it is told in short."""
+        """The offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, at in reached.items():
             begin = files[name].at if name in files else 0

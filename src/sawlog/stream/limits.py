@@ -58,11 +58,11 @@ QUIET = Duration(600)
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of a stream source, beside those of a batch.
+    """Options of a stream source, besides those of a batch.
 
     Attributes:
         maxfilespertrigger: Files that a micro-batch reads from, at most.
-        maxbytespertrigger: Bytes that it reads, about: never more, unless one record or transaction alone is larger.
+        maxbytespertrigger: Bytes that it reads, about: never more, unless a single record or transaction is larger.
         maxrowspertrigger: Rows that it reads (before filters), likewise.
         failondataloss: Whether a file that is removed before all of it was read ends the stream, or is logged.
         finishedafter: How long a file that was read to its end must have been quiet to be finished, where nothing else

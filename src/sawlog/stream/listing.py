@@ -14,7 +14,7 @@ from sawlog.names import hidden, passed_over
 from sawlog.storage import File, Storage, is_remote
 
 SETTLED = 2.0
-"""Seconds after which a directory's time of change tells: more files may appear in the same tick of the clock."""
+"""Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""
 SWEEP = 30.0
 """Seconds between looks at files that are finished."""
 
@@ -25,8 +25,8 @@ class Seen:
 
     Attributes:
         file: Path and size.
-        stamp: Changes whenever the file does, as far as the storage tells.
-        changed: When it was last written to, in seconds since the epoch; where nothing tells, when that was noticed.
+        stamp: Changes whenever the file does, as far as the storage shows.
+        changed: When it was last written to, in seconds since the epoch; where unknown, when that was noticed.
         first: Number of the listing that found it.
     """
 
@@ -37,7 +37,7 @@ class Seen:
 
     @property
     def version(self) -> str:
-        """What tells that the file may have been written anew."""
+        """What shows that the file may have been rewritten."""
         return self.file.version or "/".join(map(str, self.stamp[1:]))
 
     @property

@@ -33,7 +33,7 @@ REMEMBERED = 10_000
 
 
 class Records:
-    """The files of a stream that stands at an offset, brought up to date with what is there.
+    """The files of a stream at an offset, brought up to date with what is there.
 
     Args:
         follower: Whose files.

@@ -143,7 +143,7 @@ class Laws:
         self.changed("same_counts", sample, _and_intact(sample, 8), _unless_refused(reading.same_counts))
 
     def test_same_columns(self, sample: Sample) -> None:
-        """Columns are the same alone and together; rows say where they come from."""
+        """Columns are the same one by one and together; rows say where they come from."""
         self.changed("same_columns", sample, _and_intact(sample, 4), _unless_refused(reading.same_columns))
 
     def test_same_filters(self, sample: Sample) -> None:

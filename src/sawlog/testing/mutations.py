@@ -11,7 +11,7 @@ from sawlog.testing.sample import Mutation, Sample, Span
 
 Mutator: TypeAlias = Callable[[Sample, Random], Mutation]
 """Changes a sample in some way, chosen by the random numbers that it is given; one that knows the format makes lengths
-and checksums good again, and so reaches what lies below them."""
+and checksums good again, and so reaches what is below them."""
 
 EFFORT = float(os.environ.get("SAWLOG_LAWS_EFFORT", "1"))
 """How many times more changes are tried than by default, where they are chosen. Every bit of headers is, unless it is
@@ -89,7 +89,7 @@ def any_cut(sample: Sample, dice: Random) -> Mutation:
 
 
 def any_word(sample: Sample, dice: Random) -> Mutation:
-    """A number that lies, in a header or elsewhere, in either byte order."""
+    """A wrong number, in a header or elsewhere, in either byte order."""
     name = _file(sample, dice)
     at = dice.randrange(0, len(sample.content[name]), 4)
     if sample.headers and dice.random() < 0.5:
@@ -133,11 +133,11 @@ def any_splice(sample: Sample, dice: Random) -> Mutation:
 
 
 def any_bytes(sample: Sample, dice: Random) -> Mutation:
-    """A file of random bytes, behind nothing or behind the beginning of the sample."""
+    """A file of random bytes, from the start or after the beginning of the sample."""
     name = _file(sample, dice)
     kept = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
     data = kept + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
-    return changed(sample, name, data, f"{len(data)} bytes, random behind the first {len(kept)},")
+    return changed(sample, name, data, f"{len(data)} bytes, random after the first {len(kept)},")
 
 
 def bent(data: bytes, dice: Random) -> bytes:
@@ -172,7 +172,7 @@ def _file(sample: Sample, dice: Random) -> str:
 
 
 def beyond(spans: Iterable[Span], others: Iterable[Span], sample: Sample) -> bool:
-    """Whether some span lies in none of the others."""
+    """Whether some span is in none of the others."""
     return any(
         not any(
             sample.place(one) == sample.place(other)

@@ -41,7 +41,7 @@ class Outcome:
         refused: Why the path is not read, if it is not.
         table: What `skip` delivers; nothing where the path is not read.
         rows: The same as texts, for comparison.
-        origins: File and offset of each row, where that says which of them stand before a damage.
+        origins: File and offset of each row, where that says which of them come before damage.
         damages: What is damaged.
         reports: What `verify` says, one per file.
         remarks: Warnings that were given.
@@ -153,7 +153,7 @@ def refusable() -> Iterator[None]:
 
 
 def places(damages: Iterable[Damage]) -> list[Place]:
-    """Damages, as they are compared."""
+    """Damaged ranges, as they are compared."""
     return [Place(one.path, one.offset, one.length, one.kind) for one in damages]
 
 
@@ -168,7 +168,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         else:
             try:
                 table, findings = delivered(dataset)
-            except FormatError as error:  # what only the reading of a file tells: a version that is not supported
+            except FormatError as error:  # what only reading a file shows: a version that is not supported
                 outcome.refused = _refusal(subject, error)
     if outcome.refused is not None or outcome.complaints:
         if every_verb:
@@ -187,7 +187,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         if sorted(met) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
         if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
-            outcome.complaints.append(f"skip meets {_some(met)}, verify {_some(concerned)}")
+            outcome.complaints.append(f"skip finds {_some(met)}, verify {_some(concerned)}")
         for report in outcome.reports:
             wrong = misaccounted(report.damages, report.account, report.size)
             outcome.complaints += [f"{os.path.basename(report.path)}: {one}" for one in wrong]
@@ -246,7 +246,7 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
 
 
 def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
-    """Where a file's account does not tell of every byte once: damages lie in the file, in order, and apart.
+    """Where a file's account does not cover every byte once: damaged ranges are in the file, in order, and apart.
 
     Those of no bytes say more of bytes that another counts, and lie among them.
     """
@@ -264,7 +264,7 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
         else:
             damaged += one.length
     if damaged != account.damage:
-        yield f"the damages do not add up to {account.damage} bytes"
+        yield f"the damaged ranges do not add up to {account.damage} bytes"
     if unsupported != account.unsupported:
         yield f"what is unsupported does not add up to {account.unsupported} bytes"
 
@@ -278,7 +278,7 @@ def _beside(subject: Subject, damage: Place) -> bool:
 
 
 def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[FileReport]) -> list[Place]:
-    """Damages but for those of files that the dataset says it leaves out as a whole: `verify` may check these, too."""
+    """Damage except in files that the dataset says it leaves out as a whole: `verify` may check these, too."""
     sizes = {report.path: report.size for report in reports}
     whole = {one.path for one in dataset.skipped if one.bytes == sizes.get(one.path)}
     return [one for one in damages if one.file not in whole]
@@ -315,7 +315,7 @@ def _origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
 
 
 def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
-    """`fail` delivers the rows before the first damage that `skip` meets, then raises it."""
+    """`fail` delivers the rows before the first damage that `skip` finds, then raises it."""
     dataset = opened(subject, on_damage="fail")
     batches: list[pa.RecordBatch] = []
     raised: Damage | None = None
@@ -328,15 +328,15 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     if raised is None or not damages:
         if (raised is None) != (not damages):
             first = places([raised]) if raised is not None else "nothing"
-            outcome.complaints.append(f"fail meets {first}, skip {_some(damages)}")
+            outcome.complaints.append(f"fail finds {first}, skip {_some(damages)}")
         elif rows != outcome.rows:
             outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
     (met,) = places([raised])
-    # Where rows do not stand in order, the first to be met need not be the first to stand there.
+    # Where rows are not in order, the first found need not be the first in the file.
     earliest = min((one for one in damages if one.file == met.file), default=None)
     if met != damages[0] and (subject.sample.ordered or met != earliest):
-        outcome.complaints.append(f"fail meets {[met]}, skip first {damages[:1]}")
+        outcome.complaints.append(f"fail finds {[met]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
     if outcome.origins is not None:

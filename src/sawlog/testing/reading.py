@@ -39,7 +39,7 @@ def _summed(dataset: Dataset, taken: list[tuple[list[pa.RecordBatch], Findings]]
             notes[name] = notes.get(name, 0) + count
     return {
         "rows": texts(pa.Table.from_batches([batch for batches, _ in taken for batch in batches], dataset.schema)),
-        # As reports have them: a walk may learn late what was wrong with what stands before.
+        # As reports have them: a walk may learn late what was wrong with what comes before.
         "damages": sorted(one for _, findings in taken for one in places(findings.damages)),
         "account": account,
         "tails": tails,

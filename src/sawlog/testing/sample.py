@@ -23,7 +23,7 @@ class Span:
     Attributes:
         offset: Its first byte.
         length: How many bytes it has.
-        file: The file it lies in, for samples of several files.
+        file: The file it is in, for samples of several files.
     """
 
     offset: int
@@ -35,11 +35,11 @@ class Span:
 class Sample:
     """A small file of a format, or a directory of them, and what is known of it.
 
-    A sample is intact: reading it meets no damage. A few hundred bytes are enough; the suite reads it thousands of
+    A sample is intact: reading it finds no damage. A few hundred bytes are enough; the suite reads it thousands of
     times.
 
     Attributes:
-        name: Stands in the names of tests.
+        name: Part of the names of tests.
         format: The format's name.
         files: The bytes of one file, or the bytes of several by their paths.
         file_name: What the one file is called.
@@ -50,8 +50,8 @@ class Sample:
         checked: Whether a checksum covers every row: then no change may make a row that was not there.
         ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
-            damage to `verify` alone.
-        blocks: Whether the place of a row is that of the block it lies in, and so that of damage behind it there.
+            damage only to `verify`.
+        blocks: Whether the place of a row is that of its block, and so that of damage after it there.
         folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
             read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
@@ -59,7 +59,7 @@ class Sample:
         rows: What reading delivers, as somebody else knows it.
         grows: Whether the view can be followed while the file grows.
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
-        kept: Kinds of damage that `repair` leaves in, because only a reader who knows too little meets them, such as
+        kept: Kinds of damage that `repair` leaves in, because only a reader who knows too little finds them, such as
             records of an unknown schema.
         written: A table that can be written to give the same rows back; `None` where the view is not written.
         write_options: Options for that.
@@ -110,7 +110,7 @@ class Sample:
         return sum(map(len, self.content.values()))
 
     def place(self, span: Span) -> str:
-        """The file that a span lies in."""
+        """The file that a span is in."""
         return span.file or self.file_name
 
 

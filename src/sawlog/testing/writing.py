@@ -77,7 +77,7 @@ def _valued(table: pa.Table, marks: Collection[str]) -> list[str]:
 
 
 def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
-    """Whoever opens the repaired path, in whichever view, is not refused what the source shows."""
+    """The repaired path opens in every view in which the source does."""
     for view in opened(once, on_damage="skip").format.views:
         try:
             delivered(opened(subject, on_damage="skip", view=view))

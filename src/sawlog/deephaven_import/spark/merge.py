@@ -102,7 +102,7 @@ def merge(
     columns, internal partitions hold the rows one after the other.
 
     Every merged location records what it was made of. A later merge of the date takes only what is not there yet, into
-    internal partitions of its own; when a partition was deleted since (DELETE_PARTITION), the date is made anew without
+    internal partitions of its own; when a partition was deleted since (DELETE_PARTITION), the date is rebuilt without
     its rows. What is published is opened as any reader opens the tree, and must have the count and the hash of all rows
     that were taken, then and now; otherwise it is taken back. A merge that is killed is taken back, or brought to its
     end, by the next merge or import of the table.
@@ -119,7 +119,7 @@ def merge(
         internal_partitions: How many there will be; by default one per GiB.
         namespace_set: `System` for `ROOT/Systems`, `User` for `ROOT/Users`.
         append: Add to locations that no merge of sawlog made, which do not say what they hold.
-        replace: Make the date anew: sorted and spread as a whole. Locations that do not say what they hold are
+        replace: Rebuild the date: sorted and spread as a whole. Locations that do not say what they hold are
             replaced by the intraday rows.
         delete_intraday: Delete the intraday locations when the proof is there.
         write_options: Options for writing `deephaven_table`.
@@ -209,7 +209,7 @@ class _MergeJob:
 
         Raises:
             FormatError: When there is nothing to merge.
-            SawlogError: When it cannot be told what history has.
+            SawlogError: When it is unknown what history has.
         """
         recorded, unknown = recorded_parts(self._found)
         void = void_parts(recorded, self._locations)
@@ -233,7 +233,7 @@ class _MergeJob:
         if void and unknown:
             raise SawlogError(
                 f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
-                " since a merge; replace the date to make it anew from the intraday rows"
+                " since a merge; replace the date to rebuild it from the intraday rows"
             )
         if void:
             return _Plan(new, kept, tuple(self._found), _rows(void), _sum((*kept, *new.values())))
@@ -241,7 +241,7 @@ class _MergeJob:
             return _Plan(new, (), (), 0, _sum((*kept, *new.values())))
         if append:
             return _Plan(new, (), (), 0, self._proof() + _sum(new.values()))
-        advice = "replace it to merge anew, or append to what no merge of sawlog made"
+        advice = "replace it to merge again, or append to what no merge of sawlog made"
         return _Plan({}, (), (), 0, _sum(here.values()), advice)
 
     def run(self, plan: _Plan, arrangement: Arrangement, options: WriteOptions) -> Merge:
@@ -381,7 +381,7 @@ class _MergeJob:
             if GUESS_KEY in (one.metadata or {}):
                 guess = one.metadata[GUESS_KEY].decode()
                 raise SchemaError(
-                    f"{self._tree.directory}: column {one.name!r}: nothing tells its type ({guess}): name it with"
+                    f"{self._tree.directory}: column {one.name!r}: its type is unknown ({guess}): name it with"
                     " schema= or types=, to merge it"
                 )
         return self._intraday.view_schema()
@@ -408,7 +408,7 @@ class _MergeJob:
             )
 
     def _proof(self) -> Digest:
-        """The rows that whoever opens the historical tree gets of the date."""
+        """The rows that a reader of the historical tree gets for the date."""
         if not self._history.locations(self._date):
             return Digest()
         given = {one.name: getattr(self._options, one.name) for one in fields(ReadOptions)}

@@ -105,7 +105,7 @@ def _measure(rows: Any, row: Any) -> Any:
 
 @inlined
 def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
-    """Write presence map and values of a row at `out[at:]`. Returns the position behind them."""
+    """Write presence map and values of a row at `out[at:]`. Returns the position after them."""
     arena = rows.arena
     for i in range(rows.presence):
         out[at + np.uint64(i)] = 0

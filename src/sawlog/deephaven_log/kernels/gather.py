@@ -43,7 +43,7 @@ COLUMN = np.dtype(
             "first",  # place of its first field among the places, where rows differ in their columns
             # In the rows at hand, where they do not:
             "present",  # 1 when the column is there,
-            "segment",  # behind so many values with a length,
+            "segment",  # after this many values with a length,
             "offset",  # and so far
         )
     ],
@@ -116,7 +116,7 @@ def _present(width: int) -> Any:
 
     @inlined
     def present(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
-        # Behind a value is at least a digest: narrow ones are loaded as wide ones.
+        # A value is followed by at least a digest: narrow ones are loaded as wide ones.
         place = np.uint64(column.segment * CHUNK)
         offset = np.uint64(column.offset)
         values = np.uint64(column.values)
@@ -324,7 +324,7 @@ def gather(data: Any, uneven: Any, count: Any, row: Any, out: Any, rules: Any) -
     Args:
         data: uint8, the rows.
         uneven: Whether `rules.places` has the place of every field, CHUNK per column, ABSENT for null; else that of
-            the fields behind those with a length, CHUNK per segment.
+            the fields after those with a length, CHUNK per segment.
         count: Rows located.
         row: Rows gathered before.
         out: See `sawlog.deephaven_log.kernels.rows`.

@@ -1,6 +1,6 @@
-"""The judgement of entries: where each ends, whether it is whole, and where the chain goes on behind damage.
+"""Judges entries: where each ends, whether it is whole, and where the chain goes on after damage.
 
-An entry tells its own size, so entries are chained from the end of the header on. Where the chain breaks, the next
+An entry states its own size, so entries are chained from the end of the header on. Where the chain breaks, the next
 entry is searched byte by byte; see `_agrees` for what is taken for one. See `sawlog.chain` for the verdicts.
 """
 
@@ -48,7 +48,7 @@ STATE = state_type(
     "doomed",  # likewise, but their rows belong to a set that damage has broken
     "set_start",  # start of the set that is being walked, to see how it ends; -1 when there is none
     "set_rows",
-    "orphaned",  # 1 behind damage, until a set begins: what follows may lack its start
+    "orphaned",  # 1 after damage, until a set begins: what follows may lack its start
     "orphaned_from",  # then: the start of that damage, or of the set that it broke
     "uneven",  # 1 while rows differ too often in which columns they have
     "orphan_rows",
@@ -57,8 +57,8 @@ STATE = state_type(
     "undigested",  # commands without a digest
     "last_delete",  # end of the last DELETE_PARTITION; -1 when there was none
     # Scans, see `sawlog.deephaven_log.kernels.scan`:
-    "target",  # stop at the first entry at or behind this byte that begins a set
-    "cut",  # that entry; -1 when none was met
+    "target",  # stop at the first entry at or past this byte that begins a set
+    "cut",  # that entry; -1 when none was found
 )
 """The state of a walk over entries."""
 
@@ -67,10 +67,10 @@ class Rules(NamedTuple):
     """What entries are judged by.
 
     Attributes:
-        longest: uint64, longest entry that is believed, in bytes behind its size.
+        longest: uint64, longest plausible entry, in bytes after its size.
         verify: Whether digests are verified.
         vouched: Whether digests vouch for flags; reserved ones of entries that nobody verifies are damage.
-        strict: Whether reserved flags and bytes behind the last column are damage.
+        strict: Whether reserved flags and bytes after the last column are damage.
         presence: int64, bytes of a presence map.
         columns: The stored columns, see `sawlog.deephaven_log.kernels.gather`.
         places: uint32, CHUNK times one more than columns: scratch.
@@ -144,9 +144,9 @@ def flags_of(data: Any, pos: Any) -> Any:
 
 @inlined
 def has_digest(data: Any, pos: Any, total: Any) -> Any:
-    """Whether the entry at `pos` ends with a digest: all do but commands that have no room for one behind their id.
+    """Whether the entry at `pos` ends with a digest: all do but commands without room for one after their id.
 
-    Published texts differ on whether records that are no rows have digests; whoever leaves them out leaves them out of
+    Published texts differ on whether records that are no rows have digests; a writer that leaves them out does so in
     every command. One without data cannot be mistaken; with data, its last bytes look like a digest that is wrong.
     """
     if total != _BARE_COMMAND or flags_of(data, pos) != _RECORD:
@@ -167,7 +167,7 @@ def _frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
     """What the size and the digest of an entry at `pos` say.
 
     Returns:
-        _WHOLE, _MISMATCHED, _BEYOND (it ends behind the file), _IMPOSSIBLE (its size is), or _UNSEEN (it ends behind
+        _WHOLE, _MISMATCHED, _BEYOND (it ends past the file), _IMPOSSIBLE (its size is), or _UNSEEN (it ends past
         the window); and its bytes.
     """
     data = window.data
@@ -202,9 +202,9 @@ def _only_zeros(data: Any, pos: Any) -> Any:
 
 @inlined
 def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Whether a chain of entries begins at `pos`: a good one, and behind it another good one or the end of the file.
+    """Whether a chain of entries begins at `pos`: a good one, then another good one or the end of the file.
 
-    The digest of a short entry is weak, so one alone proves nothing. Two in a row, the second exactly where the first
+    The digest of a short entry is weak, so a single one is no proof. Two in a row, the second exactly where the first
     one says, leave random bytes a chance of less than 2**-58 per place. One bad digest between the two is let pass;
     zeros up to the end, or an entry cut off by it, are as good as the end.
     """
@@ -271,7 +271,7 @@ def _pass_zeros(window: Any, pos: Any, state: Any) -> Any:
 
 @inlined
 def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Find the next good entry behind a bad one.
+    """Find the next good entry after a bad one.
 
     A good entry where the bad one ends by its own account is taken first: then only its content is damaged, and nothing
     in it may be mistaken for entries; unless entries in it lead exactly there, for then it is its size that is damaged.
@@ -307,7 +307,7 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def _lose(state: Any, rules: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
-    """A bad entry, behind which the next good one is to be searched, once there is room for the running sums."""
+    """A bad entry: search for the next good one, once there is room for the running sums."""
     if len(rules.totals) < 2:
         state.sums_wanted = 1
         return SHORT, _ONE
@@ -326,7 +326,7 @@ def _signed(length: Any) -> Any:
 
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position. See `sawlog.chain`."""
+    """What is at a position. See `sawlog.chain`."""
     if state.lost >= 0:
         return _search(window, pos, state, rules)
     data = window.data

@@ -75,7 +75,7 @@ def _verifies(trusted: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case, alone in a tight loop: intact committed rows that all have the same columns.
+    """The common case, in a tight loop of its own: intact committed rows that all have the same columns.
 
     Args:
         window: See `sawlog.chain`.
@@ -124,7 +124,7 @@ def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, ru
         at = pos + head
         places[count] = at
         place = count
-        # A length at the very end is read from the digest, and leads behind the end like any that is too large.
+        # A length at the very end is read from the digest, and leads past the end like any that is too large.
         for segment in range(segments):
             at += np.uint64(fixed[segment])
             if at > finish:
@@ -155,7 +155,7 @@ def row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
         index: Places go to `rules.places[column * CHUNK + index]`, ABSENT for columns that are null.
 
     Returns:
-        Where the last field ends; behind `finish` if the columns do not fit.
+        Where the last field ends; past `finish` if the columns do not fit.
     """
     places = rules.places
     at = body + np.uint64(rules.presence)

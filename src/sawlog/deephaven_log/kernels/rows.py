@@ -66,7 +66,7 @@ def _note_rows(events: Any, state: Any, kind: Any, at: Any, total: Any) -> None:
 
 @inlined
 def _give_up_set(state: Any, at: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked was aborted by what stands at `at`: another set, or a DELETE_PARTITION."""
+    """The set that is being walked was aborted by what is at `at`: another set, or a DELETE_PARTITION."""
     length = at - state.set_start
     if rules.notes_aborted:
         note(events, state, GIVEN_UP, state.set_start, length, state.set_rows, _NOUGHT)
@@ -77,7 +77,7 @@ def _give_up_set(state: Any, at: Any, events: Any, rules: Any) -> None:
 
 @inlined
 def _break_set(state: Any, at: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked lacks a member at `at`: settle what becomes of its rows, and go back to it."""
+    """The set that is being walked lacks a member at `at`: decide what becomes of its rows, and go back to it."""
     start = state.set_start
     if rules.emit:
         state.trusted = at
@@ -186,7 +186,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 @inlined
 def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Take in damage, which breaks the set that it stands in. See `sawlog.chain`."""
+    """Take in damage, which breaks the set that contains it. See `sawlog.chain`."""
     at = np.int64(start)
     if state.set_start >= 0:
         state.orphaned_from = state.set_start

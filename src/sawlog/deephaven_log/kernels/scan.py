@@ -26,7 +26,7 @@ ENTRY = np.dtype(
     ],
     align=True,
 )
-"""An entry that a walk has met."""
+"""An entry that a walk has found."""
 
 _ZERO = np.uint64(0)
 _AHEAD = np.uint64(4096)
@@ -66,7 +66,7 @@ class Out(NamedTuple):
 
 @always_inlined
 def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Rows that need no second look, alone in a tight loop. See `sawlog.chain`."""
+    """Rows that need no second look, in a tight loop of their own. See `sawlog.chain`."""
     if state.lost >= 0 or len(out.entries) != 0:
         return pos
     data = window.data
@@ -136,7 +136,7 @@ def meet_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rule
 def walk_entries(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     """List entries, or look for cuts and DELETE_PARTITION: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`.
 
-    Without room for a list, it ends at the first entry at or behind the target that begins a set. What a reader makes
+    Without room for a list, it ends at the first entry at or past the target that begins a set. What a reader makes
     of such an entry and of all that follow does not depend on what came before, so that a fragment may begin there.
     """
     return walk_chain(pass_rows, judge, meet_entry, meet_damage, window, state, out, rules)

@@ -1,4 +1,4 @@
-"""Whether the rows of a group have its value: a filter that trusts a grouping that lies would lose rows."""
+"""Whether the rows of a group have its value: a filter that trusts a wrong grouping would lose rows."""
 
 from __future__ import annotations
 

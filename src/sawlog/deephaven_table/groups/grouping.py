@@ -42,11 +42,11 @@ class Grouping:
     """The groups of a column, by their first rows.
 
     Attributes:
-        key_type: Class of the values, such as `java.lang.String`; empty when all are null or it is not told.
+        key_type: Class of the values, such as `java.lang.String`; empty when all are null or it is unknown.
         values: Values of the groups: str, int, float, bool or None. Times are nanoseconds since 1970, characters the
             numbers of their UTF-16 units.
         firsts: int64, the first row of each.
-        ends: int64, the row behind the last of each.
+        ends: int64, the row after the last of each.
     """
 
     key_type: str
@@ -74,7 +74,7 @@ class Grouping:
         return tuple(map(Group, *columns))
 
     def find(self, value: Any) -> list[Group]:
-        """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java tells apart."""
+        """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java distinguishes."""
         places = [place for place, one in enumerate(self.values) if one == value]
         return [group for place in places for group in self.slice(place, place + 1)]
 

@@ -91,8 +91,8 @@ class RangeMap:
 
     Attributes:
         key_type: Class of the keys; empty while all are null.
-        keys: The keys, as whoever reads the stream has made them.
-        ranges: First and end of each, one behind the other.
+        keys: The keys, as the reader of the stream has made them.
+        ranges: First and end of each, one after the other.
     """
 
     key_type: str = ""
@@ -118,7 +118,7 @@ class JavaStream:
     Attributes:
         root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `RangeMap`, `JavaObject`, `JavaClass`, or a
             list (an array of objects). Numbers are objects of java.lang with the field `value`.
-        maps: Every map in it, whoever holds it, in the order in which they end.
+        maps: Every map in it, at any depth, in the order in which they end.
     """
 
     root: Any

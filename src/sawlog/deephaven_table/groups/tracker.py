@@ -56,7 +56,7 @@ class GroupTracker:
             if identity != self._identity:
                 if identity in self._seen:
                     raise Place(self._column, row).error(
-                        first, f"{value!r} again, behind other values: the rows of a group must follow one another"
+                        first, f"{value!r} again, after other values: the rows of a group must follow one another"
                     )
                 self._close(row + first)
                 if len(self._groups) == MAX_GROUPS:
@@ -94,7 +94,7 @@ class GroupTracker:
 
 
 def _runs(array: pa.Array) -> list[tuple[Any, int]]:
-    """Values that repeat, once, with the row behind them. Neighbours may still be equal."""
+    """Values that repeat, once, with the row after them. Neighbours may still be equal."""
     import pyarrow.compute as pc
 
     if pa.types.is_null(array.type):

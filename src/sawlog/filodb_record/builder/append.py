@@ -38,7 +38,7 @@ class Space:
 
     Attributes:
         size: Bytes of each.
-        reuse: Never begin a second one: when the one is full, it is begun anew.
+        reuse: Never begin a second one: when it is full, it is begun again.
         clock: Gives the timestamp of a container, in milliseconds since the epoch.
         containers: Their bytes; the last one is being filled.
         end: Where the next record goes in it.
@@ -57,7 +57,7 @@ class Space:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the last container anew; its old bytes stay behind its end."""
+        """Begin the last container again; its old bytes stay after its end."""
         array = self.containers[-1]
         _INT.pack_into(array, 0, layout.EMPTY_CONTAINER)
         _INT.pack_into(array, layout.VERSION_WORD.offset, _VERSION_WORD)

@@ -36,7 +36,7 @@ class RecordBuilder:
     Args:
         container_size: Bytes of a container, a multiple of 4, at least 2048.
         reuse_one_container: Never begin a second container: when the one is full, its records are dropped and it is
-            filled anew.
+            refilled.
         clock: Gives the timestamp of a container, in milliseconds since the epoch.
 
     Raises:
@@ -200,7 +200,7 @@ class RecordBuilder:
         """Complete the record, and write it.
 
         Args:
-            write_hash: Whether the partition hash is written; without it stands 0.
+            write_hash: Whether the partition hash is written; 0 is stored without it.
 
         Returns:
             The record's offset in the last container.
@@ -248,7 +248,7 @@ class RecordBuilder:
         """All containers: full ones whole, with what is left of their arrays; the last one trimmed, unless empty.
 
         Args:
-            reset: Drop the full ones, and begin the last one anew.
+            reset: Drop the full ones, and begin the last one again.
         """
         found = self.non_current_container_bytes()
         current = self.current_container
@@ -275,7 +275,7 @@ class RecordBuilder:
         del self.containers[:count]
 
     def reset(self) -> None:
-        """Begin the current container anew, with a new timestamp; its old bytes stay behind its end."""
+        """Begin the current container again, with a new timestamp; its old bytes stay after its end."""
         self._open = None
         if self.containers:
             self._space.begin()

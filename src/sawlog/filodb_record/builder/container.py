@@ -23,7 +23,7 @@ class RecordContainer:
     def __init__(self, data: Buffer) -> None:
         self.array = data
         if len(data) < layout.CONTAINER_HEADER_SIZE:
-            raise FormatError(f"container: {len(data)} bytes; its header alone has {layout.CONTAINER_HEADER_SIZE}")
+            raise FormatError(f"container: {len(data)} bytes; its header already has {layout.CONTAINER_HEADER_SIZE}")
         if self.version != layout.VERSION:
             raise FormatError(f"container: version {self.version}; only version {layout.VERSION} is known")
         if not layout.EMPTY_CONTAINER <= self.num_bytes <= len(data) - layout.LENGTH_SIZE:

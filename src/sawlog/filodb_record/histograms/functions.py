@@ -32,8 +32,8 @@ def histogram_quantile(histograms: pa.Array, q: float, minimum: Bound = None, ma
 
     Args:
         histograms: A column of histograms.
-        q: 0 to 1; what lies beyond gives infinities.
-        minimum: The least of the values, where it is known: of all, or a column. It narrows the bucket that it lies in.
+        q: 0 to 1; values outside give infinities.
+        minimum: The least of the values, where it is known: of all, or a column. It narrows the bucket that has it.
         maximum: The greatest.
 
     Returns:

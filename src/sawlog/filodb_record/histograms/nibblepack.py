@@ -1,6 +1,6 @@
 """NibblePack for single lists of numbers: plain, delta and XOR. Section 9 of the format.
 
-How many numbers there are is not stored: whoever unpacks has to know.
+How many numbers there are is not stored: the caller has to know.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _stop_of(window: Any, at: Any) -> Any:
 def _follows(window: Any, at: Any, state: Any, rules: Any) -> Any:
     """Where the container after the one at a file offset begins, where that is beyond doubt; else 0.
 
-    It begins where the records end, or one whole container further on; there also stands a header, or the file ends.
+    It begins where the records end, or one whole container further on; a header is there, too, or the file ends.
     """
     stop = _stop_of(window, at)
     if stop == window.size or _header_at(window, stop, rules, False):
@@ -216,7 +216,7 @@ def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position of a column of values: one of them, or what is in it."""
+    """What is at a position of a column of values: one of them, or what is in it."""
     if state.inside == 0:
         return _open_value(window, pos, state, rules)
     at = np.int64(window.base + pos)

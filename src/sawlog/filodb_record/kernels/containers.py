@@ -42,7 +42,7 @@ RECORD_TOO_LONG = 2
 BAD_RECORD = 3
 
 LAYOUT = record_type("payloads", "schema_id", "hash_offset")
-"""Where payloads begin in a record, its schema ID, or -1, and where its hash stands."""
+"""Where payloads begin in a record, its schema ID, or -1, and the place of its hash."""
 
 _HEADER = layout.CONTAINER_HEADER_SIZE
 _VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
@@ -62,7 +62,7 @@ class Values(NamedTuple):
 
     Attributes:
         arena: uint8, values of fixed-width columns.
-        payloads: uint8, payloads, each behind its length.
+        payloads: uint8, payloads, each after its length.
         scratch: uint8, positions (u64) and lengths (u32) of payloads.
     """
 

@@ -22,7 +22,7 @@ from sawlog.kernels.signature import (
 )
 
 SLACK = 8
-"""Bytes that a target must have behind what is copied to it."""
+"""Bytes that a target must have after what is copied to it."""
 
 
 class Texts(NamedTuple):
@@ -124,7 +124,7 @@ def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any, limit
 
 @inlined
 def mix(data: Any, start: Any, length: Any, total: Any) -> Any:
-    """A number of 32 bits by which to look for bytes that may have been met before."""
+    """A number of 32 bits by which to look for bytes that may have been seen before."""
     factor = _MIX
     done = _ZERO
     while length - done >= _EIGHT:

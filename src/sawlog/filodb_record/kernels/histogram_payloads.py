@@ -46,10 +46,10 @@ class Given(NamedTuple):
 
     Attributes:
         definitions: `Texts`, per row a format code and a bucket definition.
-        ends: int32, values behind each row.
+        ends: int32, end of the values of each row.
         values: float64, cumulative.
         bits: The same memory as uint64.
-        top_ends: int32, tops behind each row.
+        top_ends: int32, end of the tops of each row.
         tops: float64, checked against the definitions.
     """
 
@@ -79,7 +79,7 @@ class Work(NamedTuple):
 
 @inlined
 def _pack(code: Any, given: Any, first: Any, count: Any, work: Any, out: Any, pos: Any) -> Any:
-    """Pack the values of a histogram; the position behind them, or what is wrong, negative."""
+    """Pack the values of a histogram; the position after them, or what is wrong, negative."""
     if code in _XOR:
         end = pack_xor(given.bits, first, count, out, pos, work.group)
         return -NO_ROOM if end == FAILED else np.int64(end)

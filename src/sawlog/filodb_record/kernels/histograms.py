@@ -92,8 +92,8 @@ class Sizes(NamedTuple):
     """Sizes of what `gather_histograms` makes.
 
     Attributes:
-        ends: int32, buckets behind each row; the first is 0.
-        definition_ends: int32, bytes of definitions, with their format codes, behind each row; the first is 0.
+        ends: int32, end of the buckets of each row; the first is 0.
+        definition_ends: int32, end of the definition of each row, format codes included; the first is 0.
     """
 
     ends: OutInt32s
@@ -108,7 +108,7 @@ class Buckets(NamedTuple):
         top_bits: The same memory as uint64.
         values: float64 per bucket, cumulative.
         value_bits: The same memory as uint64.
-        definitions: uint8, each behind its format code.
+        definitions: uint8, each after its format code.
     """
 
     tops: OutFloat64s
@@ -236,7 +236,7 @@ class Histograms(NamedTuple):
     """Histograms of rows.
 
     Attributes:
-        ends: int32, buckets behind each row; `ends[0]` is where those of the first one begin.
+        ends: int32, end of the buckets of each row; `ends[0]` is where those of the first one begin.
         tops: float64 per bucket.
         values: float64 per bucket, cumulative.
         exponential: uint8 per row, whether its buckets are exponential.

@@ -1,6 +1,6 @@
 """Walking and gathering maps. Section 2 of the format.
 
-Series are few beside their samples, and mostly come in the same order again: a map that was met before is put down as
+Series are few compared to samples, and mostly come in the same order again: a map seen before is put down as
 it was decoded then, and only new ones are walked.
 """
 
@@ -37,7 +37,7 @@ ROOM = record_type(
 """How much of the targets is used, and what it is used for."""
 KNOWN = record_type(
     "used",  # bytes of the data
-    "last",  # place of the map that was met last
+    "last",  # place of the map that was found last
     "met",
     "new",
 )
@@ -72,7 +72,7 @@ _AHEAD = 8
 
 
 class Memo(NamedTuple):
-    """Maps that were met, as they stood in their records and as they were decoded; kept from batch to batch.
+    """Maps seen so far, as they were in their records and as they were decoded; kept from batch to batch.
 
     Attributes:
         data: uint8[MEMO_BYTES], 0 to begin with; maps back to back: a head, the bytes of the map, the ends of its keys
@@ -119,7 +119,7 @@ def _find(memo: Any, window: Any, at: Any, length: Any) -> Any:
 
 @always_inlined
 def _copy_words(target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
-    """Copy in steps of eight bytes, where both have slack; the position behind the last step in the source."""
+    """Copy in steps of eight bytes, where both have slack; the position after the last step in the source."""
     end = start + length
     while start < end:
         store_u64(target, at, load_u64(source, start))
@@ -130,7 +130,7 @@ def _copy_words(target: Any, at: Any, source: Any, start: Any, length: Any) -> A
 
 @always_inlined
 def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift: Any) -> Any:
-    """Put the ends of `count` texts down behind end number `first`, two at a time; the position behind the source."""
+    """Write the ends of `count` texts after end number `first`, two at a time; the position after the source."""
     at = (first + _ONE) * _FOUR
     end = start + count * _FOUR
     both = shift << _HALF | shift
@@ -168,7 +168,7 @@ def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
 
 @always_inlined
 def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: Any) -> None:
-    """Keep the ends of `count` texts behind end number `first`, counted from `start`."""
+    """Keep the ends of `count` texts after end number `first`, counted from `start`."""
     for i in range(count):
         end = load_u32(ends, (first + np.uint64(i) + _ONE) * _FOUR)
         store_u32(data, at + np.uint64(i) * _FOUR, end - start)
@@ -176,7 +176,7 @@ def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: An
 
 @inlined
 def _learn(memo: Any, slot: Any, window: Any, at: Any, length: Any, maps: Any, first: Any, room: Any) -> None:
-    """Take the map into a memo that was put down last, behind `first`, the `room` that was used before."""
+    """Take the map into a memo that was put down last, after `first`, the `room` that was used before."""
     data, known = memo.data, memo.known
     entries, key_start, value_start = first
     count = np.uint64(room.entries) - entries
@@ -282,7 +282,7 @@ def gather_maps(
         names: `Texts`, the predefined keys, and SLACK.
         memo: `Memo`.
         maps: `Labels`; those of keys and values are int32 as uint8, as many of both; all first ends are 0, and there is
-            room for SLACK behind keys and values.
+            room for SLACK after keys and values.
         room: `ROOM`, all 0 to begin with.
         bad: `Bad`: what explains it is the entry's position in the map, or the number of the predefined key. Maps that
             are damaged come out empty.

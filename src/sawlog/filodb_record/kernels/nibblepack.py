@@ -42,7 +42,7 @@ def pack_group(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
     """Pack `values[at : at + count]`, filled up with zeros to a group; `out` has room for `MAX_GROUP_BYTES`.
 
     Returns:
-        The position behind the group.
+        The position after the group.
     """
     together = _ZERO
     mask = _ZERO
@@ -88,7 +88,7 @@ def unpack_group(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any
     """Unpack a group; its first `count` values go to `values[at : at + count]`.
 
     Returns:
-        The position behind the group, or FAILED when the group is longer than the data.
+        The position after the group, or FAILED when the group is longer than the data.
     """
     if end - pos < _ONE:
         return FAILED
@@ -126,7 +126,7 @@ def unpack_group(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any
 
 @inlined
 def unpack_values(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) -> Any:
-    """Unpack `count` numbers to `values[at:]`; those behind the end of the data, at the border of a group, are 0.
+    """Unpack `count` numbers to `values[at:]`; those past the end of the data, at the border of a group, are 0.
 
     Returns:
         How many numbers the data held, or -1 when it is broken.
@@ -157,7 +157,7 @@ def pack_values(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
     """Pack `values[at : at + count]`, group by group.
 
     Returns:
-        The position behind them, or FAILED when `out` has no room.
+        The position after them, or FAILED when `out` has no room.
     """
     done = 0
     while done < count:
@@ -194,7 +194,7 @@ def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any)
     """Pack the bits of doubles. NaNs but the first are made canonical, as in FiloDB. `scratch` is uint64[GROUP].
 
     Returns:
-        The position behind them, or FAILED when `out` has no room.
+        The position after them, or FAILED when `out` has no room.
     """
     if np.uint64(len(out)) - pos < np.uint64(8):
         return FAILED
@@ -219,7 +219,7 @@ def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any)
 
 @kernel
 def pack_stream(values: UInt64s, out: OutBytes) -> UInt64:
-    """Pack all of `values`, uint64, into `out`, uint8; the position behind them, or FAILED."""
+    """Pack all of `values`, uint64, into `out`, uint8; the position after them, or FAILED."""
     return pack_values(values, 0, len(values), out, _ZERO)
 
 
@@ -237,7 +237,7 @@ def unpack_stream(data: Bytes, values: OutUInt64s) -> Int64:
 
 @kernel
 def pack_xor_stream(values: UInt64s, scratch: OutUInt64s, out: OutBytes) -> UInt64:
-    """Pack the bits of all doubles; the position behind them, or FAILED."""
+    """Pack the bits of all doubles; the position after them, or FAILED."""
     return pack_xor(values, 0, len(values), out, _ZERO, scratch)
 
 

@@ -1,7 +1,7 @@
 """Encoding strings and maps as payloads. Sections 1 and 2 of the format.
 
-Payloads go to one buffer, each behind its length as it will stand in the record; positions are those of the bytes
-behind the length. What repeats is encoded once: rows share positions.
+Payloads go to one buffer, each after its length as it will be in the record; positions are those of the bytes
+after the length. What repeats is encoded once: rows share positions.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def _number_keys(keys: Any, first: Any, count: Any, names: Any, work: Any) -> No
 
 @always_inlined
 def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, progress: Any) -> Any:
-    """Write the entries of a map at `used`: 0, or what is wrong, and the position behind them."""
+    """Write the entries of a map at `used`: 0, or what is wrong, and the position after them."""
     keys, key_ends = maps.keys.data, maps.keys.ends
     values, value_ends = maps.values.data, maps.values.ends
     room = np.uint64(len(out))

@@ -129,7 +129,7 @@ def _look_again(window: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any
 
 @always_inlined
 def judge_record(window: Any, pos: Any, end: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position among the records of a container, which end at `end`.
+    """What is at a position among the records of a container, which end at `end`.
 
     Returns:
         GOOD, SHORT, DAMAGED or TORN; the bytes up to the next record, or that must be in sight; the number of its

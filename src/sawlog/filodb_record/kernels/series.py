@@ -27,17 +27,17 @@ TABLE = record_type(
 )
 """The state of a table."""
 FIXED = record_type("place", "width")
-"""Where a fixed-width column stands in the arena, and bytes of a value."""
+"""The place of a fixed-width column in the arena, and bytes of a value."""
 PAYLOADS = record_type("positions", "lengths")
 """Where the positions and the lengths of a column's payloads stand in the scratch."""
 
 NEEDS_ROOM = 3
-"""The table must grow; beside what walks end with."""
+"""The table must grow; an outcome besides those with which walks end."""
 
 CHUNK = 1024
 """Rows that are read before they are looked up: their bytes are still in the cache."""
 SLOT_SIZE = 8
-"""Bytes of a place in the table: number of the series plus one, or 0; and behind it the stored hash."""
+"""Bytes of a place in the table: number of the series plus one, or 0; and after it the stored hash."""
 
 PROBES = 16
 """Places that are tried where the stored hash leads; who stores equal hashes for all is led on by a secret one."""
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The series met so far.
+    """The series seen so far.
 
     Attributes:
         slots: uint8, as many places of SLOT_SIZE as a power of two.
@@ -141,7 +141,7 @@ def _matches(row: Any, columns: Any, keys: Any, at: Any) -> Any:
 
 @inlined
 def _store(row: Any, columns: Any, keys: Any, at: Any) -> Any:
-    """Write the key of a row down; the position behind it, or -1 when there is no room."""
+    """Write the key of a row; the position after it, or -1 when there is no room."""
     need = _ONE
     for i in range(len(columns.fixed)):
         need += np.uint64(columns.fixed[i].width)
@@ -266,7 +266,7 @@ def read_series(
     table: Table,
     progress: Annotated[Any, Record(TABLE)],
 ) -> Int64:
-    """Read records, and keep those rows whose series is met for the first time.
+    """Read records, and keep those rows whose series is seen for the first time.
 
     Args:
         window: See `sawlog.chain.kernels.walk_chain`.

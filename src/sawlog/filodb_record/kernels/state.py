@@ -30,7 +30,7 @@ STATE = state_type(
 # What a container turns out to be, besides a `Kind` of damage.
 INTACT = 0
 UNUSED = -1
-"""None: what stands there is what is left of a container."""
+"""None: what is there is the unused rest of a container."""
 
 # Endings.
 TORN_HEADER = 1
@@ -61,8 +61,8 @@ class Rules(NamedTuple):
         given: Whether the user has said how many bytes whole containers take.
         flagged: int64, the version word of the file's first container.
         bounds: int64, where each value begins, and the last one ends, of a column of values; of files none.
-        max_bytes: int64, payload bytes behind which no more rows are taken.
-        max_buckets: int64, buckets of histograms behind which no more rows are taken.
+        max_bytes: int64, payload bytes after which no more rows are taken.
+        max_buckets: int64, buckets of histograms after which no more rows are taken.
     """
 
     plain: Bool

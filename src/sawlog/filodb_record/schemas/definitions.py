@@ -118,7 +118,7 @@ class Schema:
 
     @cached_property
     def schema_id(self) -> int:
-        """What stands in the records, 0 to 65535."""
+        """The ID in the records, 0 to 65535."""
         return ((self.partition.hash if self.partition else 0) + 31 * self.data_hash) & 0xFFFF
 
     @cached_property

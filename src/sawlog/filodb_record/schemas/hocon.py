@@ -29,7 +29,7 @@ def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, A
     if _REMOTE.search(text):
         raise SchemaError(f"{where}: include: only files can be included")
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
-        raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found beside it")
+        raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found next to it")
     read = saying(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
     found = decode_by(read, text, basedir=directory or os.devnull)
     if isinstance(found, Undecodable):

@@ -295,7 +295,7 @@ class RecordSchema:
 
     @cached_property
     def slots_end(self) -> int:
-        """Offset behind the last slot."""
+        """Offset after the last slot."""
         return self.field_offsets[-1] + self.columns[-1].slot_size
 
     @property
@@ -331,7 +331,7 @@ class RecordSchema:
 
     @cached_property
     def part_key_schema(self) -> RecordSchema:
-        """The schema of part keys: the partition columns alone."""
+        """The schema of part keys: only the partition columns."""
         if self.partition_field_start is None:
             raise SchemaError(f"{self}: no partition columns, so no part keys")
         start = self.partition_field_start

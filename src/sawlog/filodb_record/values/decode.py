@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of rows that one value may make, where they cannot be spread over several results."""
 MAX_KINDS = 16
-"""Kinds of damage that a result tells of one value; there are hardly more."""
+"""Kinds of damage that a result reports of one value; there are hardly more."""
 LAST_MILLISECOND = (1 << 63) // 1000 - 1
-"""The latest time that can be told in microseconds, as Spark does."""
+"""The latest time that microseconds can express, as Spark does."""
 
 _BAD_CONTAINER_LENGTH = "the container's length is {0}; the value ends at byte {1}"
 
@@ -114,7 +114,7 @@ class ValueDecoder:
     def results(self, values: pa.Array) -> pa.Array:
         """A result of each value: its rows, its damage, and whether there is none; null where the value is null.
 
-        A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is told as damage.
+        A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is reported as damage.
         """
         rows, told = self._bounded(values)
         return self._results(rows, told)
@@ -142,7 +142,7 @@ class ValueDecoder:
             yield rest, self._results(rows, {})
 
     def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, Told]]:
-        """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be told of them."""
+        """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
         import numpy as np
 
         made = np.zeros(len(values), np.float64)
@@ -173,7 +173,7 @@ class ValueDecoder:
         return self._lists(whole, counts, values), told
 
     def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, Told]]]:
-        """Rows some at a time, the number of the value that each is of, and the damage met with them."""
+        """Rows some at a time, the number of the value that each is of, and the damage found with them."""
         import numpy as np
 
         starts, data = _bounds(values.cast(pa.binary()).fill_null(b""))
@@ -202,7 +202,7 @@ class ValueDecoder:
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
-                detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be told"
+                detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
                 damage = Damage(name_of(number), offset, 0, Kind.BAD_TIMESTAMP.name.lower(), detail)
                 told.setdefault(number, Told()).add(damage)
             if bad.any():
@@ -276,7 +276,7 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Told]:
-    """Damages by the number of their value, with offsets in it."""
+    """Damaged ranges by the number of their value, with offsets in it."""
     import numpy as np
 
     found: dict[int, Told] = {}

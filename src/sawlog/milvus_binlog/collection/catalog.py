@@ -1,4 +1,4 @@
-"""The view of collections: what they are called, what they are made of, and how much of them lies below the root."""
+"""The view of collections: what they are called, what they are made of, and how much of them is below the root."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ COLLECTIONS_SCHEMA = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""Names are null where no metadata tells them. `created` is a TSO, and so are the checkpoints of
-channels: what was written later may be in the message queue alone. `ttl` are seconds, 0 for no end; segments and bytes
+"""Names are null where no metadata gives them. `created` is a TSO, and so are the checkpoints of
+channels: what was written later may be only in the message queue. `ttl` are seconds, 0 for no end; segments and bytes
 are those of insert logs below the root, dropped ones included."""
 
 

@@ -1,4 +1,4 @@
-"""What is told of collections besides damage: the rows that are read, what is left out, and what may be missing."""
+"""What is reported of collections besides damage: the rows that are read, what is left out, and what may be missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
 
     Args:
         datasets: Those whose rows count.
-        reports: What was found in each file. Rows of batches that are whole are counted by their keys alone.
+        reports: What was found in each file. Rows of batches that are whole are counted by their keys only.
     """
     for dataset in datasets:
         for fragment in dataset.counted():
@@ -83,8 +83,8 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
     if not known and not options.segments:
         count = sum(bool(one.inserts) for one in selection.every)
         yield (
-            f"read as it lies, all {count} segments; without metadata nothing tells dropped"
-            " and compacted ones from those that are alive: give metadata= (an etcd dump or a backup's meta) or"
+            f"all {count} segments are read as found; without metadata, dropped"
+            " and compacted ones look like those that are alive: give metadata= (an etcd dump or a backup's meta) or"
             " segments="
         )
     ttl = collection.meta.ttl if collection.meta is not None else 0
@@ -104,5 +104,5 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
     if checkpoint is not None and until is not None and until > checkpoint:
         yield (
             f"as_of is later than the checkpoint, {layout.tso_time(checkpoint)}: what was written in between may be in"
-            " the message queue alone"
+            " the message queue only"
         )

@@ -62,7 +62,7 @@ _PARQUET_END = b"PAR1"
 
 
 class SegmentsWarning(UserWarning):
-    """Nothing told which segments are alive, or what is left of a collection's past."""
+    """It is unknown which segments are alive, or what is left of a collection's past."""
 
 
 class CollectionContents(Contents):
@@ -195,7 +195,7 @@ class CollectionContents(Contents):
 
     @property
     def _key_type(self) -> pa.DataType | None:
-        """Type of the keys; `None` where nothing tells which field they are."""
+        """Type of the keys; `None` where it is unknown which field they are."""
         return self.primary.arrow_type() if self.primary is not None else None
 
     @property
@@ -423,7 +423,7 @@ class CollectionContents(Contents):
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
         facts["L0 segments"] = len(collection.level_zero())
         if collection.checkpoint is not None:
-            facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be in the queue alone"
+            facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be only in the queue"
         guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
         if guessed and self._options.schema is None and collection.meta is None:
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
@@ -480,7 +480,7 @@ class CollectionContents(Contents):
 
     @property
     def _read(self) -> list[Segment]:
-        """The segments whose rows are read: those that are alive; as they lie and where nothing tells that, all."""
+        """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
         told = self._options.segments or self.collection.states_known
         return self._selection.alive if self._scan.view == "rows" or told else self._selection.every
 

@@ -45,13 +45,13 @@ class Shared:
 
     Attributes:
         fields: The fields of the collection, those of the system included, by column name.
-        primary: The primary key; `None` where nothing tells which field it is.
+        primary: The primary key; `None` where it is unknown which field it is.
         dynamic: Keys of the dynamic field that are delivered as columns.
         raw: Whether rows are delivered as they lie: no deletes, no default values, no end of life.
         history: Whether rows that are deleted are delivered, too, with the time when they were.
         until: Rows and deletes with a later TSO have not happened.
         since: Rows with an earlier TSO have outlived the collection's time to live.
-        opened: Stands for the dataset; no two that were opened share it.
+        opened: Identifies the dataset; no two that were opened share it.
     """
 
     fields: Mapping[str, Field]
@@ -77,7 +77,7 @@ class BatchFragment(Fragment):
         across: The delta logs of L0 segments whose deletes concern it.
         reported: Those of them whose damage it reports; other batches report the rest.
         commit: Takes the place of the rows' timestamps, unless 0.
-        first: Whether it is the first of its segment that is read: it tells what the segment is missing.
+        first: Whether it is the first of its segment that is read: it reports what the segment is missing.
         ended: When its partition was dropped; `None` for one that is there.
         replaced: Packed bits, 1 for the rows of the batch that a newer one with the same key replaces.
     """
@@ -103,7 +103,7 @@ class BatchFragment(Fragment):
 
         Args:
             schema: Columns to deliver.
-            findings: Told of damage.
+            findings: Receives damage.
             kept: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
         """
         with ExitStack() as stack:
@@ -133,7 +133,7 @@ class BatchFragment(Fragment):
                 self._tell(join, columns, findings, error.damage)
 
     def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
-        """Why wanted fields cannot be read. Those that no schema tells of are wanted by nobody, and told once."""
+        """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
         found = {in_no_file(self, one): None for one in join.wanted.values() if one.id in self.batch.unread}
         known = {one.id for one in self.shared.fields.values()}
         if self.first and not found:
@@ -160,7 +160,7 @@ class BatchFragment(Fragment):
         join.report_deletes()
 
     def _tells_of(self, id: int, join: _Join) -> bool:
-        """Whether this batch tells what is wrong with a file: of those that share it, the first that loses rows does.
+        """Whether this batch reports what is wrong with a file: of those that share it, the first that loses rows does.
 
         Args:
             id: The file, by field or column group.
@@ -173,10 +173,10 @@ class BatchFragment(Fragment):
         return first <= lost < last
 
     def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
-        """All that is wrong with the file that a damage was met in, as its own check says, and with others.
+        """All that is wrong with the file in which damage was found, as its own check says, and with others.
 
         Args:
-            damage: The damage, if any was met.
+            damage: The damage, if any was found.
             read: The fields whose files are checked, too.
             columns: The files, open.
         """

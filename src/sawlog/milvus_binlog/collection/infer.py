@@ -1,4 +1,4 @@
-"""Fields of a collection that no schema describes, and times of batches that no metadata tells: from the files."""
+"""Fields of a collection that no schema describes, and times of batches that no metadata gives: from the files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int |
 
 
 def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | None) -> list[Field]:
-    """The fields that the files of one directory number hold; those of damaged files are told by the others."""
+    """The fields that the files of one directory number hold; those of damaged files are known from the others."""
     groups: dict[int, Field] = {}
     unknown: dict[int, Field] = {}
     for tried, log in enumerate(logs):

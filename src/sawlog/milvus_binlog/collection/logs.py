@@ -1,4 +1,4 @@
-"""Which of the logs that were found, and of those that lie beside them, a dataset is made of."""
+"""Which of the logs that were found, and of those next to them, a dataset is made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sawlog.milvus_binlog.paths import LogFile
 
 
 def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
-    """The logs, and, where only insert logs were given, the delta and stats logs that lie beside them."""
+    """The logs, and, where only insert logs were given, the delta and stats logs next to them."""
     given = {log.kind for log in logs} | ({layout.DELTA_LOG} if scan.schema is not None else set())
     inserts = [log for log in logs if log.kind == layout.INSERT_LOG and log.root]
     if layout.DELTA_LOG in given or not inserts:

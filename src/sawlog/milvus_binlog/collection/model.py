@@ -1,4 +1,4 @@
-"""What lies below a root as collections: segments, their binlog batches, and which of them are alive. Section 5."""
+"""What is below a root as collections: segments, their binlog batches, and which of them are alive. Section 5."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Missing:
 
     @property
     def damage(self) -> Damage:
-        """What it is to whoever asks for the rows."""
+        """What it is to a reader of the rows."""
         return Damage(self.directory, 0, self.length, self.kind, self.detail)
 
 
@@ -38,11 +38,11 @@ class Batch:
     Attributes:
         index: Its number within the segment.
         files: By field id, or, in Storage V2, by column group.
-        first: The earliest timestamp of its rows by the metadata; 0 where not told.
-        last: The latest; 0 where not told.
-        slices: In Storage V3, which rows of each file they are: the first, and that behind the last.
+        first: The earliest timestamp of its rows by the metadata; 0 where unknown.
+        last: The latest; 0 where unknown.
+        slices: In Storage V3, which rows of each file they are: the first, and the one after the last.
         groups: In Storage V3, the column group of each field.
-        again: Those whose file an earlier batch of the segment reads, too, and tells of.
+        again: Those whose file an earlier batch of the segment reads, too, and reports.
         unread: In Storage V3, fields of column groups that are not read, and why not.
     """
 
@@ -63,7 +63,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment: what lies on disk, and what the metadata knows of it.
+    """One segment: what is on disk, and what the metadata knows of it.
 
     Logs on disk that the metadata does not name are no part of it, as they are none to a server.
 
@@ -117,7 +117,7 @@ class Segment:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """The segments that it was compacted of, as far as metadata tells."""
+        """The segments that it was compacted of, as far as metadata says."""
         return self.meta.sources if self.meta is not None else ()
 
     @property
@@ -189,7 +189,7 @@ class Collection:
 
     @property
     def qualified(self) -> str:
-        """Its name behind that of its database, and its id; the id alone where no metadata names it."""
+        """Its name after that of its database, and its id; only the id where no metadata names it."""
         return f"{self.meta.database}.{self.name} ({self.id})" if self.meta is not None else str(self.id)
 
     @property
@@ -203,12 +203,12 @@ class Collection:
 
     @property
     def states_known(self) -> bool:
-        """Whether metadata tells which segments are alive."""
+        """Whether metadata says which segments are alive."""
         return self.meta is not None and self.meta.segments is not None
 
     @property
     def checkpoint(self) -> int | None:
-        """The TSO up to which everything that was written is in logs; `None` where nothing tells."""
+        """The TSO up to which everything that was written is in logs; `None` where unknown."""
         return min(self.meta.checkpoints.values(), default=None) if self.meta is not None else None
 
     def partition_name(self, id: int) -> str:
@@ -278,7 +278,7 @@ class Collection:
         return [log for id, one in found.items() if id != segment.id for log in one.deltas]
 
     def ended(self, partition: int) -> int | None:
-        """When a partition was dropped, as a TSO; `None` for one that is there, or where nothing tells."""
+        """When a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
         return (self.meta.partition_ends.get(partition) or None) if self.meta is not None else None
 
     def lost(self, as_of: int) -> list[Segment]:

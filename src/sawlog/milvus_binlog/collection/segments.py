@@ -48,11 +48,11 @@ class SegmentFragment(Fragment):
     """One segment.
 
     Attributes:
-        segment: What lies on disk, and what the metadata knows.
+        segment: What is on disk, and what the metadata knows.
         batches: Its binlog batches.
         fields: Fields that every batch has to have.
         partition_name: Name of its partition, or its id.
-        alone: Whether its files are not checked beside it: it tells what is wrong with its manifest then.
+        alone: Whether its files are not checked besides it: it reports what is wrong with its manifest then.
     """
 
     segment: Segment
@@ -130,7 +130,7 @@ class SegmentFragment(Fragment):
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
             findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
         total: int | None = None if self.segment.modern and missing else 0
-        for batch in self.batches:  # what the whole segment lacks is not told of each batch again
+        for batch in self.batches:  # what the whole segment lacks is not reported for each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)
             total = None if count is None or total is None else total + count
         return total
@@ -146,7 +146,7 @@ class SegmentFragment(Fragment):
                 try:
                     columns.open(id)
                 except UnreadableError as error:
-                    if error.damage.kind == Kind.ROW_COUNT_MISMATCH:  # the file's own check tells the rest
+                    if error.damage.kind == Kind.ROW_COUNT_MISMATCH:  # the file's own check reports the rest
                         findings.damage(error.damage)
             counts, odd = columns.counts(), columns.odd()
             try:

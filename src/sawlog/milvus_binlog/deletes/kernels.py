@@ -27,7 +27,7 @@ class Table(NamedTuple):
     """A hash table of keys, and when each was deleted last.
 
     Attributes:
-        salt: uint64 that whoever made the keys does not know, so that they cannot be made to collide.
+        salt: uint64 unknown to the author of the keys, so that they cannot be made to collide.
         slots: int64, -1 everywhere at first; its length is a power of two, at least four times the number of keys.
             Pairs: the key itself, or which one of `Keys` it is; and when it was deleted.
         lines: The bytes of the slots, to have them ready in time.
@@ -62,12 +62,12 @@ _KEY = np.frombuffer(b'{"pk":', np.uint8).copy()
 _TIME = np.frombuffer(b',"ts":', np.uint8).copy()
 _NUMBER = np.frombuffer(b',"pkType":5}', np.uint8).copy()
 _TEXT = np.frombuffer(b',"pkType":21}', np.uint8).copy()
-"""What stands around key and time in the cells that Milvus writes."""
+"""What surrounds key and time in the cells that Milvus writes."""
 
 
 @inlined
 def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
-    """The position behind `text` in `data[pos:end]`; `_FAIL` when something else stands there."""
+    """The position after `text` in `data[pos:end]`; `_FAIL` when something else is there."""
     if pos == _FAIL or end - pos < np.uint64(len(text)):
         return _FAIL
     for i in range(len(text)):
@@ -78,7 +78,7 @@ def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
 
 @inlined
 def _decimal(data: Any, pos: Any, end: Any) -> Any:
-    """Decimal digits up to 2**63 - 1, and the position behind them; that is `_FAIL` for anything else."""
+    """Decimal digits up to 2**63 - 1, and the position after them; that is `_FAIL` for anything else."""
     value = _ZERO
     start = pos
     while pos < end:
@@ -217,7 +217,7 @@ def _marked(marks: Any, hashed: Any) -> Any:
 
 @inlined
 def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
-    """Where a key stands in the table, or would stand: the place of its first number."""
+    """The slot of a key in the table, or the one it would take: the place of its first number."""
     mask = np.uint64(len(table) - 1)
     slot = hashed << _ONE & mask
     while table[slot + _ONE] >= 0 and table[slot] != key:
@@ -227,7 +227,7 @@ def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
 
 @inlined
 def _text_slot(texts: Any, at: Any, hashed: Any, keys: Any, table: Any) -> Any:
-    """Where a text stands in the table, or would stand: the place of its first number."""
+    """The slot of a text in the table, or the one it would take: the place of its first number."""
     start = np.uint64(texts.offsets[at])
     length = np.uint64(texts.offsets[at + 1]) - start
     mask = np.uint64(len(table) - 1)
@@ -301,7 +301,7 @@ def add_texts(texts: Keys, stamps: Int64s, keys: Annotated[Keys, WRITABLE], coun
 def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutInt64s, keep: OutBytes) -> Int64:
     """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
 
-    Most rows are not deleted, which the small table of bits tells without a branch; only the others are looked up.
+    Most rows are not deleted: the small table of bits shows that without a branch; only the others are looked up.
 
     Args:
         keys: int64, primary keys.
@@ -363,7 +363,7 @@ def keep_slots(data: OutBytes, keep: Bytes, width: UInt64) -> None:
     """Move the slots to keep to the front, in order.
 
     Args:
-        data: uint8, slots one behind the other, as many as in `keep`.
+        data: uint8, adjacent slots, as many as in `keep`.
         keep: uint8, 1 for every slot to keep, 0 for the others.
         width: uint64, bytes per slot.
     """

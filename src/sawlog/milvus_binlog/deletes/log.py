@@ -48,7 +48,7 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None) -
 
     Args:
         log: The file, open.
-        findings: Told of damage, and of the use of every byte.
+        findings: Receives damage, and the use of every byte.
         key: Type that the keys have to have; `None`: whichever they have.
     """
     for part in log.parts(log.descriptor(findings), findings):
@@ -66,7 +66,7 @@ def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Itera
     """The deletes of one event. See `read_deletes`.
 
     Raises:
-        UnreadableError: Behind the others, when some of them make no sense, or when the rest cannot be read.
+        UnreadableError: After the others, when some of them make no sense, or when the rest cannot be read.
     """
     bad: list[tuple[int, str]] = []
     rows = 0

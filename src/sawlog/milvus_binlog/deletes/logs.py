@@ -31,7 +31,7 @@ class DeltaLogs:
     Attributes:
         files: The delta logs.
         key: Type of the primary key.
-        opened: Stands for the dataset that they were found by. What another one reads is read anew.
+        opened: Identifies the dataset that they were found by. What another one reads is read again.
         until: Later deletes have not happened.
         max_page_bytes: See the read options.
         max_delete_bytes: See the read options.

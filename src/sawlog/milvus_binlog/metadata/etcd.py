@@ -20,7 +20,7 @@ from sawlog.milvus_binlog.metadata.schema import wire_fields
 _TOMBSTONE = b"\xe2\x9b\xbc"
 """Value of a key that was deleted and whose history is kept."""
 _SNAPSHOT = re.compile(r"_ts(\d{1,20})$")
-"""What stands behind a key in the name of its snapshot: since when it had that value, as a TSO."""
+"""What follows a key in the name of its snapshot: since when it had that value, as a TSO."""
 _ALIVE = (0, 1)
 """Created and being created; 2 and 3 are being dropped and dropped."""
 _NO_LOG = 0
@@ -30,7 +30,7 @@ _ALIASES = ("root-coord/aliases/", "root-coord/database/aliases/")
 
 
 class Etcd:
-    """The keys of a dump, by what stands behind the root path, now and at the times of their snapshots.
+    """The keys of a dump, by what follows the root path, now and at the times of their snapshots.
 
     Args:
         data: The dump: base64 values by key, or what etcdctl and etcd's gateway answer.
@@ -143,7 +143,7 @@ class Etcd:
         )
 
     def _checkpoints(self, info: wire.Message) -> dict[str, int]:
-        """The checkpoints of a collection's channels; nothing tells what they were at other times."""
+        """The checkpoints of a collection's channels; those of other times are unknown."""
         channels = [name.decode("utf-8", "replace") for name in wire.messages(info, 7)]
         found = {channel: self._now.get(f"datacoord-meta/channel-cp/{channel}") for channel in channels}
         return {channel: position_time(value) for channel, value in found.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Metadata from wherever it lies."""
+"""Loads metadata from wherever it is."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
 
     Args:
         data: Its bytes, an Avro container with one record.
-        path: Where it lies, `<segment>/_metadata/manifest-<version>.avro`.
-        root: What all of its paths have to lie below.
+        path: Where it is, `<segment>/_metadata/manifest-<version>.avro`.
+        root: What all of its paths have to be below.
 
     Raises:
         FormatError: Says what is wrong with it.
@@ -106,7 +106,7 @@ class _Place:
         """A path of the manifest, which is relative to one of the segment's directories.
 
         Raises:
-            FormatError: When it lies outside of the root.
+            FormatError: When it is outside the root.
         """
         below = self.segment[len(self.root) :].strip("/")
         found = posixpath.normpath(posixpath.join(below, directory, path))

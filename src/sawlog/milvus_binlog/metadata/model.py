@@ -16,7 +16,7 @@ _LIVE_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHED,
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One binlog in the metadata: its id, and the range of timestamps of its rows (0 and 0 where not told)."""
+    """One binlog in the metadata: its id, and the range of timestamps of its rows (0 and 0 where unknown)."""
 
     id: int
     first: int = 0
@@ -38,7 +38,7 @@ class SegmentMeta:
         dropped_at: When it was dropped, as a TSO; 0 when it was not.
         sources: The segments that compaction made it of.
         storage_version: 0 for V1, 2 and 3 for the later ones.
-        manifest: Version of its manifest, in Storage V3; 0 where not told.
+        manifest: Version of its manifest, in Storage V3; 0 where unknown.
         commit_timestamp: Takes the place of its rows' timestamps, unless 0.
         inserts: Per field, or column group, the ids of its logs; empty when the metadata does not list them.
         deltas: The ids of its delta logs; `None` when the metadata does not list any logs.
@@ -80,14 +80,14 @@ class CollectionMeta:
         name: Its name.
         fields: Its fields, those of the system left out.
         partitions: Names by id, of those that are not dropped.
-        segments: By id, dropped ones included; `None` when the metadata does not know them (a schema alone).
+        segments: By id, dropped ones included; `None` when the metadata does not know them (only a schema).
         ttl: Seconds after which rows are no longer seen; 0 for never.
         database: Name of its database.
         aliases: Other names of it.
         dropped_partitions: Names by id, of those that are dropped.
-        partition_ends: When these were dropped, as TSOs by id; 0 where not told.
-        created: When it was made, as a TSO; 0 where not told.
-        checkpoints: By channel, the TSO up to which everything that was written is in logs, as far as that is told.
+        partition_ends: When these were dropped, as TSOs by id; 0 where unknown.
+        created: When it was made, as a TSO; 0 where unknown.
+        checkpoints: By channel, the TSO up to which everything that was written is in logs, where known.
     """
 
     id: int
@@ -104,7 +104,7 @@ class CollectionMeta:
     checkpoints: Mapping[str, int] = field(default_factory=dict)
 
     def called(self, wanted: str) -> bool:
-        """Whether a text names it: its id, its name, an alias, or one of these behind its database."""
+        """Whether a text names it: its id, its name, an alias, or one of these after its database."""
         names = (self.name, *self.aliases)
         return wanted in (str(self.id), *names, *(f"{self.database}.{name}" for name in names))
 

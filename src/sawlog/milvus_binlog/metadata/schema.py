@@ -180,7 +180,7 @@ def checked(fields: Iterable[Field]) -> tuple[Field, ...]:
     for what, counted in (("name", Counter(one.name for one in found)), ("id", Counter(one.id for one in found))):
         twice = [value for value, count in counted.items() if count > 1]
         if twice:
-            raise FormatError(f"the {what} {twice[0]!r} stands twice among the fields")
+            raise FormatError(f"the {what} {twice[0]!r} occurs twice among the fields")
     for one in found:
         with reading(f"field {one.name!r}"):
             if not 0 <= one.dim <= layout.MAX_DIMENSIONS:

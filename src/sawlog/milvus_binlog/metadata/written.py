@@ -1,4 +1,4 @@
-"""The metadata of what sawlog writes, as a milvus-backup has it: `meta/full_meta.json` beside `binlogs/`."""
+"""The metadata of what sawlog writes, as a milvus-backup has it: `meta/full_meta.json` next to `binlogs/`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class WrittenCollection:
 
 
 def _meta_path(root: str, name: str) -> str:
-    """Where the metadata of a backup's tree lies."""
+    """Where the metadata of a backup's tree is."""
     return f"{root.rstrip('/')}/{layout.BACKUP_META_DIRECTORY}/{name}"
 
 
@@ -107,7 +107,7 @@ def backup_documents(
 
 
 def _schema(collection: WrittenCollection) -> dict[str, Any]:
-    """Its schema. A server adds the dynamic field itself, behind all others, and refuses one that is named."""
+    """Its schema. A server adds the dynamic field itself, after all others, and refuses one that is named."""
     last = max((one.id for one in collection.fields), default=0)
     fields = [json_field(one) for one in collection.fields if not (one.dynamic and one.id == last)]
     dynamic = {"enable_dynamic_field": True} if any(one.dynamic for one in collection.fields) else {}

@@ -47,7 +47,7 @@ class PayloadWriter:
 
     Args:
         type: Code or name of the column's type, e.g. `5`, `"Int64"` or `DataType.Int64`.
-        dim: Dimensions, for vectors; settled by the first vectors otherwise.
+        dim: Dimensions, for vectors; otherwise those of the first vectors.
         element: Element type, for arrays.
         nullable: Whether values may be `None`.
 

@@ -289,7 +289,7 @@ class Chunk:
         uncompressed: Bytes of its pages before compression, headers included.
         compressed: Bytes that its pages take in the file.
         start: Where they begin, counted from the beginning of the Parquet file.
-        minimum: The least value as it is stored; `None` where not told, or not twice: footers have no checksums.
+        minimum: The least value as it is stored; `None` where not given, or not given twice: footers have no checksums.
         maximum: The greatest value.
         encrypted: Whether the column is encrypted.
     """

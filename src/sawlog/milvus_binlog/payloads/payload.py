@@ -59,7 +59,7 @@ _EXPANSION = 16
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a Parquet payload lies in its file, and how many bytes of its event stand in front of it."""
+    """Where a Parquet payload is in its file, and how many bytes of its event precede it."""
 
     offset: int
     length: int
@@ -80,7 +80,7 @@ class Payload:
     Args:
         source: The file, open.
         path: Its name, for messages.
-        extent: Where the payload lies.
+        extent: Where the payload is.
         max_page_bytes: Larger pages are damage; `None`: those larger than their compressed bytes justify.
 
     Raises:
@@ -349,7 +349,7 @@ def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
 
 
 class ColumnStream:
-    """The values of one column of one file: those of all its payloads, one behind the other."""
+    """The values of one column of one file: those of all its payloads, one after the other."""
 
     def __init__(self, payloads: Sequence[Payload], index: int, batch_rows: int) -> None:
         self.rows = sum(payload.rows for payload in payloads)
@@ -449,7 +449,7 @@ def zipped(
         most: How many rows there are at a time, at most.
 
     Raises:
-        UnreadableError: Behind the last rows that are delivered.
+        UnreadableError: After the last rows that are delivered.
     """
     start = 0
     try:

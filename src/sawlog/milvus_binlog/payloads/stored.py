@@ -27,7 +27,7 @@ _PHYSICAL = (
 
 
 _PEEK = 256
-"""Values by which the element type of an array is told."""
+"""Values from which the element type of an array is inferred."""
 
 
 def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> list[Field]:
@@ -55,7 +55,7 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
 
 
 def described_field(descriptor: Descriptor, id: int) -> Field:
-    """The field of a file as far as its descriptor tells."""
+    """The field of a file as far as its descriptor describes it."""
     known = descriptor.payload_type in DataType.__members__.values()
     kind = DataType(descriptor.payload_type) if known else DataType.None_
     return Field(id, str(id), kind, nullable=descriptor.nullable)
@@ -114,7 +114,7 @@ def settle(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> F
     Args:
         field: With a type; dimensions and element type are filled in where they are missing.
         stored: The column of the payload.
-        values: Some of its values, by which the element type of arrays is told.
+        values: Some of its values, from which the element type of arrays is inferred.
     """
     metadata = stored.metadata or {}
     dim, element = field.dim, field.element
@@ -151,7 +151,7 @@ def field_id(stored: pa.Field) -> int | None:
 
 
 def bare_field(stored: pa.Field, position: int) -> Field:
-    """The field of a column of a Storage V2 file, as far as it tells: vectors are not told apart there."""
+    """The field of a column of a Storage V2 file, as far as it says: vectors are not told apart there."""
     named = field_id(stored)
     id = position if named is None else named
     kind = next((known for known in _PHYSICAL if SCALARS[known] == stored.type), DataType.None_)

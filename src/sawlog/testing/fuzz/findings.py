@@ -13,7 +13,7 @@ from sawlog.testing.sample import put
 
 
 class Log:
-    """Causes, as directories: `README` says what and how to repeat it, the files beside it are the input.
+    """Causes, as directories: `README` says what and how to repeat it, the files next to it are the input.
 
     Args:
         directory: Where the causes are kept.
@@ -58,7 +58,7 @@ python -m sawlog.testing.fuzz {self._name} --seed {self._seed} --number {number}
 
 
 _KINDS = re.compile(r"'([a-z_]+)'")
-"""Kinds of damage, in a list of damages."""
+"""Kinds of damage, in a list of damaged ranges."""
 
 
 def _kinds(damages: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def _kinds(damages: re.Match[str]) -> str:
 
 
 def _general(text: str) -> str:
-    """A complaint without what differs from input to input: numbers, names, what stands in quotes."""
+    """A complaint without what differs from input to input: numbers, names, what is in quotes."""
     text = re.sub(r"\[[^\]]*\]( and \d+ more)?|Place\(.*?\)", _kinds, text)
     text = re.sub(r"'[^']*/[^']*'|\"[^\"]*\"|/[^ ,;:')]+|0x[0-9a-f]+|-?\d+(\.\d+)?", "#", text)
     return re.sub(r"#([ ,.:#]*#)+", "#", text)[:160]
