@@ -6,7 +6,7 @@ import contextlib
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -102,11 +102,11 @@ class DatabaseContents(Contents):
         version = self.version
         keys = [key for table in version.tables[:_KEYS] for key in (table.smallest, table.end[:-1])]
         if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
-            scan = replace(self.scan, view="live", columns=("key",), filters=(), expression=None, schema=None)
-            (whole,) = self._ranges(Request(scan, Projection.of(STATE_SCHEMA, scan)), sys.maxsize)
-            batches = whole.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True))
+            scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
             with contextlib.suppress(FormatError):  # a read says why
-                keys = [key for batch in batches for key in batch.column("key").to_pylist()][:_KEYS]
+                for one in self._writes(Request(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
+                    for batch in one.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)):
+                        keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
         return recognized(self._directory, version.comparator, keys)
 
     @property
@@ -194,18 +194,20 @@ class DatabaseContents(Contents):
         for path, live in tables.items():
             size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
             yield JudgedTable(scan, request.projection, path, size, live[0].file, 0, size, False, live=judged)
-        logs = replace(request.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
             yield JudgedTable(scan, request.projection, file.path, file.size, file, 0, file.size, False)
-        for file in [*self.version.logs, *(one for one in self._orphans if LOG_NAME.match(one.name))]:
-            dialect = self.version.dialect
-            yield WriteRange(
-                logs, request.projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect
-            )
+        yield from self._writes(request, [*self.version.logs, *(f for f in self._orphans if LOG_NAME.match(f.name))])
         for blobs in version.blobs.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
         for name in self.version.missing:
             yield MissingTable(*request, name, 0)
+
+    def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
+        """The operations of logs."""
+        scan = replace(request.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
+        projection, dialect = request.projection, self.version.dialect
+        for file in logs:
+            yield WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
 
     def _cuts(self, task_bytes: int) -> Iterator[bytes]:
         gathered = 0
