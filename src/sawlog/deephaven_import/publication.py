@@ -107,7 +107,7 @@ class Publication:
     def _publish(self, plan: PartitionPlan, share: Share, one: Filled) -> None:
         done = self._made
         if share.record.truncates:
-            # Removed first, so that no reader meets deleted rows next to new ones. The newest goes last: whatever is
+            # Removed first, so that no reader finds deleted rows next to new ones. The newest goes last: whatever is
             # left when this is killed says no more than was imported, and the logs say again what is deleted.
             for location in self._tree.of(plan.partition, list(self._locations)):
                 remove_location(location.path)

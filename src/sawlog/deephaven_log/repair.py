@@ -26,7 +26,7 @@ _COPY_BYTES = 8 << 20
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
-    """Copy header and intact entries; leave damage and an unfinished tail behind. See `Format.repair`.
+    """Copy header and intact entries; leave out damage and an unfinished tail. See `Format.repair`.
 
     Rows of aborted sets, which no reader delivers, are left behind too, and so are those of sets that lack a member,
     unless `salvage="incomplete"` asks for them: then they become stand-alone rows. Commands are carried over, not out.
