@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
+
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -63,6 +66,15 @@ def test_what_is_sent_later_is_read_later(topic: Topic) -> None:
     assert sum(batch.num_rows for batch in watch.look()) == len(ROWS)
     topic.send(CONTAINER, CONTAINER)
     assert sum(batch.num_rows for batch in watch.look()) == 2 * len(ROWS)
+
+
+def test_a_process_that_is_forked_afterwards_lives(topic: Topic) -> None:
+    topic.send(CONTAINER)
+    sawlog.read(topic.url)
+    process = multiprocessing.get_context("fork").Process(target=gc.collect)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
 
 
 def test_what_cannot_be_read_says_why(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

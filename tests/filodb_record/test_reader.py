@@ -206,7 +206,7 @@ def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
         target.add_from_reader((n, 1.0, "metric", {"n": str(n)}), GAUGE)
     target.add_from_reader((0, 1.0, "metric", {}), BUILT_IN["prom-counter"])
     path = save(tmp_path / "a.container", *target.optimal_container_bytes())
-    with pytest.raises(DamageError, match=r"schema ID 5903, whose columns are not being read.*schema=\"all\""):
+    with pytest.raises(DamageError, match=r"schema ID 5903, whose columns are not being read.*table=\"all\""):
         sawlog.read(path)
     assert sawlog.read(path, table="gauge").num_rows == 2000
     assert sawlog.read(path, table="all").num_rows == 2001

@@ -52,7 +52,7 @@ def read(path: Path, **options: object) -> pa.Table:
         ("event_length_too_big", "length, 2147483647, does not fit"),
         ("truncated_header", "does not fit into the file"),
         ("zero_length", "the file is empty"),
-        ("s3_chunk_signature_prefix", "stands at byte 87"),
+        ("s3_chunk_signature_prefix", "is at byte 87"),
     ],
 )
 def test_unreadable_files_say_why(name: str, message: str) -> None:

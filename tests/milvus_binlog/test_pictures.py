@@ -17,7 +17,7 @@ NAME = "2.3.5-compacted"
 
 def drawn(collection: str, **options: Any) -> dict[str, Picture]:
     id, metadata = id_of(NAME, collection), str(GOLDEN / NAME / "etcd.json")
-    return pictures(GOLDEN / NAME, collection=id, metadata=metadata, **options)
+    return pictures(GOLDEN / NAME, table=id, metadata=metadata, **options)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

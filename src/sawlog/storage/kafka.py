@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -40,7 +41,6 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._options = options
-        self._consumers: dict[str, Consumer] = {}
         self._sizes: dict[_Partition, dict[int, int]] = {}
         self._next: dict[_Partition, int] = {}
         self._held: dict[tuple[_Partition, int], bytes] = {}
@@ -72,13 +72,13 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
     def _entries(self, names: list[str]) -> list[dict[str, Any]]:
         broker, *inner = names
         path = "/".join(names)
-        with self._lock:
+        with self._lock, self._consumer(broker) as consumer:
             if not inner:
-                topics = self._consumer(broker).list_topics(timeout=SECONDS).topics
+                topics = consumer.list_topics(timeout=SECONDS).topics
                 return [_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
             topic, *rest = inner
             numbers = _numbers(path, rest, len(rest))
-            known = self._consumer(broker).list_topics(topic, timeout=SECONDS).topics[topic]
+            known = consumer.list_topics(topic, timeout=SECONDS).topics[topic]
             if known.error is not None and known.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(known.error)
             if not known.partitions or len(numbers) > 2 or (numbers and numbers[0] not in known.partitions):
@@ -86,7 +86,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             if not numbers:
                 return [_directory(f"{path}/{number}") for number in known.partitions]
             partition = _Partition(broker, topic, numbers[0])
-            sizes = self._listed(partition)
+            sizes = self._listed(consumer, partition)
             wanted = sizes if len(numbers) == 1 else [numbers[1]]
             if not all(offset in sizes for offset in wanted):
                 raise FileNotFoundError(path)
@@ -96,30 +96,29 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
                 for offset in wanted
             ]
 
-    def _listed(self, partition: _Partition) -> dict[int, int]:
+    def _listed(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
         """The bytes of all messages that a partition has now, by offset."""
-        consumer = self._consumer(partition.broker)
         first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
         sizes = self._sizes.setdefault(partition, {})
         for offset in [one for one in sizes if one < first]:
             del sizes[offset]
         begin = max(first, self._next.get(partition, first))
-        sizes.update((offset, len(value)) for offset, value in self._messages(partition, begin, end))
+        sizes.update((offset, len(value)) for offset, value in self._messages(consumer, partition, begin, end))
         self._next[partition] = end
         return sizes
 
     def _value(self, partition: _Partition, offset: int, path: str) -> bytes:
         value = self._held.get((partition, offset))
         if value is None:
-            received = dict(self._messages(partition, offset, offset + _AHEAD))
+            with self._consumer(partition.broker) as consumer:
+                received = dict(self._messages(consumer, partition, offset, offset + _AHEAD))
             if offset not in received:
                 raise FileNotFoundError(path)
             value = received[offset]
         return value
 
-    def _messages(self, partition: _Partition, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+    def _messages(self, consumer: Consumer, partition: _Partition, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Offsets and values of a partition between two offsets, as far as there are any."""
-        consumer = self._consumer(partition.broker)
         if first < end:
             consumer.assign([TopicPartition(partition.topic, partition.number, first)])
         offset: int | None = first - 1
@@ -142,16 +141,18 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             self._held_bytes -= len(self._held.pop(next(iter(self._held))))
         return value
 
-    def _consumer(self, broker: str) -> Consumer:
-        if broker not in self._consumers:
-            # A broker answers nothing else while it waits for messages that are not there.
-            settings = {"group.id": "sawlog", "log_level": 0, "fetch.wait.max.ms": 10, **self._options}
-            ours = {"bootstrap.servers": broker, "auto.offset.reset": "error", "enable.auto.commit": False}
-            try:
-                self._consumers[broker] = Consumer({**settings, **ours, "enable.partition.eof": True})
-            except KafkaException as error:
-                raise TypeError(error.args[0].str()) from error
-        return self._consumers[broker]
+    @contextmanager
+    def _consumer(self, broker: str) -> Iterator[Consumer]:
+        """A consumer as long as it is needed: one that a process has when it is forked ends the new process."""
+        settings = {"group.id": "sawlog", "log_level": 0, **self._options, "bootstrap.servers": broker}
+        # A broker answers nothing else while it waits for messages that are not there.
+        ours = {"fetch.wait.max.ms": 10, "auto.offset.reset": "error", "enable.auto.commit": False}
+        try:
+            consumer = Consumer({**settings, **ours, "enable.partition.eof": True})
+        except KafkaException as error:
+            raise TypeError(error.args[0].str()) from error
+        with closing(consumer):
+            yield consumer
 
 
 def _directory(name: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ ACTOR, DIGEST = b"actorprefix", b"digp"
 ACTOR_SIZE = 8
 BLOCKS = 16**3
 WORD_BITS = 32
+WORLD_CHUNKS = 30_000_000 // 16
+"""How far from its middle a world has chunks: 30 million blocks."""
 
 NUMBERS = {1: "b", 2: "<h", 3: "<i", 4: "<q", 5: "<f", 6: "<d"}
 """Tags of NBT that are numbers, as `struct` has them."""
@@ -204,6 +206,11 @@ def place_of(key: bytes) -> Place | None:
     return Place(x, z, dimension, key[at], subchunk)
 
 
+def _within(place: Place | None) -> bool:
+    """Whether a chunk is inside of a world, which few other keys of the same length say."""
+    return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
+
+
 class Bedrock(ApplicationView):
     """One row per part of a chunk, actor, player or other thing of a world."""
 
@@ -220,7 +227,7 @@ class Bedrock(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its keys: at least half of the first ones are of chunks, actors or by names."""
         del path, comparator
-        known = sum(place_of(key) is not None or _named(key) is not None for key in keys)
+        known = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
         return bool(keys) and 2 * known >= len(keys)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
