@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from sawlog.spark.daemon import unzipped
+from sawlog.spark.daemon import quiet, unzipped
 
 
 def zipped(path: Path, version: str, name: str = "pyspark") -> str:
@@ -24,3 +24,11 @@ def test_zips_of_what_is_installed_are_left_out(tmp_path: Path) -> None:
     rest = ["", str(tmp_path / "gone.zip"), other, foreign, str(installed)]
     assert unzipped([same, py4j, *rest]) == rest
     assert unzipped([same, py4j]) == [same, py4j], "nothing else has them"
+
+
+def test_a_worker_whose_session_has_ended_says_nothing() -> None:
+    def gone(*_: object) -> int:
+        raise BrokenPipeError
+
+    assert quiet(gone)("socket", True) == 1
+    assert quiet(lambda *_: 0)("socket", True) == 0

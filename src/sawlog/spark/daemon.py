@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("pyspark", "py4j")
 
@@ -20,9 +21,22 @@ PACKAGES = ("pyspark", "py4j")
 def main() -> None:
     """Serve until Spark ends the process."""
     sys.path[:] = unzipped(sys.path)
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = quiet(daemon.worker)
+    daemon.manager()
+
+
+def quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that ends without a traceback when Spark has closed the connection, as it does when a session ends."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return run
 
 
 def unzipped(path: Iterable[str]) -> list[str]:
